@@ -1,0 +1,51 @@
+"""Where the daemon and its clients meet: the one place that reads the environment for paths.
+
+Both halves import this module, so that a client and a daemon that were told nothing agree.
+Directories follow XDG. The runtime directory holds the socket, the lock and the two tokens;
+`TOOLCELL_SOCKET` moves all of them together. The state directory holds what survives a restart.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["agent_token_path", "config_paths", "lock_path", "operator_token_path", "socket_path", "state_directory"]
+
+
+def socket_path() -> str:
+    """The socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
+    if chosen := os.environ.get("TOOLCELL_SOCKET"):
+        return os.path.abspath(chosen)
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return os.path.join(runtime, "toolcell", "daemon.sock")
+    # No session manager: a directory that only this user can have made; both ends check its owner and mode.
+    return f"/tmp/toolcell-{os.getuid()}/daemon.sock"  # noqa: S108
+
+
+def lock_path(socket: str) -> str:
+    """The file whose lock a daemon holds for life."""
+    return os.path.join(os.path.dirname(socket), "daemon.lock")
+
+
+def agent_token_path(socket: str) -> str:
+    """The file with the token that agents show."""
+    return os.path.join(os.path.dirname(socket), "agent.token")
+
+
+def operator_token_path(socket: str) -> str:
+    """The file with the token that operators show."""
+    return os.path.join(os.path.dirname(socket), "operator.token")
+
+
+def state_directory() -> str:
+    """Where outputs, records and the describe cache are kept."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(base, "toolcell")
+
+
+def config_paths() -> list[str]:
+    """The configuration files, the later on top of the earlier; `$TOOLCELL_CONFIG` replaces them all."""
+    if chosen := os.environ.get("TOOLCELL_CONFIG"):
+        return [os.path.abspath(chosen)]
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return ["/etc/toolcell/config.toml", os.path.join(base, "toolcell", "config.toml")]
