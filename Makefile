@@ -1,1 +1,79 @@
-# placeholder
+# `make test` and `make demo` work in a fresh clone, with Python 3.11 or newer, make, git and a package registry.
+#
+# The first use makes a virtual environment; a change of pyproject.toml brings it up to date.
+# PYTHON=python3.12 chooses an interpreter and gives it an environment of its own, .venv-3.12,
+# so that the one you work in stays as it is.
+
+PYTHON ?=
+ifeq ($(PYTHON),)
+VENV ?= .venv
+else
+VENV ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+# Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
+TESTS ?= tests
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test check lint types imports contract pytest test-unprivileged demo bench generate clean
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
+
+test: check ## everything: the checks below, then the tests with branch coverage
+	@$(MAKE) --no-print-directory pytest
+
+check: lint types imports contract ## what can be said without running: ruff, mypy, pyright, imports, the contract
+
+lint: $(READY) ## ruff, the linter and the formatter
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check || { $(BIN)/ruff format --diff; exit 1; }
+
+types: $(READY) ## mypy and pyright, both strict
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
+
+imports: $(READY) ## who may import whom
+	@$(BIN)/lint-imports --no-timing >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+# buf reads an image that protoc made, as it could fetch google.rpc only from its own registry.
+contract: $(READY) ## buf, over the contract
+	@cd proto && $(abspath $(BIN))/python -c 'import generate, pathlib; generate.image(pathlib.Path("$(abspath $(VENV))/image.binpb"))'
+	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
+
+pytest: $(READY) ## the tests alone, with branch coverage
+	@$(BIN)/pytest --quiet --cov --cov-report=term $(TESTS)
+
+test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
+	@.ci/unprivileged $(BIN)/python $(TESTS)
+
+demo: $(READY) ## a daemon, five real tools, one of them aborted
+	@$(BIN)/python examples/demo.py
+
+bench: $(READY) ## how much a call costs; fails over the bound
+	@$(BIN)/python -m pip install --quiet --group bench
+	@$(BIN)/python tests/bench
+
+generate: $(READY) ## the wire types, after an edit of a .proto
+	@$(BIN)/python proto/generate.py
+
+clean: ## away with everything that make made, environments too
+	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The first interpreter that really runs (a pyenv shim may be there and fail), is new enough and can make environments.
+$(READY): pyproject.toml
+	@test -x $(BIN)/pip || { \
+	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3) ""; do \
+	    test -n "$$python" || { echo "No Python >= 3.11 with the venv module; install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+	    $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	  done; \
+	  echo "Making $(VENV) with $$($$python --version)"; \
+	  $$python -m venv $(VENV); }
+	@echo "Installing into $(VENV); about a minute the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
