@@ -30,7 +30,7 @@ check: lint types imports contract ## what can be said without running: ruff, my
 
 lint: $(READY) ## ruff, the linter and the formatter
 	@$(BIN)/ruff check --quiet
-	@$(BIN)/ruff format --quiet --check || { $(BIN)/ruff format --diff; exit 1; }
+	@$(BIN)/ruff format --quiet --diff
 
 types: $(READY) ## mypy and pyright, both strict
 	@$(BIN)/mypy --no-error-summary
