@@ -1,0 +1,102 @@
+"""The house stands as it was drawn: who imports whom, what is shipped, what may not be in the tree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {"toolcell", "toolcelld", "toolcell_proto"}
+
+
+def imports(place: Path, *, extra: str = "") -> subprocess.CompletedProcess[str]:
+    """lint-imports over our configuration, with `extra` contracts."""
+    configuration = place / "pyproject.toml"
+    configuration.write_text((ROOT / "pyproject.toml").read_text() + extra)
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--config", configuration, "--no-cache"],
+        cwd=place,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_imports_go_where_they_may(tmp_path: Path) -> None:
+    done = imports(tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_forbidden_import_is_noticed(tmp_path: Path) -> None:
+    forbidden = """
+[[tool.importlinter.contracts]]
+name = "The contract does without protobuf"
+type = "forbidden"
+source_modules = ["toolcell_proto"]
+forbidden_modules = ["google"]
+"""
+    done = imports(tmp_path, extra=forbidden)
+    assert done.returncode == 1, done.stdout
+    assert "The contract does without protobuf BROKEN" in done.stdout
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    return [ROOT / name.decode() for name in done.stdout.split(b"\0") if name]
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_three_packages_whole_and_nothing_else(tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            tmp_path,
+            ROOT,
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in names} == PACKAGES
+    shipped = {"proto", "client", "daemon"}
+    files = [path.relative_to(ROOT) for path in tracked() if path.exists()]
+    expected = {path.relative_to(path.parts[0]).as_posix() for path in files if path.parts[0] in shipped}
+    # The generator and its configuration stand beside the package, not in it.
+    assert {name for name in expected if "/" in name} <= names
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+
+
+# In two pieces, so that this file does not find itself. After a tilde or a name it is somebody's own directory.
+OUR_MACHINES = re.compile(rb"(?<![\w~.])/(?:ro" + rb"ot|wo" + rb"rk)\b")
+
+
+def strangers(text: bytes) -> list[bytes]:
+    return OUR_MACHINES.findall(text)
+
+
+def test_no_file_mentions_the_machine_that_it_was_written_on() -> None:
+    found = {
+        str(path.relative_to(ROOT)): strangers(path.read_bytes()) for path in tracked() if path.is_file()
+    }
+    assert {name: paths for name, paths in found.items() if paths} == {}
+
+
+def test_a_path_of_our_machines_is_noticed() -> None:
+    here = b"/" + b"root"
+    assert strangers(b"see " + here + b"/notes, not ~" + here + b" and not x" + here) == [here]
