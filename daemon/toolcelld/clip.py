@@ -1,0 +1,221 @@
+"""What the model reads of an output that may be far too long.
+
+A `Clip` is fed bytes as they come and holds at most `bytes_max` of them: the first ones, the last
+ones, or half of each. As long as the whole fits, the two buffers together are the whole. Nothing is
+decoded on the way, because `feed` sees gigabytes; it counts newlines and keeps slices.
+All judgement is in `result`, on what was held. That is enough: a byte that is no UTF-8 becomes three
+(U+FFFD), never fewer than it was, so `bytes_max` bytes of input are at least `bytes_max` of text.
+
+Both limits apply together and the notice counts within both. Its words are the specification's; the
+line notice stands where only lines were in the way, the byte notice where bytes cut deeper.
+A line ends with its newline: `"a\\n"` is one line. Where the bounds leave no room for a notice
+there is none, and `cut` alone tells.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["BYTES_CEILING", "Clip", "Clipped", "Keep"]
+
+Keep = Literal["head", "tail", "middle"]
+
+# With the byte limit off this one holds: no body of the protocol is larger.
+BYTES_CEILING = 16 * 1024 * 1024
+
+# A character of UTF-8 has at most three bytes after its first.
+_CONTINUATIONS_MAX = 3
+
+# What stands before the notice and after it, and the lines that the notice takes with them.
+_FRAMES: dict[Keep, tuple[str, str, int]] = {
+    "head": ("\n\n", "", 2),
+    "tail": ("", "\n\n", 2),
+    "middle": ("\n\n", "\n\n", 3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """An output as the model reads it, and the figures of the whole."""
+
+    text: str
+    cut: bool
+    total_bytes: int
+    total_lines: int
+    omitted_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One end of an output, cut to its share; `by_lines` when no byte limit cut deeper."""
+
+    data: bytes
+    lines: int
+    by_lines: bool
+
+
+class Clip:
+    """Holds as much of a stream as its result may need; a limit of None or 0 is off."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_ends_open",
+        "_head",
+        "_head_bytes",
+        "_keep",
+        "_lines_max",
+        "_newlines",
+        "_tail",
+        "_tail_bytes",
+        "total_bytes",
+    )
+
+    def __init__(self, lines_max: int | None, bytes_max: int | None, keep: Keep = "head") -> None:
+        self._lines_max = lines_max or sys.maxsize
+        self._bytes_max = min(bytes_max or BYTES_CEILING, BYTES_CEILING)
+        self._keep: Keep = keep
+        self._head_bytes, self._tail_bytes = _shares(keep, self._bytes_max)
+        # The mutable state: the two ends of the stream so far, and what was counted.
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._newlines = 0
+        self._ends_open = False
+        self.total_bytes = 0
+
+    @property
+    def total_lines(self) -> int:
+        """Lines so far; one that has no newline yet counts."""
+        return self._newlines + self._ends_open
+
+    @property
+    def over(self) -> bool:
+        """Whether the stream has certainly passed a limit.
+
+        What is not UTF-8 may still pass the byte limit in `result`, where it has been decoded.
+        """
+        return self.total_bytes > self._bytes_max or self.total_lines > self._lines_max
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, however they are cut."""
+        if not data:
+            return
+        self.total_bytes += len(data)
+        self._newlines += data.count(b"\n")
+        self._ends_open = not data.endswith(b"\n")
+        room = self._head_bytes - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+        if self._tail_bytes and len(data) > room:
+            self._tail += data[max(room, len(data) - self._tail_bytes) :]
+            # Twice the need before the front is dropped, so that small chunks cost no move each.
+            if len(self._tail) > 2 * self._tail_bytes:
+                del self._tail[: -self._tail_bytes]
+
+    def result(self) -> Clipped:
+        """What the model reads of everything that was fed so far."""
+        if self.total_bytes > self._bytes_max:
+            first = codecs.utf_8_decode(self._head, "replace", False)[0].encode()
+            last = _from_a_character(self._tail[-self._tail_bytes :]).decode(errors="replace").encode()
+            return self._cut(first, last, over_bytes=True)
+        text = (self._head + self._tail).decode(errors="replace")
+        whole = text.encode()
+        over_bytes = len(whole) > self._bytes_max
+        if over_bytes or self.total_lines > self._lines_max:
+            return self._cut(whole, whole, over_bytes=over_bytes)
+        return Clipped(text, False, self.total_bytes, self.total_lines, 0)
+
+    def _cut(self, first: bytes, last: bytes, *, over_bytes: bool) -> Clipped:
+        """Join a beginning of `first`, the notice and an end of `last` within both bounds."""
+        before, after, notice_lines = _FRAMES[self._keep]
+
+        def notice(omitted_lines: int | None) -> bytes:
+            why = (
+                f"output exceeded {self._bytes_max} bytes"
+                if omitted_lines is None
+                else f"{omitted_lines} lines omitted"
+            )
+            return f"{before}[truncated: {why}]{after}".encode()
+
+        lines_left = self._lines_max - notice_lines
+        bytes_left = self._bytes_max - max(len(notice(None)), len(notice(self.total_lines)))
+        keep = self._keep
+        noticed = lines_left > 0 and bytes_left > 0
+        if not noticed:
+            lines_left, bytes_left = self._lines_max, self._bytes_max
+            keep = "head" if keep == "middle" else keep  # two ends without a seam would read as one text
+        head_lines, tail_lines = _shares(keep, lines_left)
+        head_bytes, tail_bytes = _shares(keep, bytes_left)
+        head = _beginning(first, head_lines, head_bytes)
+        tail = _ending(last, tail_lines, tail_bytes)
+
+        # A line of which both ends are shown is counted twice, hence the bound.
+        omitted_lines = max(0, self.total_lines - head.lines - tail.lines)
+        over_lines = self.total_lines > self._lines_max
+        lines_bound = over_lines and (not over_bytes or (head.by_lines and tail.by_lines))
+        seam = notice(omitted_lines if lines_bound else None) if noticed else b""
+        text = (head.data + seam + tail.data).decode()
+        return Clipped(text, True, self.total_bytes, self.total_lines, omitted_lines)
+
+
+def _shares(keep: Keep, amount: int) -> tuple[int, int]:
+    """How much of an amount the beginning gets, and how much the end."""
+    match keep:
+        case "head":
+            return amount, 0
+        case "tail":
+            return 0, amount
+        case "middle":
+            return amount - amount // 2, amount // 2
+
+
+def _beginning(valid: bytes, lines: int, size: int) -> _Part:
+    """The first lines, without the last one's newline, in at most `size` bytes of whole characters."""
+    end, by_lines = len(valid), not lines
+    if not lines:
+        end = 0
+    elif valid.count(b"\n") >= lines:
+        end, by_lines = len(valid) - len(valid.split(b"\n", lines)[-1]) - 1, True
+    if end > size:
+        end, by_lines = size, False
+        while end and _is_continuation(valid[end]):
+            end -= 1
+    data = valid[:end]
+    return _Part(data, lines if by_lines else _count_lines(data), by_lines)
+
+
+def _ending(valid: bytes, lines: int, size: int) -> _Part:
+    """The last lines, in at most `size` bytes of whole characters."""
+    body = valid.removesuffix(b"\n")
+    start, by_lines = 0, not lines
+    if not lines:
+        start = len(valid)
+    elif body.count(b"\n") >= lines:
+        start, by_lines = len(body.rsplit(b"\n", lines)[0]) + 1, True
+    if len(valid) - start > size:
+        start, by_lines = len(valid) - size, False
+        while start < len(valid) and _is_continuation(valid[start]):
+            start += 1
+    data = valid[start:]
+    return _Part(data, lines if by_lines else _count_lines(data), by_lines)
+
+
+def _from_a_character(data: bytearray) -> bytearray:
+    """Drop what may be the rest of a character that began before.
+
+    After three continuation bytes a fourth belongs to nothing, so what follows decodes as it does in the whole.
+    """
+    start = 0
+    while start < min(_CONTINUATIONS_MAX, len(data)) and _is_continuation(data[start]):
+        start += 1
+    return data[start:]
+
+
+def _is_continuation(byte: int) -> bool:
+    return byte & 0xC0 == 0x80
+
+
+def _count_lines(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
