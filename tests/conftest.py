@@ -1,0 +1,190 @@
+"""After every test the world is as before: no process, descriptor, thread, task or file is left over.
+
+Every suite of this project starts processes, so the check is in one place and on for all.
+It costs well under a millisecond: three reads of /proc. Only when something is new does it
+wait, for a bounded time, because some ends come from elsewhere: the kernel reaping a killed
+process, a thread of gRPC closing its socket.
+
+Orphans would escape to pid 1 and with them the proof. The test process adopts them instead
+(PR_SET_CHILD_SUBREAPER), so that a grandchild whose parent has died still counts as ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import select
+import stat
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# For what is just ending; a killed cell of fifty processes needs 15 ms, a busy machine more.
+END_SECONDS_MAX = 5.0
+# Between two looks at what gives no sign when it ends: descriptors and threads.
+LOOK_SECONDS = 0.01
+PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
+
+# Pools that live as long as their loop or process; their threads wait for work and hold nothing of a test.
+POOL_THREADS = ("asyncio_", "AnyIO worker thread", "ThreadPoolExecutor-")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """asyncio's own loop, which debugs better than uvloop; tests of the real daemon run it as it is."""
+    return "asyncio", {"use_uvloop": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def orphans_come_here() -> Iterator[None]:
+    """Make this process the parent of its descendants' orphans."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What exists now that a test could leave behind."""
+
+    processes: frozenset[int]
+    descriptors: frozenset[tuple[int, str]]
+    threads: frozenset[threading.Thread]
+
+    @classmethod
+    def now(cls) -> World:
+        return cls(frozenset(descendants(os.getpid())), frozenset(descriptors()), frozenset(threads()))
+
+    def new_since(self, before: World) -> list[str]:
+        """One line for each thing that was not there before."""
+        return [
+            *(f"process {pid}: {command(pid)}" for pid in sorted(self.processes - before.processes)),
+            *(
+                f"descriptor {number}: {target}"
+                for number, target in sorted(self.descriptors - before.descriptors)
+            ),
+            *(f"thread {thread.name}" for thread in self.threads - before.threads),
+        ]
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Processes below `pid`, by the kernel's own lists; ones that are dead but not reaped are among them."""
+    with suppress(OSError):  # it ended while we looked
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as children:
+                for child in map(int, children.read().split()):
+                    yield child
+                    yield from descendants(child)
+
+
+def descriptors() -> Iterator[tuple[int, str]]:
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of the listing itself
+            yield int(name), os.readlink(f"/proc/self/fd/{name}")
+
+
+def threads() -> Iterator[threading.Thread]:
+    return (thread for thread in threading.enumerate() if not thread.name.startswith(POOL_THREADS))
+
+
+def command(pid: int) -> str:
+    try:
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            or "?"
+        )
+    except OSError:
+        return "gone meanwhile"
+
+
+def bury(pids: frozenset[int], seconds: float) -> None:
+    """Wait until these processes are dead, and reap those that were adopted."""
+    for pid in pids:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            poll = select.poll()
+            poll.register(process, select.POLLIN)
+            if poll.poll(max(0.0, seconds) * 1000):
+                with suppress(ChildProcessError):  # somebody else's child
+                    os.waitpid(pid, os.WNOHANG)
+        finally:
+            os.close(process)
+
+
+def left_behind(before: World) -> list[str]:
+    """What is there beyond `before`, once everything that is just ending has ended."""
+    deadline = time.monotonic() + END_SECONDS_MAX
+    while new := (now := World.now()).new_since(before):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return new
+        gc.collect()  # a transport or a channel in a cycle is closed by its collection
+        if dying := now.processes - before.processes:
+            bury(dying, remaining)
+        else:
+            time.sleep(LOOK_SECONDS)
+    return []
+
+
+def sockets_below(directory: Path) -> list[str]:
+    """Sockets and pipes that nobody removed; a directory that forbids looking holds none of ours."""
+    return [
+        f"file {path}"
+        for top, _, names in os.walk(directory)
+        for path in (os.path.join(top, name) for name in names)
+        if stat.S_ISSOCK(mode := os.lstat(path).st_mode) or stat.S_ISFIFO(mode)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def the_world_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a process, a descriptor, a thread, a socket or a pipe behind."""
+    directory: Path | None = (
+        request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    )
+    before = World.now()
+    yield
+    left = left_behind(before)
+    if directory is not None:
+        left += sockets_below(directory)
+    if left:
+        pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+def tasks() -> set[asyncio.Task[object]]:
+    """The tasks of the running loop, without anyio's own: the one that runs the test, the one that waits for it."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if "TestRunner." not in getattr(task.get_coro(), "__qualname__", "")
+    }
+
+
+@pytest.fixture
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fail an asynchronous test that leaves a task running; anyio would cancel it without a word."""
+    before = tasks()
+    yield
+    if new := tasks() - before:
+        _, left = await asyncio.wait(new, timeout=END_SECONDS_MAX)
+        if left:
+            pytest.fail("left behind:\n  " + "\n  ".join(f"task {task}" for task in left), pytrace=False)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give every asynchronous test the check of its tasks; a synchronous one has no loop to look at."""
+    names = getattr(item, "fixturenames", [])
+    if "anyio_backend" in names and "no_task_is_left" not in names:
+        # Right after the world's own check: made before whatever the test asks for, checked after it is gone.
+        names.insert(names.index("the_world_is_as_before") + 1, "no_task_is_left")

@@ -1,0 +1,125 @@
+"""The check that the world is as before: each kind of leftover is seen, and what ends by itself is not held against a test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+LEAKS = """
+import asyncio, os, socket, subprocess, sys, threading
+import conftest
+import pytest
+
+conftest.END_SECONDS_MAX = 0.5  # what is never going to end need not be waited for long
+kept = []
+
+def test_process():
+    kept.append(subprocess.Popen(["sleep", "60"]))
+
+def test_orphan():
+    subprocess.run(["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &"], check=True)
+
+def test_descriptor():
+    kept.append(os.open("/dev/null", os.O_RDONLY))
+
+def test_thread():
+    event = threading.Event()
+    threading.Thread(target=event.wait, name="forgotten", daemon=True).start()
+    kept.append(event)
+
+def test_socket_file(tmp_path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "forgotten.sock"))
+
+@pytest.mark.anyio
+async def test_task():
+    kept.append(asyncio.create_task(asyncio.Event().wait(), name="forgotten"))
+
+def test_nothing(tmp_path):
+    (tmp_path / "file").write_text("a file is no leftover, only a door is")
+    subprocess.run(["true"], check=True)
+
+def test_orphan_that_is_just_ending():
+    subprocess.run(["sh", "-c", "setsid sleep 0.05 >/dev/null 2>&1 &"], check=True)
+
+@pytest.mark.anyio
+async def test_nothing_async():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(len, "abc"))
+
+@pytest.fixture
+async def ticker():
+    task = asyncio.create_task(asyncio.Event().wait())
+    yield
+    task.cancel()
+
+@pytest.mark.anyio
+async def test_fixture_with_a_task_of_its_own(ticker):
+    await asyncio.sleep(0)
+
+def teardown_module():
+    for thing in kept:
+        if isinstance(thing, subprocess.Popen):
+            thing.kill()
+            thing.wait()
+    subprocess.run(["pkill", "-P", str(os.getpid()), "sleep"])
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What our conftest says about each test of LEAKS: its complaint, or nothing."""
+    place = tmp_path_factory.mktemp("leaks")
+    shutil.copy(Path(__file__).with_name("conftest.py"), place)
+    (place / "test_leaks.py").write_text(LEAKS)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--junitxml=report.xml",
+            "test_leaks.py",
+        ],
+        cwd=place,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    report = place / "report.xml"
+    assert report.exists(), done.stdout + done.stderr
+    return {
+        case.attrib["name"]: "".join(complaint.text or "" for complaint in case)
+        for case in ET.parse(report).iter("testcase")  # noqa: S314 -- pytest wrote it a moment ago
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("process", "sleep 60"),
+        ("orphan", "sleep 60"),
+        ("descriptor", "/dev/null"),
+        ("thread", "thread forgotten"),
+        ("socket_file", "forgotten.sock"),
+        ("task", "name='forgotten'"),
+    ],
+)
+def test_a_leftover_fails_its_test(name: str, said: str, verdicts: dict[str, str]) -> None:
+    assert "left behind" in verdicts[f"test_{name}"]
+    assert said in verdicts[f"test_{name}"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "orphan_that_is_just_ending", "nothing_async", "fixture_with_a_task_of_its_own"]
+)
+def test_a_clean_test_passes(name: str, verdicts: dict[str, str]) -> None:
+    assert verdicts[f"test_{name}"] == ""
