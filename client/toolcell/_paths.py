@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["agent_token_path", "config_paths", "lock_path", "operator_token_path", "socket_path", "state_directory"]
+__all__ = [
+    "agent_token_path",
+    "config_paths",
+    "lock_path",
+    "operator_token_path",
+    "socket_path",
+    "state_directory",
+    "tool_directories",
+]
 
 
 def socket_path() -> str:
@@ -47,5 +55,14 @@ def config_paths() -> list[str]:
     """The configuration files, the later on top of the earlier; `$TOOLCELL_CONFIG` replaces them all."""
     if chosen := os.environ.get("TOOLCELL_CONFIG"):
         return [os.path.abspath(chosen)]
+    return ["/etc/toolcell/config.toml", os.path.join(_config_directory(), "config.toml")]
+
+
+def tool_directories() -> list[str]:
+    """Where the user's own tools are, whatever directory a session works in."""
+    return [os.path.join(_config_directory(), "tools"), os.path.expanduser("~/.atomic/tools")]
+
+
+def _config_directory() -> str:
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return ["/etc/toolcell/config.toml", os.path.join(base, "toolcell", "config.toml")]
+    return os.path.join(base, "toolcell")

@@ -1,0 +1,260 @@
+"""The configuration: files of TOML read in order, the later on top, and every mistake in them named.
+
+Each file is checked by itself, so that a mistake can name its file, and then laid on top of the others
+key by key. The rules for tools are not laid on top of each other: they stay a list in file order, because
+a pattern of the later file must win over every pattern of the earlier one.
+
+An unknown key is a mistake and not a warning: a misspelt limit that is silently ignored is no limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import fnmatch
+import os
+import re
+import reprlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+from toolcell import _paths
+
+from toolcelld.files import NotRegularError, TooLargeError, read_regular
+from toolcelld.sections import (
+    SECTIONS,
+    ConfigFile,
+    DaemonSection,
+    DefaultsSection,
+    MaxSection,
+    Section,
+    SourceSection,
+    SpillSection,
+    ToolSection,
+)
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["BUILT_IN_SOURCES", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
+
+BUILT_IN_SOURCES = ("project", "user")
+FILE_BYTES_MAX = (
+    256 * 1024
+)  # a thousand [tool.NAME] tables are 40 KiB; tomllib's time is not linear in long keys
+MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
+
+# Words of the plan that this version does not know yet; an unknown key among them gets another sentence.
+LATER_KEYS = frozenset({"trust", "secrets", "sandbox", "network", "profile"})
+
+_SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TOOL_PATTERN = re.compile(r"[A-Za-z0-9_\-*?\[\]!]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was configured, with our defaults for the rest."""
+
+    daemon: DaemonSection = field(default_factory=DaemonSection)
+    defaults: DefaultsSection = field(default_factory=DefaultsSection)
+    max: MaxSection = field(default_factory=MaxSection)
+    spill: SpillSection = field(default_factory=SpillSection)
+    sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
+    rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
+    files: tuple[str, ...] = ()  # those that were there
+
+    def rules_for(self, tool: str) -> Iterator[tuple[str, ToolSection]]:
+        """The rules that speak of a tool, the strongest last: patterns in file order, then its exact name."""
+        yield from (rule for rule in self.rules if rule[0] != tool and fnmatch.fnmatchcase(tool, rule[0]))
+        yield from (rule for rule in self.rules if rule[0] == tool)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing wrong in a file."""
+
+    key: str  # dotted; "" for the file as a whole
+    value: str  # shortened; "" where there is none
+    problem: str  # what is wrong and what to write instead
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.key and f"{self.key}:", self.value, self.problem) if part)
+
+
+class ConfigError(Exception):
+    """A configuration file that cannot be used; its text names the file and each mistake."""
+
+    def __init__(self, file: str, mistakes: Sequence[Mistake]) -> None:
+        self.file = file
+        self.mistakes = tuple(mistakes)
+        lines = [f"{file}: {mistake}" for mistake in self.mistakes[:MISTAKES_SHOWN_MAX]]
+        if more := len(self.mistakes) - len(lines):
+            lines.append(f"{file}: and {more} more")
+        super().__init__("\n".join(lines))
+
+
+def load(paths: Sequence[str] | None = None, *, required: bool = False) -> Config:
+    """The configuration of these files, the later on top; without paths those of the user.
+
+    A file that is not there is passed over, unless it is `required` or named by $TOOLCELL_CONFIG.
+    Raises `ConfigError`.
+    """
+    named = os.environ.get("TOOLCELL_CONFIG")
+    config = Config()
+    for path in _paths.config_paths() if paths is None else paths:
+        raw = _read(path, required=required or (bool(named) and os.path.abspath(named or "") == path))
+        if raw is not None:
+            config = _laid_on(config, _parse(path, raw), path)
+    return config
+
+
+def _read(path: str, *, required: bool) -> bytes | None:
+    """The bytes of a configuration file; None where it is not there and need not be."""
+    try:
+        return read_regular(path, FILE_BYTES_MAX)
+    except OSError as error:
+        missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
+        if missing and not required:
+            return None
+        remedy = "create it, or name another" if missing else "make it readable, or remove it"
+        raise ConfigError(path, [Mistake("", "", f"cannot be read: {error.strerror}; {remedy}")]) from error
+    except NotRegularError as error:
+        problem = f"is {error}, not a file; put the configuration there or remove it"
+        raise ConfigError(path, [Mistake("", "", problem)]) from error
+    except TooLargeError as error:
+        problem = f"is larger than {FILE_BYTES_MAX // 1024} KiB; is it a configuration?"
+        raise ConfigError(path, [Mistake("", "", problem)]) from error
+
+
+def _parse(path: str, raw: bytes) -> ConfigFile:
+    try:
+        document = tomllib.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            path, [Mistake("", "", f"is not UTF-8 in line {line}; save it as UTF-8 text")]
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, [Mistake("", "", f"is not TOML: {error}")]) from error
+    except RecursionError as error:
+        raise ConfigError(
+            path, [Mistake("", "", "is nested too deeply; no key takes more than one list")]
+        ) from error
+    try:
+        file = ConfigFile.model_validate(document)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise ConfigError(path, [_mistake(problem["loc"], problem) for problem in problems]) from error
+    if mistakes := [*_source_mistakes(file), *_tool_mistakes(file)]:
+        raise ConfigError(path, mistakes)
+    return file
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
+    sources = dict(config.sources)
+    for name, section in file.source.items():
+        sources[name] = _merged(sources.get(name, SourceSection()), section)
+        if sources[name].directory is None and name not in BUILT_IN_SOURCES:
+            near = _nearest(name, BUILT_IN_SOURCES)
+            raise ConfigError(
+                path, [Mistake(f"source.{name}", "", f'has no directory; add directory = "/…"{near}')]
+            )
+    return replace(
+        config,
+        daemon=_merged(config.daemon, file.daemon),
+        defaults=_merged(config.defaults, file.defaults),
+        max=_merged(config.max, file.max),
+        spill=_merged(config.spill, file.spill),
+        sources=sources,
+        rules=(*config.rules, *file.tool.items()),
+        files=(*config.files, path),
+    )
+
+
+def _merged(lower: SectionT, upper: SectionT) -> SectionT:
+    return lower.model_copy(update={name: getattr(upper, name) for name in upper.model_fields_set})
+
+
+def _source_mistakes(file: ConfigFile) -> Iterator[Mistake]:
+    for name, section in file.source.items():
+        if name in BUILT_IN_SOURCES and section.directory is not None:
+            remedy = f"is built in for {name}; give your directory a source of its own: [source.NAME]"
+            yield Mistake(dotted(("source", name, "directory")), shown(section.directory), remedy)
+        if not _SOURCE_NAME.fullmatch(name) or name in {"local", "global"}:
+            remedy = "cannot be a source's name; take letters, digits, - and _, and neither local nor global"
+            yield Mistake(dotted(("source", name)), "", remedy)
+
+
+def _tool_mistakes(file: ConfigFile) -> Iterator[Mistake]:
+    for name in file.tool:
+        if not _TOOL_PATTERN.fullmatch(name):
+            remedy = "fits no tool; a name is of letters, digits, - and _, a pattern has * and ? as well"
+            yield Mistake(dotted(("tool", name)), "", remedy)
+
+
+def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
+    # Members of a union add their own name to the place; no key of ours has a third level below a table of names.
+    depth = 3 if location[0] in {"source", "tool"} else 2
+    location = location[:depth]
+    key, value = dotted(location), shown(problem["input"])
+    match problem["type"]:
+        case "extra_forbidden":
+            return Mistake(key, "", _unknown(location))
+        case "value_error":
+            return Mistake(key, value, str(problem.get("ctx", {})["error"]))
+        case "model_type" | "model_attributes_type" | "dict_type" | "mapping_type":
+            return Mistake(key, value, f"should be a table; write [{key}] and its keys below")
+        case _:
+            message = str(problem["msg"])
+            return Mistake(key, value, message.replace("Input should be", "should be"))
+
+
+def _unknown(location: tuple[int | str, ...]) -> str:
+    """What to say of a key that no section knows."""
+    key = str(location[-1])
+    if key in LATER_KEYS:
+        return "comes with a later version of Toolcell; remove it until then"
+    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else tuple(SECTIONS)
+    if near := _nearest(key, known):
+        return f"unknown key{near}"
+    if homes := [
+        f"[{name}]"
+        for name, section in SECTIONS.items()
+        if name not in {"source", "tool"} and key in _keys(section)
+    ]:
+        return f"unknown key here; it belongs in {' or '.join(homes)}"
+    return f"unknown key; known here: {', '.join(known)}"
+
+
+def _keys(section: type[Section]) -> tuple[str, ...]:
+    return tuple(info.alias or name for name, info in section.model_fields.items())
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key[:64], known, n=1)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def dotted(location: Sequence[int | str]) -> str:
+    """A key as TOML writes it: tool."git_*".timeout."""
+    return ".".join(
+        part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{_clean(part)}"' for part in map(str, location)
+    )
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: short, without control characters."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 60
+    return f'"{_clean(value)}"' if isinstance(value, str) else short.repr(value)
+
+
+def _clean(text: str) -> str:
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:64])
+    return text if len(text) < 64 else f"{text[:60]}…"
