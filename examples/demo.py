@@ -1,0 +1,239 @@
+"""What Toolcell does, in a minute: a daemon of its own, five real tools, one of them aborted.
+
+`make demo` runs this. Everything the daemon makes is in a temporary directory that goes away;
+your own daemon and configuration are not touched. The tools are those of `examples/tools`,
+and they work on this repository. Each step says what it expects, and the demo fails if that does not come true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+from toolcell.client import Progress, connect
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "examples" / "tools"
+STEPS_UNTIL_ABORT = 8  # of `slow`, a tenth of a second each
+START_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 30  # as in the unit file
+LINES_SHOWN = 6
+
+
+class Unexpected(Exception):
+    """Something was not as this demo promises."""
+
+
+def expect(truth: object, otherwise: str) -> None:
+    if not truth:
+        raise Unexpected(otherwise)
+
+
+def heading(text: str) -> None:
+    print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}")
+
+
+def show(text: str) -> None:
+    """The first lines of a text, indented, and how many there are more."""
+    lines = text.rstrip("\n").splitlines()
+    for line in lines[:LINES_SHOWN]:
+        print(f"  {line if len(line) <= 110 else line[:109] + '…'}")
+    if len(lines) > LINES_SHOWN:
+        print(f"  … and {len(lines) - LINES_SHOWN} lines more")
+
+
+async def toolcell(*arguments: str, quiet: bool = False) -> str:
+    """Run the command `toolcell` as anybody would; its standard output. It must succeed."""
+    print(f"  $ toolcell {shlex.join(arguments)}")
+    command = Path(sys.executable).with_name("toolcell")
+    process = await asyncio.create_subprocess_exec(
+        command,
+        *arguments,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    if not quiet:
+        show(out.decode())
+    expect(
+        process.returncode == 0,
+        f"exit {process.returncode} of `toolcell {arguments[0]}`: {err.decode().strip()}",
+    )
+    return out.decode()
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+@asynccontextmanager
+async def daemon(place: Path) -> AsyncIterator[psutil.Process]:
+    """A daemon whose every file is below `place`; ready when entered, gone with all its children when left."""
+    path = place / "run" / "daemon.sock"
+    path.parent.mkdir(mode=0o700)
+    config = place / "config.toml"
+    config.write_text(f"[source.examples]\ndirectory = {json.dumps(str(TOOLS))}\n")
+    os.environ |= {
+        "TOOLCELL_SOCKET": str(path),
+        "TOOLCELL_CONFIG": str(config),
+    }  # for the command and the client
+    with contextlib.ExitStack() as stack:
+        # The daemon says when it is ready, in the way in which it says so to systemd.
+        notices = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+        notices.bind(str(place / "notify"))
+        log = stack.enter_context(open(place / "daemon.log", "wb"))  # noqa: ASYNC230 -- once, on a local disk
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "toolcelld", "--socket", str(path), "--state", str(place / "state")),
+            env=os.environ | {"NOTIFY_SOCKET": str(place / "notify")},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        ended = asyncio.create_task(process.wait())
+        try:
+            await ready(notices, ended)
+            yield psutil.Process(process.pid)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                code = await asyncio.shield(ended)
+            expect(code == 0, f"the daemon ended with {code}")
+            expect(not path.exists(), "the daemon left its socket behind")
+        except BaseException:
+            print((place / "daemon.log").read_text(errors="replace")[-4000:], file=sys.stderr)
+            raise
+        finally:
+            if not ended.done():
+                process.kill()
+                await ended
+
+
+async def ready(notices: socket.socket, ended: asyncio.Task[int]) -> None:
+    """A race of three: the daemon is ready, or dead, or takes too long."""
+
+    async def notified() -> None:
+        while b"READY=1" not in await asyncio.get_running_loop().sock_recv(notices, 4096):
+            pass
+
+    hello = asyncio.create_task(notified())
+    done, _ = await asyncio.wait(
+        {hello, ended}, timeout=START_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED
+    )
+    hello.cancel()
+    expect(ended not in done, "the daemon ended instead of serving")
+    expect(hello in done, f"the daemon was not ready after {START_SECONDS_MAX} s")
+
+
+async def tools() -> None:
+    heading("The tools: Python files with type hints, nothing else")
+    listing = await toolcell("tools")
+    for name in ("lint", "sqlite_query", "git_history", "search_text", "slow"):
+        expect(f"  {name} (" in listing, f"the tool {name} was not found")
+
+
+async def lint() -> None:
+    heading("lint: ruff over this repository")
+    expect((await toolcell("call", "lint", "file_path=.")).strip(), "the linter said nothing")
+
+
+async def sqlite_query(place: Path) -> None:
+    heading("sqlite_query: a question to a SQLite file, made from the history of this repository")
+    commits = [line.split("\t", 2) for line in git("log", "--format=%H%x09%as%x09%s").splitlines()]
+    with closing(sqlite3.connect(place / "history.db")) as connection, connection:
+        connection.execute("create table commits (hash text, day text, subject text)")
+        connection.executemany("insert into commits values (?, ?, ?)", commits)
+    query = "select day, count(*) as commits from commits group by day order by day desc"
+    rows = json.loads(
+        await toolcell("call", "sqlite_query", f"database={place / 'history.db'}", f"query={query}")
+    )
+    expect(sum(row["commits"] for row in rows) == len(commits), "the rows do not add up to the history")
+
+
+async def git_history() -> None:
+    heading("git_history: commits as data")
+    commits = json.loads(await toolcell("call", "git_history", "limit=2"))
+    expect(commits[0]["hash"] == git("rev-parse", "HEAD").strip(), "the newest commit is another one")
+
+
+async def search_text() -> None:
+    heading("search_text: more output than a model should read")
+    outcome: dict[str, Any] = json.loads(
+        await toolcell("call", "search_text", "pattern=.", "--json", quiet=True)
+    )
+    text = "".join(block["text"] for block in outcome["content"])
+    output = outcome["output"]
+    expect(output and output["complete"], "the output was not kept whole")
+    expect("[truncated: " in text, "the model is not told that something is missing")
+    print("  The model reads:")
+    lines = text.splitlines()
+    show("\n".join([*lines[:2], "…", *lines[-1:]]))
+    print(f"  and all {output['lines']} lines, {output['bytes']} bytes, wait under a handle, also in ranges:")
+    last = output["lines"]
+    tail = await toolcell("output", output["id"], "--lines", f"{last - 2}:{last}")
+    expect(len(tail.splitlines()) == 3, "the range has not the three lines that were asked for")
+    expect(tail.splitlines()[-1] not in lines, "the range shows only what the model had read")
+
+
+async def slow() -> None:
+    heading("slow: half a minute of work, stopped in the middle")
+    async with connect(directory=ROOT, agent="demo", daemon="running") as session:
+        call = session.call("slow", {"steps": 300})
+        async for event in call:
+            match event:
+                case Progress(done=done, total=total, message=message):
+                    print(f"  {message}", flush=True)
+                    expect(total == 300, f"{total} steps in place of 300")
+                    if done == STEPS_UNTIL_ABORT:
+                        expect("busy" in await toolcell("ps"), "no worker is busy")
+                        print("  … that is enough: call.abort()")
+                        call.abort("the demo has seen enough")
+                case _:
+                    pass
+        outcome = await call
+    print(f"  {outcome.kind}, {outcome.stopped}: {outcome.message}")
+    print(f"  What it had said last: {outcome.text.splitlines()[-1]}")
+    expect(outcome.kind == "aborted", f"{outcome.kind} in place of aborted")
+    expect(outcome.stopped in {"settled", "killed"}, "there is no proof that it stopped")
+    expect("steps were done" in outcome.text, "its partial result is missing")
+    expect(not (ROOT / ".slow-is-running").exists(), "its `finally` did not run")
+
+
+async def demo() -> None:
+    with tempfile.TemporaryDirectory(prefix="toolcell-demo-") as directory:
+        place = Path(directory)
+        heading("A daemon, as `toolcell serve` or systemd would start it")
+        async with daemon(place) as process:
+            print(f"  It is process {process.pid}; all that it makes is below {place}")
+            await tools()
+            await lint()
+            await sqlite_query(place)
+            await git_history()
+            await search_text()
+            await slow()
+            below = process.children(recursive=True)
+            heading(f"The end: the daemon is asked to stop, with the {len(below)} processes below it")
+        alive = [child for child in below if child.is_running()]
+        expect(not alive, f"still there: {alive}")
+        print("  It stopped, and so did they; nothing is left but what you read here.")
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(demo())
+    except Unexpected as unexpected:
+        sys.exit(f"\nNot as expected: {unexpected}")
