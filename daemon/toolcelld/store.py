@@ -1,0 +1,287 @@
+"""What survives a restart: one SQLite database, on one thread.
+
+The daemon's loop never touches the disk. `write` only notes what is to be done, and the thread
+commits whatever has gathered while it was busy in one transaction, so that a burst costs one commit
+and a lone write waits for nothing. Reads go through the same thread in the same order, so a reader
+sees every write that came before it, without a second connection and without a lock on the data.
+
+Records are worth less than the daemon. A damaged database is moved aside and begun anew, one that
+cannot be opened at all is replaced by one in memory, and what a full or busy disk refuses is lost
+with a warning. Several daemons may share the file: WAL, a busy time-out, and a file lock around opening.
+
+The outputs' rows are `spills`' business; the describe cache is small enough to live here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+__all__ = ["DESCRIPTIONS_MAX", "DESCRIPTION_BYTES_MAX", "Store"]
+
+logger = logging.getLogger(__name__)
+
+Value: TypeAlias = str | bytes | int | float | None
+T = TypeVar("T")
+
+# Each step brings a database from the version of its index to the next; `user_version` counts them.
+_STEPS = (
+    """
+    CREATE TABLE outputs (
+        handle TEXT PRIMARY KEY,        -- also the name of its file
+        session_id TEXT NOT NULL,
+        secret_digest BLOB NOT NULL,    -- of the session's resume token; the token itself is nowhere on disk
+        call_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        source TEXT NOT NULL,           -- result, stdout, stderr
+        total_bytes INTEGER NOT NULL,
+        kept_bytes INTEGER NOT NULL,
+        total_lines INTEGER NOT NULL,
+        complete INTEGER NOT NULL,
+        created REAL NOT NULL,
+        expires REAL                    -- NULL: kept until the quota wants its room
+    ) STRICT;
+    CREATE INDEX outputs_by_age ON outputs (created);
+    CREATE TABLE descriptions (
+        digest TEXT PRIMARY KEY,
+        description BLOB NOT NULL,
+        used_at REAL NOT NULL
+    ) STRICT;
+    CREATE INDEX descriptions_by_use ON descriptions (used_at);
+    """,
+)
+
+# Another daemon's commit takes milliseconds; who is locked out this long is locked out by something broken.
+_BUSY_SECONDS = 5.0
+# Writes that may wait for the thread. More means a disk that has stopped; a row is about a kilobyte.
+WAITING_MAX = 10_000
+# Files whose description is remembered: four times the thousand that a session must open quickly.
+DESCRIPTIONS_MAX = 4096
+# Descriptions are a few kilobytes; a larger one is made again each time. With the one above: at most 1 GiB.
+DESCRIPTION_BYTES_MAX = 256 * 1024
+# A use is noted once an hour, so that opening a session on a thousand files does not write a thousand rows.
+_USE_SECONDS = 3600.0
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    sql: str
+    parameters: Sequence[Value]
+
+
+class _DamagedError(Exception):
+    """The file is no database, or a broken one."""
+
+
+class _NewerError(Exception):
+    """The file belongs to a later version."""
+
+
+class Store:
+    """The database; call `start` before anything else and `aclose` at the end."""
+
+    def __init__(self, path: str, *, now: Callable[[], float] = time.time) -> None:
+        self.path = path
+        # Whether records outlive this process; False when the file could not be used.
+        self.durable = False
+        self._now = now
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        # Touched on the thread only.
+        self._database: sqlite3.Connection | None = None
+        # Shared between the callers and the thread, under the lock.
+        self._lock = threading.Lock()
+        self._waiting: list[_Write] = []
+        self._lost = 0
+
+    async def start(self) -> None:
+        """Open the database; never fails, at worst it is one in memory."""
+        await self._run(self._open)
+
+    async def aclose(self) -> None:
+        """Commit what waits and close. Nothing may be written after."""
+        await self._run(self._close)
+        self._thread.shutdown()
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query; sees every write before it. A database that fails has no rows, and logs why."""
+        return await self._run(self._read, sql, parameters)
+
+    def write(self, sql: str, parameters: Sequence[Value] = ()) -> None:
+        """Have a statement committed soon; returns at once, and a failure is logged, not raised."""
+        with self._lock:
+            if len(self._waiting) >= WAITING_MAX:
+                self._lost += 1
+                return
+            self._waiting.append(_Write(sql, parameters))
+            alone = len(self._waiting) == 1
+        if alone:
+            self._thread.submit(self._commit_waiting)
+
+    async def commit(self, sql: str, parameters: Sequence[Value] = ()) -> bool:
+        """Have a statement committed now, after all writes before it; whether it was."""
+        return await self._run(self._commit, [_Write(sql, parameters)])
+
+    async def flush(self) -> None:
+        """Wait until every write before this has been committed or lost."""
+        await self._run(self._commit_waiting)
+
+    async def get_many(self, digests: Iterable[str]) -> dict[str, bytes]:
+        """The descriptions that are known, by the digest of their source."""
+        wanted = json.dumps(list(digests))
+        rows = await self.read(
+            "SELECT digest, description FROM descriptions WHERE digest IN (SELECT value FROM json_each(?))",
+            [wanted],
+        )
+        if rows:
+            now = self._now()
+            self.write(
+                "UPDATE descriptions SET used_at = ? WHERE used_at < ? AND digest IN (SELECT value FROM json_each(?))",
+                [now, now - _USE_SECONDS, wanted],
+            )
+        return dict(rows)
+
+    def put(self, digest: str, description: bytes) -> None:
+        """Remember a description; the least recently used make room. A very large one is not remembered."""
+        if len(description) > DESCRIPTION_BYTES_MAX:
+            return
+        self.write("INSERT OR REPLACE INTO descriptions VALUES (?, ?, ?)", [digest, description, self._now()])
+        self.write(
+            "DELETE FROM descriptions WHERE rowid IN"
+            " (SELECT rowid FROM descriptions ORDER BY used_at DESC, rowid DESC LIMIT -1 OFFSET ?)",
+            [DESCRIPTIONS_MAX],
+        )
+
+    # From here on everything happens on the thread.
+
+    def _open(self) -> None:
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            self._database = _open_file(self.path)
+            self.durable = True
+        except (sqlite3.Error, OSError, _NewerError) as error:
+            logger.warning(
+                "%s cannot be used: %s. Outputs and descriptions are remembered until the daemon ends.",
+                self.path,
+                error,
+            )
+            self._database = _bring_up(sqlite3.connect(":memory:", isolation_level=None))
+
+    def _close(self) -> None:
+        self._commit_waiting()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _read(self, sql: str, parameters: Sequence[Value]) -> list[tuple[Any, ...]]:
+        assert self._database is not None, "the store is not open"
+        try:
+            return self._database.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            logger.warning("%s cannot be read: %s.", self.path, error)
+            return []
+
+    def _commit_waiting(self) -> None:
+        with self._lock:
+            batch, self._waiting = self._waiting, []
+        if batch:
+            self._commit(batch)
+
+    def _commit(self, batch: list[_Write]) -> bool:
+        assert self._database is not None, "the store is not open"
+        try:
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                for write in batch:
+                    database.execute(write.sql, write.parameters)
+        except sqlite3.OperationalError as error:
+            return self._lose(batch, error)  # the disk's fault: trying each alone would only wait again
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            if len(batch) == 1:
+                return self._lose(batch, error)
+            for write in batch:  # one bad write must not cost the others
+                self._commit([write])
+            return False
+        with self._lock:
+            lost, self._lost = self._lost, 0
+        if lost:
+            logger.warning("%s takes records again; %d were lost.", self.path, lost)
+        return True
+
+    def _lose(self, batch: list[_Write], error: Exception) -> bool:
+        with self._lock:
+            first = not self._lost
+            self._lost += len(batch)
+        if first:  # a full disk would fill the log, too
+            logger.warning("%s does not take records, they are lost: %s.", self.path, error)
+        return False
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _open_file(path: str) -> sqlite3.Connection:
+    """The database at a path, made where there is none, begun anew where it is damaged."""
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # two daemons that start together would move each other's new file aside
+        os.close(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )  # its mode is also that of the WAL
+        try:
+            return _connect(path)
+        except _DamagedError as error:
+            aside = f"{path}.damaged"  # one name: the newest damage is worth keeping, a collection is not
+            logger.warning("%s is damaged: %s. It is now %s, and a new one was begun.", path, error, aside)
+            os.replace(path, aside)
+            for suffix in ("-wal", "-shm"):
+                if os.path.exists(path + suffix):
+                    os.replace(path + suffix, aside + suffix)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            return _connect(path)
+    finally:
+        os.close(lock)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # a power cut may cost the last records, never the file
+        if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _DamagedError(verdict)
+        return _bring_up(database)
+    except sqlite3.DatabaseError as error:
+        database.close()
+        if error.sqlite_errorcode & 0xFF in _DAMAGED:  # the low byte is the kind, the rest its variant
+            raise _DamagedError(str(error)) from error
+        raise
+    except BaseException:
+        database.close()
+        raise
+
+
+def _bring_up(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Take the steps that the database has not taken yet."""
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(_STEPS):
+        raise _NewerError(
+            f"it has schema {version}, this version knows {len(_STEPS)}; use the newer toolcell or move it away"
+        )
+    for number, step in enumerate(_STEPS[version:], version + 1):
+        database.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT")
+    return database
