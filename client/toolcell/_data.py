@@ -1,0 +1,102 @@
+"""Python values as JSON: everything that a tool may hold becomes bytes or a ToolError.
+
+pydantic's serialiser does the work: it knows dataclasses, models, enums, dates, paths and sets, and it stops at
+cycles and at 255 levels. Two things it does not mend. A string with a lone surrogate (a file name that is no
+UTF-8) fails there, so on failure the strings are mended and it tries once more; the common case pays nothing.
+An integer of more digits than Python reads back would poison whoever parses the result, so it is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Any, cast
+
+import pydantic_core
+from pydantic import BaseModel
+
+from toolcell._errors import ToolError
+
+__all__ = ["to_json", "whole"]
+
+# sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
+INTEGER_DIGITS_MAX = 4300
+# A run of digits inside a string is found too; a match is only the occasion to look closely.
+_LONG_INTEGER = re.compile(rb"(?<![0-9])[0-9]{%d}" % (INTEGER_DIGITS_MAX + 1))
+
+
+def whole(text: str) -> str:
+    """The text with surrogate pairs joined and lone surrogates replaced; itself where there are none."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON of any value, NaN and infinities as null; ToolError says why there is none."""
+    try:
+        data = _serialised(value)
+    except Exception:  # noqa: BLE001  a serialiser, property or generator of the tool may raise anything
+        try:
+            data = _serialised(_mended(value))
+        except Exception as error:
+            raise ToolError(
+                f"The tool returned something of type {type(value).__name__} that has no JSON form: {_why(error)}. "
+                "Return text, plain data, a dataclass, a model or a ToolResult."
+            ) from error
+    if len(data) > INTEGER_DIGITS_MAX and _LONG_INTEGER.search(data):
+        try:
+            json.loads(data)
+        except ValueError as error:
+            raise ToolError(
+                f"The tool returned an integer of more than {INTEGER_DIGITS_MAX} digits; return it as text, for example as hex(n)."
+            ) from error
+    return data
+
+
+def _serialised(value: object) -> bytes:
+    return pydantic_core.to_json(value, inf_nan_mode="null", fallback=_plainer)
+
+
+def _plainer(value: Any) -> object:
+    """What the serialiser does not know, as something that it does."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Sequence | AbstractSet | ValuesView):
+        return list(cast("Sequence[object]", value))
+    raise TypeError(f"it does not know {type(value).__name__}")
+
+
+def _mended(value: object) -> object:
+    """The value with every string whole; a cycle ends in RecursionError."""
+    if isinstance(value, Enum):
+        return _mended(value.value)
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, BaseModel):
+        return _mended(dict(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _mended(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {_mended(key): _mended(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_mended(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply, or holds itself"
+    try:
+        lines = str(error).removeprefix("Error serializing to JSON: ").splitlines()
+    except Exception:  # noqa: BLE001  a tool's own exception with a __str__ that raises
+        lines = []
+    return (lines[0] if lines else type(error).__name__)[:300]

@@ -1,0 +1,220 @@
+"""The tools of a file that has run: found in its namespace, judged one by one.
+
+`exports` is what a worker calls after it has executed a user's file. A tool that cannot be used becomes a Problem
+and takes no other one along. What the file imported from elsewhere is not its own and is left alone, otherwise
+`from other import helper` would export the same tool under a second name.
+
+This is the heavy half of authoring: pydantic, inspect and dataclasses come with it, and a zygote has it loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from toolcell._context import ToolContext
+from toolcell._errors import InvalidArguments
+from toolcell._function import GENERATOR, Call, check_execute, is_async, line_of, read_function, yields
+from toolcell._options import OPTIONS, checked
+from toolcell._result import Result, normalise
+from toolcell._schema import Parameters, Unfit, from_args
+from toolcell._tool import MARK, Tool
+
+__all__ = ["Export", "Exports", "InvalidArguments", "Problem", "exports"]
+
+# A tool travels in one message of at most 64 KiB, with its schema; hosts cut descriptions far earlier.
+DESCRIPTION_BYTES_MAX = 8 * 1024
+# A model cannot choose between more tools than this anyway.
+TOOLS_MAX = 256
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One tool, ready to run."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    options: Mapping[str, Any]  # only what the file declared
+    line: int
+    is_async: bool
+    _parameters: Parameters
+    _call: Call
+    _shapes: bool
+
+    def arguments(self, raw: bytes) -> Any:
+        """Validate a JSON object for `invoke`.
+
+        Raises InvalidArguments; a validator of the tool's own may raise anything else.
+        """
+        return self._parameters.read(raw)
+
+    def invoke(self, arguments: Any, context: ToolContext) -> object:
+        """Call the tool with what `arguments` gave; of an asynchronous tool the result is awaitable."""
+        return self._call(arguments, context)
+
+    def normalise(self, value: object) -> Result:
+        """What the tool returned as a Result; raises ToolError where it is none."""
+        return normalise(value, shapes=self._shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A tool that cannot be used; `line` is 0 where it is not known."""
+
+    tool: str
+    message: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """The tools of one file."""
+
+    tools: tuple[Export, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A tool in a namespace, not judged yet."""
+
+    options: Mapping[str, Any]
+    line: int
+    function: Callable[..., object]
+    args: object = None
+    specified: bool = False  # execute(args, context), and not a function with parameters of its own
+
+
+def exports(namespace: Mapping[str, object], stem: str) -> Exports:
+    """The tools in the namespace of a file that has run; `stem` is the file's name without `.py`."""
+    tools: dict[str, Export] = {}
+    problems: list[Problem] = []
+    for names, found in _candidates(namespace):
+        name = _name(names, stem, found.options)
+        try:
+            if len(tools) == TOOLS_MAX:
+                raise Unfit(f"the file has more than {TOOLS_MAX} tools")
+            if name in tools:
+                raise Unfit(
+                    f"line {tools[name].line} has a tool of this name already; give one of them name='…'"
+                )
+            tools[name] = _export(name, found)
+        except Unfit as error:
+            problems.append(Problem(name, str(error), found.line))
+    return Exports(tuple(tools.values()), tuple(problems))
+
+
+def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _Found]]:
+    """Every tool once, in the order of the file, with all names that it has there."""
+    module = str(namespace.get("__name__", ""))
+    names: dict[int, list[str]] = {}
+    for name, value in namespace.items():
+        names.setdefault(id(value), []).append(name)
+    for name, value in namespace.items():
+        if names[id(value)][0] == name:
+            found = _found(name, value, module)
+            if found is not None:
+                yield names[id(value)], found
+
+
+def _found(name: str, value: Any, module: str) -> _Found | None:
+    if isinstance(value, Tool):
+        if value.module != module:
+            return None
+        return _Found(value.options, value.line, value.execute, value.args, specified=True)
+    options = _attribute(value, MARK)
+    if isinstance(options, dict) and callable(value):
+        own = getattr(value, "__module__", None) == module
+        return _Found(cast("dict[str, Any]", options), line_of(value), value) if own else None
+    if name.startswith("_"):
+        return None
+    return _plain_object(value, module)
+
+
+def _plain_object(value: object, module: str) -> _Found | None:
+    """Anything with a description and a function `execute(args, context)`."""
+    get = _reader(value)
+    execute = get("execute")
+    if not isinstance(get("description"), str) or not callable(execute):
+        return None
+    if _makes_tools(value):
+        return None
+    if getattr(execute, "__module__", None) != module and _is_held_elsewhere(value, module):
+        return None
+    options = {key: get(key) for key in OPTIONS if get(key) is not None and not callable(get(key))}
+    return _Found(options, line_of(execute), execute, get("args"), specified=True)
+
+
+def _reader(value: object) -> Callable[[str], Any]:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get
+    return partial(_attribute, value)
+
+
+def _makes_tools(value: object) -> bool:
+    """Whether it is a class whose instances are the tools: its execute needs one."""
+    return isinstance(value, type) and not isinstance(vars(value).get("execute"), staticmethod | classmethod)
+
+
+def _attribute(value: object, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001  properties and proxies in a tool's file may raise anything
+        return None
+
+
+def _is_held_elsewhere(value: object, module: str) -> bool:
+    """Whether another module has the object as well: then it was imported from there."""
+    return any(
+        value is each
+        for name, other in sys.modules.copy().items()
+        if name != module
+        for each in getattr(other, "__dict__", {}).copy().values()
+    )
+
+
+def _name(names: list[str], stem: str, options: Mapping[str, Any]) -> str:
+    """The explicit name, or the file's for the export that is called like it, or both."""
+    explicit = options.get("name")
+    if isinstance(explicit, str):
+        return explicit
+    if not {"default", stem, stem.replace("-", "_")}.isdisjoint(names):
+        return stem
+    return f"{stem}_{names[0]}"
+
+
+def _export(name: str, found: _Found) -> Export:
+    options = checked(found.options)
+    if not _NAME.fullmatch(name) or "__" in name:
+        raise Unfit(
+            "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it name='…'"
+        )
+    if yields(found.function):
+        raise Unfit(GENERATOR)
+    if found.specified:
+        check_execute(found.function)
+        description, parameters, call = "", from_args(found.args), found.function
+    else:
+        description, parameters, call = read_function(found.function)
+    description = str(options.get("description", description))
+    if len(description.encode(errors="replace")) > DESCRIPTION_BYTES_MAX:
+        raise Unfit(
+            f"its description has more than {DESCRIPTION_BYTES_MAX} bytes; say less, models read it every time"
+        )
+    return Export(
+        name=name,
+        description=description,
+        input_schema=parameters.schema,
+        options=options,
+        line=found.line,
+        is_async=is_async(found.function),
+        _parameters=parameters,
+        _call=call,
+        _shapes=found.specified,
+    )

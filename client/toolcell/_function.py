@@ -1,0 +1,124 @@
+"""A function as a tool: its signature read into fields, its calls put together from them.
+
+Annotations are resolved one by one, after the file has run, so that a forward reference works and a message can
+name the parameter. `ToolContext` resolves even where the file imports it only for type checkers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from toolcell._context import ToolContext
+from toolcell._docstring import parse
+from toolcell._schema import Parameters, Unfit, from_fields
+
+__all__ = ["GENERATOR", "Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
+
+Call: TypeAlias = Callable[[Any, ToolContext], object]
+
+GENERATOR = "it is a generator; return the result, and show what is done so far with context.update()"
+
+
+def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call]:
+    """The description, the parameters and the call of a decorated function; raises Unfit."""
+    description, sentences = parse(inspect.getdoc(function) or "")
+    known = _known_names(function)
+    fields: dict[str, Any] = {}
+    contexts: set[str] = set()
+    positional: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Unfit(f"it takes {parameter}, and the arguments of a tool have names; write them out")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(name)
+        hint = _resolved(name, parameter.annotation, known)
+        if _is_context(hint):
+            contexts.add(name)
+        else:
+            fields[name] = _field(hint, parameter.default, sentences.get(name))
+
+    def call(arguments: dict[str, Any], context: ToolContext) -> object:
+        named = arguments | dict.fromkeys(contexts, context)
+        return function(*[named.pop(name) for name in positional], **named)
+
+    return description, from_fields(fields), call
+
+
+def check_execute(execute: Any) -> None:
+    """Raise Unfit unless it can be called with arguments and a context."""
+    try:
+        inspect.signature(execute).bind({}, None)
+    except TypeError as error:
+        raise Unfit(f"execute is called with the arguments and a context: {error}") from None
+    except ValueError:
+        return  # written in C, without a signature
+
+
+def yields(function: Any) -> bool:
+    """Whether calling it makes a generator."""
+    return any(
+        inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in _layers(function)
+    )
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling it makes a coroutine, also through a wrapper that says what it wraps."""
+    return any(inspect.iscoroutinefunction(each) for each in _layers(function))
+
+
+def line_of(function: Any) -> int:
+    """The line where the function begins, with its decorators; 0 where there is none."""
+    for each in _layers(function):
+        code = getattr(each, "__code__", None)
+        if code is not None:
+            return int(code.co_firstlineno)
+    return 0
+
+
+def _layers(function: Callable[..., object]) -> list[Any]:
+    """What could hold the code: the function, what it wraps, the `__call__` of an object."""
+    innermost = inspect.unwrap(function)
+    return [innermost, function, vars(type(function)).get("__call__")]
+
+
+def _known_names(function: Any) -> dict[str, Any]:
+    own = getattr(inspect.unwrap(function), "__globals__", {})
+    return {"ToolContext": ToolContext, **own}
+
+
+def _resolved(name: str, annotation: Any, known: Mapping[str, Any]) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    holder = SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
+    except Exception as error:  # an annotation is an expression of the tool's
+        raise Unfit(f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}") from error
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    alternatives = (hint, *get_args(hint))
+    return any(isinstance(each, type) and issubclass(each, ToolContext) for each in alternatives)
+
+
+def _field(hint: Any, default: Any, sentence: str | None) -> Any:
+    """The annotation as pydantic reads it: Field wins over the bare string, that over the docstring."""
+    extras: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, extras = hint.__origin__, hint.__metadata__
+    description = next((extra for extra in extras if isinstance(extra, str)), sentence)
+    layers: list[Any] = [Field(description=description)] if description else []
+    layers += [extra for extra in extras if not isinstance(extra, str)]
+    if isinstance(default, FieldInfo):
+        layers.append(default)
+    elif default is not inspect.Parameter.empty:
+        layers.append(Field(default=default))
+    return Annotated[(hint, *layers)] if layers else hint

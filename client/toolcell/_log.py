@@ -1,0 +1,57 @@
+"""Logging that arrives with the call: a handler that tells, and the logger of a context."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from toolcell._data import whole
+
+if TYPE_CHECKING:
+    from toolcell._context import Channel
+
+__all__ = ["ChannelHandler", "logger"]
+
+# The wire's bound for one log event; a longer record is cut, as it is for people to read.
+TEXT_BYTES_MAX = 16 * 1024
+
+
+class ChannelHandler(logging.Handler):
+    """Tells every record as `{"level", "text"}`; the worker puts one on the root logger as well."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a record on; one that cannot be formatted is reported on stderr, as logging does."""
+        try:
+            text = clipped(whole(self.format(record)))
+        except Exception:  # noqa: BLE001  the arguments of a record are the tool's, and logging never raises
+            self.handleError(record)
+            return
+        self._channel.tell("log", {"level": _level(record.levelno), "text": text})
+
+
+def clipped(text: str) -> str:
+    """The text, cut to the bound between two characters."""
+    encoded = text.encode()
+    if len(encoded) <= TEXT_BYTES_MAX:
+        return text
+    notice = f" […{len(encoded)} bytes]"
+    return encoded[: TEXT_BYTES_MAX - len(notice.encode())].decode(errors="ignore") + notice
+
+
+def _level(number: int) -> str:
+    if number >= logging.ERROR:
+        return "error"
+    if number >= logging.WARNING:
+        return "warning"
+    return "info" if number >= logging.INFO else "debug"
+
+
+def logger(channel: Channel) -> logging.Logger:
+    """A logger outside logging's registry, so that it goes away with its context."""
+    own = logging.Logger("tool", logging.DEBUG)  # noqa: LOG001  the registry keeps its loggers for ever
+    own.addHandler(ChannelHandler(channel))
+    return own

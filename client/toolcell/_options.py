@@ -1,0 +1,48 @@
+"""The options that a file declares, checked: `Options` says their types to checkers, this module at run time."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, get_type_hints
+
+from pydantic import ConfigDict, ValidationError
+
+from toolcell._complaints import complaints
+from toolcell._schema import Unfit, record
+from toolcell._tool import Options
+
+__all__ = ["OPTIONS", "checked"]
+
+OPTIONS: Mapping[str, Any] = get_type_hints(Options)
+SIZES = frozenset({"memory", "file_size", "output_bytes"})
+_SIZE = re.compile(r"\d+(\.\d+)?\s*([KMGT]i?)?B?")
+
+_adapter = record(OPTIONS, ConfigDict(strict=True), total=False)
+
+
+def checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as plain data; raises Unfit for the first that is wrong."""
+    for name in options:
+        if name not in OPTIONS:
+            nearest = difflib.get_close_matches(name, OPTIONS, 1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(OPTIONS)}"
+            raise Unfit(f"there is no option {name!r}; {hint}")
+    plain = {name: _plain(value) for name, value in options.items()}
+    try:
+        _adapter.validate_python(plain)
+    except ValidationError as error:
+        path, sentence = complaints(error, plain)[0]
+        raise Unfit(f"option {path}: {sentence}") from error
+    for name, value in plain.items():
+        if name in SIZES and isinstance(value, str) and not _SIZE.fullmatch(value):
+            raise Unfit(f"option {name}: should be bytes or a size such as '512MiB', got {value!r}")
+        if isinstance(value, int | float) and not 0 <= value < math.inf:
+            raise Unfit(f"option {name}: should be 0 or more, got {value}")
+    return plain
+
+
+def _plain(value: object) -> object:
+    return list(cast("Sequence[object]", value)) if isinstance(value, tuple | list) else value

@@ -1,0 +1,196 @@
+"""The arguments of a tool: their JSON Schema for the model, and their validation in front of the tool.
+
+Three sources. The parameters of a function, or a mapping of names to types, become a TypedDict that exists only for
+pydantic: unlike a model it may have a field called `schema` or `_x`, and pydantic fills in the defaults. A model is
+used as it is. A JSON Schema written by hand is enforced by `_jsonschema`.
+
+The arguments are parsed twice. On their own, because that refuses NaN and finds names that the tool does not know;
+and by pydantic again, because validation from JSON, not from parsed values, makes a date of a string and a tuple of
+an array. Whatever the source, unknown names are refused unless the schema says that it takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, cast
+
+import pydantic_core
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
+
+from toolcell._complaints import complaints, unknown
+from toolcell._data import to_json
+from toolcell._errors import InvalidArguments, ToolError
+from toolcell._jsonschema import check_schema, violations
+
+__all__ = ["Parameters", "Unfit", "from_args", "from_fields", "record"]
+
+# A tool travels in one message of at most 64 KiB, with its description and its name.
+SCHEMA_BYTES_MAX = 48 * 1024
+# Complaints that are looked for under a schema written by hand; twenty are shown.
+VIOLATIONS_MAX = 1000
+
+
+class Unfit(Exception):
+    """A tool cannot be used; the message says what is wrong with it and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a tool takes: the schema for the model, and the reading of what the model sends."""
+
+    schema: dict[str, Any]
+    adapter: TypeAdapter[Any] | None  # None: the schema itself is enforced
+
+    def read(self, raw: bytes) -> Any:
+        """Validate JSON; raise InvalidArguments with every complaint."""
+        raw = raw or b"{}"
+        data = _parsed(raw)
+        wrong: list[tuple[str, str]] = []
+        if self.schema["additionalProperties"] is False:
+            known = self.schema["properties"]
+            wrong = [(name, unknown(known)) for name in data if name not in known]
+            data = {name: item for name, item in data.items() if name in known}
+        value: Any = data
+        if self.adapter is None:
+            wrong += islice(violations(data, self.schema, self.schema), VIOLATIONS_MAX)
+        else:
+            try:
+                value = self.adapter.validate_json(raw)
+            except ValidationError as error:
+                wrong += complaints(error, data)
+        if wrong:
+            raise InvalidArguments(wrong)
+        return value
+
+
+def from_fields(fields: Mapping[str, Any]) -> Parameters:
+    """Parameters of names and their types, which may be `Annotated` with a `Field`."""
+    try:
+        adapter = record(fields, ConfigDict(allow_inf_nan=False))
+        schema = adapter.json_schema(schema_generator=_Plain)
+    except (PydanticUserError, TypeError, NameError) as error:
+        raise Unfit(_culprit(fields, error)) from error
+    return Parameters(_closed(schema), adapter)
+
+
+def record(fields: Mapping[str, Any], config: ConfigDict, *, total: bool = True) -> TypeAdapter[Any]:
+    """What reads a mapping with these keys; without `total` every one may be missing."""
+    make: Any = TypedDict  # checkers want the keys written out
+    keys = make("record", dict(fields), total=total)
+    keys.__pydantic_config__ = config
+    return TypeAdapter(keys)
+
+
+def from_args(args: object) -> Parameters:
+    """Parameters of a model, of `{"path": str}`, or of a JSON Schema."""
+    if args is None:
+        return from_fields({})
+    if isinstance(args, Mapping):
+        items = cast("Mapping[str, Any]", args)
+        if items.get("type") == "object":
+            return _by_hand(dict(items))
+        if items and all(isinstance(item, Mapping) for item in items.values()):
+            return _by_hand({"type": "object", "properties": dict(items), "required": list(items)})
+        fields = {name: _field(name, item) for name, item in items.items()}
+        return from_fields(fields)
+    if not isinstance(args, type):
+        raise Unfit(
+            f"args is {args!r}; it is a model, a dict of types such as {{'path': str}}, or a JSON Schema"
+        )
+    try:
+        adapter = TypeAdapter[Any](args)
+        schema = adapter.json_schema(schema_generator=_Plain)
+    except (PydanticUserError, TypeError, NameError) as error:
+        raise Unfit(f"args={args.__name__} has no JSON Schema: {_first_line(error)}") from error
+    if schema.get("type") != "object" and "$ref" not in schema:
+        raise Unfit(
+            f"args={args.__name__} is no object; for single arguments write args={{'name': {args.__name__}}}"
+        )
+    return Parameters(_closed(schema), adapter)
+
+
+def _field(name: str, item: Any) -> Any:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  what a tool really passed
+        raise Unfit(f"args has the key {name!r}; the names of arguments are strings")
+    if isinstance(item, FieldInfo):
+        return Annotated[Any if item.annotation is None else item.annotation, item]
+    if isinstance(item, str | Mapping):
+        raise Unfit(f"args[{name!r}] is {item!r}; give its type, for example {{{name!r}: str}}")
+    return item
+
+
+def _by_hand(schema: dict[str, Any]) -> Parameters:
+    try:
+        check_schema(schema, schema)
+    except ValueError as error:
+        raise Unfit(str(error)) from error
+    return Parameters(_closed(schema), None)
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as hosts want it: an object on top, with properties, closed unless it says otherwise."""
+    if "$ref" in schema:  # a model that refers to itself
+        own = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+        schema = {**own, **{key: value for key, value in schema.items() if key != "$ref"}}
+    schema = {**schema, "properties": schema.get("properties", {})}
+    schema.setdefault("additionalProperties", False)
+    schema.pop("title", None)
+    try:
+        size = len(to_json(schema))
+    except ToolError as error:
+        raise Unfit("its schema holds something that is no JSON") from error
+    if size > SCHEMA_BYTES_MAX:
+        raise Unfit(
+            f"its schema has {size} bytes, the most is {SCHEMA_BYTES_MAX}; take fewer or simpler arguments"
+        )
+    return schema
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        data = pydantic_core.from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidArguments([("", f"are not JSON: {_reason(raw, error)}")]) from None
+    if not isinstance(data, dict):
+        raise InvalidArguments(
+            [("", f"should be a JSON object, got {to_json(data)[:60].decode(errors='replace')}")]
+        )
+    return cast("dict[str, Any]", data)
+
+
+def _reason(raw: bytes, error: ValueError) -> str:
+    try:
+        pydantic_core.from_json(raw, allow_inf_nan=True)
+    except ValueError:
+        return str(error)
+    return "NaN and Infinity are no numbers there"
+
+
+def _culprit(fields: Mapping[str, Any], error: Exception) -> str:
+    """Which parameter it is: pydantic names the type, the author knows the parameter."""
+    for name, annotation in fields.items():
+        try:
+            TypeAdapter[Any](annotation).json_schema(schema_generator=_Plain)
+        except (PydanticUserError, TypeError, NameError) as own:
+            return f"parameter {name!r} has a type that JSON cannot fill: {_first_line(own)}"
+    return f"its parameters have no JSON Schema: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(". Set `arbitrary")[0]
+
+
+class _Plain(GenerateJsonSchema):
+    """Without a title for every field, which repeats its name, and silent about defaults that are no JSON."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  the base class's signature
+        return False
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        pass

@@ -1,0 +1,113 @@
+"""What a tool may return beside text and data: pictures, links, and a result with its parts named.
+
+Plain classes in place of dataclasses keep `import toolcell` light. An `Image` reads its file when it is made,
+not when the result is sent: the file is often a temporary one that is gone by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, Union
+
+from toolcell._errors import ToolError
+
+__all__ = ["Content", "Image", "Link", "ToolResult"]
+
+# A result is at most 16 MiB of JSON, and base64 makes four bytes of three.
+IMAGE_BYTES_MAX = 10 * 1024 * 1024
+
+# The first bytes of the formats that models read.
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"<svg", "svg+xml"),
+)
+_ALIASES = {"jpg": "jpeg", "svg": "svg+xml"}
+
+
+class Image:
+    """A picture for the model: a file, or bytes with their format where it is not plain from them."""
+
+    __slots__ = ("data", "mime_type")
+
+    data: bytes
+    mime_type: str
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        data: bytes | None = None,
+        format: str | None = None,  # noqa: A002  the word for it
+    ) -> None:
+        if (path is None) == (data is None):
+            raise TypeError("Image takes either a path or data=…")
+        if path is not None:
+            with open(path, "rb") as file:
+                data = file.read(IMAGE_BYTES_MAX + 1)
+        self.data = bytes(data or b"")
+        if len(self.data) > IMAGE_BYTES_MAX:
+            raise ToolError(
+                f"The image {fspath(path) if path is not None else ''} is larger than {IMAGE_BYTES_MAX >> 20} MiB; "
+                "make it smaller, or return a Link to it."
+            )
+        kind = format or _kind(self.data)
+        if kind is None:
+            raise ToolError(
+                "The image is no PNG, JPEG, GIF, WebP or SVG; name its format: Image(…, format='png')."
+            )
+        kind = kind.lower().removeprefix("image/")
+        self.mime_type = f"image/{_ALIASES.get(kind, kind)}"
+
+    def __repr__(self) -> str:
+        return f"Image({self.mime_type}, {len(self.data)} bytes)"
+
+
+def _kind(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), None)
+
+
+class Link:
+    """A resource that the agent may open: a URI with a name for it."""
+
+    __slots__ = ("mime_type", "name", "uri")
+
+    def __init__(self, uri: str, *, name: str | None = None, mime_type: str | None = None) -> None:
+        self.uri = uri
+        self.name = name or uri.rstrip("/").rpartition("/")[2] or uri
+        self.mime_type = mime_type
+
+    def __repr__(self) -> str:
+        return f"Link({self.uri!r}, name={self.name!r})"
+
+
+# A Union, because `|` between a type and a forward reference fails when the module runs.
+Content = Union[str, Image, Link, Sequence[Union[str, Image, Link]]]  # noqa: UP007  evaluated at import, on purpose
+
+
+class ToolResult:
+    """A result with its parts named: what the model reads, and what stays beside it."""
+
+    __slots__ = ("content", "details", "is_error", "metadata", "title")
+
+    def __init__(
+        self,
+        content: Content = "",
+        *,
+        details: object = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        is_error: bool = False,
+    ) -> None:
+        self.content = content
+        self.details = details
+        self.title = title
+        self.metadata = metadata
+        self.is_error = is_error
+
+    def __repr__(self) -> str:
+        return f"ToolResult({self.content!r}, title={self.title!r}, is_error={self.is_error})"

@@ -1,0 +1,140 @@
+"""A context for tests of tools: no daemon, no worker, everything that the tool says is kept in lists.
+
+    def test_a_table_is_dropped_after_a_yes(tmp_path):
+        context = FakeContext(directory=tmp_path, answers=[True])
+        assert drop("users", context) == "users is gone."
+        assert context.asked[0].patterns == ["users"]
+
+Programs that the tool starts with `context.exec()` really run, in `directory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+from collections.abc import Coroutine, Iterable, Mapping
+from os import PathLike
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from toolcell._context import ToolContext
+
+__all__ = ["Asked", "FakeContext", "Logged", "Progressed"]
+
+T = TypeVar("T")
+Answer = bool | Literal["always"]
+
+
+class Asked(NamedTuple):
+    """A question that the tool asked."""
+
+    question: str
+    permission: str
+    patterns: list[str]
+    always: list[str]
+    details: Any
+
+
+class Progressed(NamedTuple):
+    """Progress that the tool told."""
+
+    done: float
+    total: float | None
+    message: str
+
+
+class Logged(NamedTuple):
+    """A line that the tool logged with `context.log`."""
+
+    level: str
+    text: str
+
+
+class FakeContext(ToolContext):
+    """A ToolContext for tests: answers questions from a list, and denies when the list is empty."""
+
+    updates: list[object]
+    progressed: list[Progressed]
+    asked: list[Asked]
+    logs: list[Logged]
+    title: str
+    values: dict[str, Any]
+
+    def __init__(
+        self,
+        *,
+        directory: str | PathLike[str] = ".",
+        answers: Iterable[Answer] = (),
+        session_id: str = "session",
+        message_id: str = "",
+        call_id: str = "call",
+        agent: str = "test",
+        agent_name: str = "main",
+        worktree: str | PathLike[str] | None = None,
+    ) -> None:
+        from pathlib import Path
+
+        absolute = Path(directory).absolute()
+        super().__init__(
+            _Recorder(self, answers),
+            session_id=session_id,
+            message_id=message_id,
+            call_id=call_id,
+            agent=agent,
+            agent_name=agent_name,
+            directory=absolute,
+            worktree=absolute if worktree is None else worktree,
+        )
+        self.updates = []
+        self.progressed = []
+        self.asked = []
+        self.logs = []
+        self.title = ""
+        self.values = {}
+
+    def update(self, content: object, *, details: object = None) -> None:
+        """Keep what the tool showed, as it gave it."""
+        super().update(content, details=details)
+        self.updates.append(content)
+
+    def stop(self, reason: str = "by the test") -> None:
+        """Set `context.abort`, as an abort does; nothing is raised in the tool."""
+        self.abort._set(reason)  # pyright: ignore[reportPrivateUsage]  the other half of the same class
+
+
+class _Recorder:
+    """The channel of a FakeContext: what a worker would send is written down."""
+
+    def __init__(self, context: FakeContext, answers: Iterable[Answer]) -> None:
+        self._context = context
+        self._answers = list(answers)
+
+    def tell(
+        self,
+        kind: Literal["update", "progress", "metadata", "log"],
+        header: Mapping[str, Any],
+        payload: bytes = b"",
+        /,
+    ) -> None:
+        match kind:
+            case "progress":
+                self._context.progressed.append(Progressed(**header))
+            case "metadata":
+                self._context.title = header.get("title", self._context.title)
+                self._context.values |= json.loads(payload)
+            case "log":
+                self._context.logs.append(Logged(**header))
+            case "update":
+                pass  # FakeContext keeps the content itself, which is easier to compare
+
+    def ask(
+        self, header: Mapping[str, Any], payload: bytes = b"", /
+    ) -> concurrent.futures.Future[Mapping[str, Any]]:
+        self._context.asked.append(Asked(**header, details=json.loads(payload) if payload else None))
+        answer = self._answers.pop(0) if self._answers else False
+        future: concurrent.futures.Future[Mapping[str, Any]] = concurrent.futures.Future()
+        future.set_result({"allowed": bool(answer), "always": answer == "always", "message": ""})
+        return future
+
+    def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
+        return asyncio.run(coroutine)
