@@ -1,0 +1,47 @@
+"""For adapter authors: a Session with the daemon, and its Calls.
+
+    async with connect(directory=".") as session:
+        outcome = await session.call("words", {"path": "README.md"})
+
+A call ends in an Outcome, never in an exception, whatever happened to the tool, the daemon or the line.
+Cancelling whoever awaits a call aborts it, and the cancellation is delivered when the tool has stopped.
+"""
+
+from .asking import Answer, Ask
+from .call import Call
+from .catalog import Catalog, Problem, ToolInfo
+from .events import Event, Gap, Log, Metadata, Progress, Started, Update
+from .limits import Limits
+from .outcome import Block, CallFailed, Facts, ImageData, Kind, Outcome, Output, ResourceLink, Text
+from .refusal import Refused, Unavailable
+from .session import Session, connect
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Block",
+    "Call",
+    "CallFailed",
+    "Catalog",
+    "Event",
+    "Facts",
+    "Gap",
+    "ImageData",
+    "Kind",
+    "Limits",
+    "Log",
+    "Metadata",
+    "Outcome",
+    "Output",
+    "Problem",
+    "Progress",
+    "Refused",
+    "ResourceLink",
+    "Session",
+    "Started",
+    "Text",
+    "ToolInfo",
+    "Unavailable",
+    "Update",
+    "connect",
+]

@@ -1,0 +1,284 @@
+"""How a session stays attached to the daemon, through drops, restarts and take-overs.
+
+One task, the pump, opens a stream, deals with what comes down, and after a drop opens the next one with the resume
+token. Streams come and go; calls stay. What must be said again on a new stream is not remembered as messages but told
+anew from the calls themselves, once the daemon's Welcome has said which of them it knows. A call that it may have had
+and does not know any more gets an honest ending: nobody can tell what it did.
+
+When a line cannot be restored within the linger, the daemon has aborted what ran. The open calls end, and the pump
+rests until somebody wants something; an agent outlives the restart of its daemon.
+
+Everything happens on the session's loop and nothing holds a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
+import grpc
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from toolcell import _paths
+
+from .asking import Asked, answer
+from .call import Call, Flight
+from .catalog import Catalog
+from .daemon import Daemon
+from .events import Gap
+from .inbox import Inbox
+from .link import Link, dial
+from .outcome import Kind, Outcome
+from .refusal import Refusal, Refused, Unavailable, refusal_of
+from .stream import Stream
+from .wire import read_catalog, read_event, read_outcome, refused
+
+__all__ = ["Attachment", "OnCatalog"]
+
+RETRY_FIRST_SECONDS = 0.02
+RETRY_MAX_SECONDS = 1.0
+CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
+
+LEFT = Refusal(grpc.StatusCode.FAILED_PRECONDITION, "session_closed", "The session has been left.")
+DROPPED = Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", "The daemon ended the connection.")
+FINAL = frozenset(
+    {"superseded", "wrong_token", "session_exists", "version_mismatch"}
+)  # asking again changes nothing
+
+OnCatalog: TypeAlias = Callable[[Catalog], object]
+
+
+class Attachment:
+    """The client's half of a session: its open calls, and the line to the daemon that comes and goes."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        opening: pb.Open,
+        linger_seconds: float,
+        asked: Asked | None = None,
+        on_catalog: OnCatalog | None = None,
+    ) -> None:
+        self.catalog = Catalog(0, {}, ())
+        self.opening = opening  # the next stream's; Welcome fills in the session and its secret
+        self.flights: dict[str, Flight] = {}
+        self.found: dict[str, Call] = {}  # what a taken-over session brought along
+        self.line: tuple[Link, Stream] | None = None  # while the daemon listens
+        self.over: Refusal | None = None  # why there will never be a line again
+        self._daemon = daemon
+        self._linger_seconds = linger_seconds
+        self._asked = asked
+        self._on_catalog = on_catalog
+        self._inbox = Inbox()
+        self._parts: list[pb.CatalogPart] = []
+        self._greeted = False  # whether the stream's first catalog, which answers no reload, is complete
+        self._opened = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._reloads: list[asyncio.Future[Catalog]] = []
+
+    async def open(self) -> None:
+        """Attach, and wait for the catalog. Raises Unavailable."""
+        self._pump = asyncio.create_task(
+            self._run(), name="toolcell session"
+        )  # owned here, awaited by `leave`
+        opened = asyncio.create_task(self._opened.wait())
+        try:
+            await asyncio.wait({self._pump, opened}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opened.cancel()
+            if not self._opened.is_set():
+                await self._end_pump()
+        if not self._opened.is_set():
+            why = self.over or DROPPED
+            raise Unavailable(why.message, why.remedy)
+
+    async def leave(self) -> None:
+        """Abort what runs, wait for its outcomes, and end the session; cancelled, it leaves at once."""
+        self.over = self.over or LEFT
+        try:
+            if self.line is not None:
+                self.send(pb.AttachRequest(close=pb.Close()))
+                await asyncio.wait({self._pump}, timeout=CLOSE_SECONDS)
+        finally:
+            await self._end_pump()
+
+    def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
+        """Say something; without a line it is left to `_welcome`, which tells the state of each call."""
+        if self.line is not None:
+            self.line[1].send(messages)
+        else:
+            self._wanted.set()
+
+    def fly(self, flight: Flight) -> None:
+        """Send a call on its way."""
+        self.flights[flight.call.id] = flight
+        self.send(flight.requests())
+
+    async def reload(self) -> Catalog:
+        """Scan the directory again. Raises Refused."""
+        if self.over is not None:
+            raise Refused(self.over)
+        catalog: asyncio.Future[Catalog] = asyncio.get_running_loop().create_future()
+        self._reloads.append(catalog)
+        self.send(pb.AttachRequest(refresh=pb.Refresh()))
+        return await catalog
+
+    async def _end_pump(self) -> None:
+        self._pump.cancel()
+        await asyncio.wait({self._pump})
+        if not self._pump.cancelled():
+            self._pump.result()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as self._questions:
+            try:
+                await self._keep_attached()
+            finally:
+                self.over = self.over or LEFT
+                self._lose(self.over)
+
+    async def _keep_attached(self) -> None:
+        now = asyncio.get_running_loop().time
+        give_up_at, pause_seconds = 0.0, RETRY_FIRST_SECONDS
+        while True:
+            why = await self._converse()
+            if not self._opened.is_set() or why.reason in FINAL:
+                self.over = self.over or why
+            if self.over is not None:
+                return
+            if self.line is not None:
+                self.line = None
+                give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
+            if now() < give_up_at:
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, RETRY_MAX_SECONDS)
+            else:
+                self._lose(why)
+                self._wanted.clear()
+                await self._wanted.wait()
+                give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
+
+    async def _converse(self) -> Refusal:
+        """One stream, from finding the daemon to the stream's end, and why it ended."""
+        try:
+            await self._daemon.ready()
+            async with dial(self._daemon.socket, _paths.agent_token_path(self._daemon.socket)) as link:
+                stream = Stream(link, self._inbox)
+                welcome = partial(self._welcome, link, stream)
+                return await stream.converse(self.opening, welcome, self._deal) or DROPPED
+        except Unavailable as error:
+            return Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", error.message, error.remedy)
+
+    def _welcome(self, link: Link, stream: Stream, welcome: pb.Welcome) -> None:
+        first = not self._opened.is_set()
+        known = {info.call_id: info for info in welcome.calls}
+        self.opening.session_id = welcome.session_id
+        self.opening.resume_token = welcome.resume_token
+        self.line = link, stream
+        self._parts.clear()
+        self._greeted = False
+        if not welcome.resumed:
+            self._inbox.restart()
+        if first:
+            for info in welcome.calls:
+                self._find(info)
+        for flight in list(self.flights.values()):
+            if flight.call.id in known:
+                flight.accepted = True
+            elif flight.accepted or (flight.sent and not welcome.resumed):
+                self._end(flight, _lost(flight, "The daemon was restarted while the call was under way."))
+                continue
+            else:
+                stream.send(flight.requests())
+            stream.send(flight.repeats())
+        if self._reloads:
+            stream.send(pb.AttachRequest(refresh=pb.Refresh()))
+
+    def _find(self, info: pb.CallInfo) -> None:
+        flight = Flight(pb.Call(call_id=info.call_id, tool=info.tool), b"", self.send)
+        flight.accepted = flight.sent = True
+        self.flights[info.call_id] = flight
+        self.found[info.call_id] = flight.call
+
+    def _deal(self, event: pb.Event) -> None:
+        whole = self._inbox.take(event)
+        if whole is None:
+            return
+        event, body = whole
+        flight = self.flights.get(event.call_id)
+        if flight is None:
+            self._deal_with_session(event)
+            return
+        match event.WhichOneof("event"):
+            case "outcome":
+                self._end(flight, read_outcome(event.outcome, body))
+            case "refused":
+                self._end(flight, refused(refusal_of(event.refused)))
+            case "accepted":
+                flight.accepted = True
+            case "ask":
+                task = self._questions.create_task(self._answer(flight, event.ask))
+                flight.asks[event.ask.ask_id] = task
+            case _:
+                if (said := read_event(event, body)) is not None:
+                    flight.deliver(said, len(body) or event.ByteSize())
+
+    def _deal_with_session(self, event: pb.Event) -> None:
+        match event.WhichOneof("event"):
+            case "catalog":
+                self._parts.append(event.catalog)
+                if event.catalog.last:
+                    self._show(read_catalog(self._parts))
+            case "refused" if not event.call_id:
+                for reload in self._take_reloads():
+                    reload.set_exception(Refused(refusal_of(event.refused)))
+            case "gap" if not event.call_id:
+                for flight in self.flights.values():
+                    flight.deliver(Gap(event.gap.count), 0)
+            case _:
+                pass  # about a call that has ended, or a catalog that this session does not follow
+
+    def _show(self, catalog: Catalog) -> None:
+        changed = catalog.generation != self.catalog.generation
+        self.catalog = catalog
+        self._parts.clear()
+        if self._greeted:
+            for reload in self._take_reloads():
+                reload.set_result(catalog)
+        self._greeted = True
+        if self._opened.is_set() and changed and self._on_catalog is not None:
+            # In a turn of its own: what it raises is the agent's, and must not end the session.
+            asyncio.get_running_loop().call_soon(self._on_catalog, catalog)
+        self._opened.set()
+
+    def _take_reloads(self) -> list[asyncio.Future[Catalog]]:
+        reloads, self._reloads = self._reloads, []
+        return [reload for reload in reloads if not reload.done()]
+
+    async def _answer(self, flight: Flight, ask: pb.Ask) -> None:
+        if self._asked is not None:
+            flight.answer(await answer(self._asked, flight.call, ask))
+
+    def _end(self, flight: Flight, outcome: Outcome) -> None:
+        self.flights.pop(flight.call.id, None)
+        flight.end(outcome)
+
+    def _lose(self, why: Refusal) -> None:
+        self.line = None
+        for flight in list(self.flights.values()):
+            self._end(flight, _lost(flight, why.message, why.reason))
+        for reload in self._take_reloads():
+            reload.set_exception(Refused(why))
+
+
+def _lost(flight: Flight, message: str, reason: str = "") -> Outcome:
+    """The ending of a call that nobody will ever tell us about."""
+    return Outcome(
+        Kind.internal,
+        "superseded" if reason == "superseded" else "connection_lost",
+        message,
+        ran=flight.sent,
+        side_effects_possible=flight.sent,
+    )

@@ -1,0 +1,212 @@
+"""A call: one request to run one tool, on its way from the moment it is made.
+
+It is a future with manners. A plain `asyncio.Future` would not do: cancelling one waiter would cancel it for all,
+and the cancellation would be delivered at once, while the tool goes on. Here the cancellation of whoever waits is
+the abort, and it is delivered when the tool has stopped, so that `asyncio.timeout()` and task groups tell the truth.
+
+`Call` is what the caller holds; `Flight` is the same call as its session knows it, with what it takes to send it
+again after the line has dropped. No task belongs to either: the session's reader delivers and ends, and whoever
+waits is woken by a future of its own. All of it lives on the session's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from .events import Event, Unread
+from .outcome import Outcome
+
+__all__ = ["Call", "Flight"]
+
+PART_BYTES_MAX = 48 * 1024  # the contract's bound for a chunk
+ANSWERS_KEPT_MAX = 64  # to be sent again after a drop; more questions than a tool has open at once
+CANCELLED = "whoever waited for it was cancelled"
+
+
+class Flight:
+    """A call under way, as its session knows it.
+
+    The state is here and nowhere else: `outcome` (ended), `abort_reason` (asked to stop), `accepted` (the daemon is
+    known to have it), `sent` (the daemon may have it), and the answers given.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_arguments",
+        "_reader",
+        "_request",
+        "_send",
+        "_unread",
+        "_waiters",
+        "abort_reason",
+        "accepted",
+        "asks",
+        "call",
+        "outcome",
+        "sent",
+    )
+
+    def __init__(self, request: pb.Call, arguments: bytes, send: Callable[[pb.AttachRequest], None]) -> None:
+        if len(arguments) > PART_BYTES_MAX:
+            request.arguments = arguments[:PART_BYTES_MAX]
+            request.arguments_bytes = len(arguments)
+        else:
+            request.arguments = arguments
+        self._request = request
+        self._arguments = arguments
+        self._send = send
+        self._answers: dict[int, pb.Answer] = {}
+        self._unread: Unread | None = None
+        self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
+        self._waiters: list[asyncio.Future[None]] = []  # who awaits
+        self.asks: dict[int, asyncio.Task[None]] = {}
+        self.abort_reason: str | None = None
+        self.accepted = False
+        self.sent = False
+        self.outcome: Outcome | None = None
+        self.call = Call(request.call_id, request.tool, self)
+
+    def same_request(self, tool: str, arguments: bytes) -> bool:
+        """Whether a request under the same id is the same call."""
+        return self.call.tool == tool and (self._arguments == arguments or self.accepted)
+
+    def requests(self) -> Iterator[pb.AttachRequest]:
+        """The messages that start the call, or rejoin it; no more than needed once it is to stop."""
+        self.sent = True
+        yield pb.AttachRequest(call=self._request)
+        size = len(self._arguments)
+        for start in range(PART_BYTES_MAX, size, PART_BYTES_MAX):
+            if self.outcome is not None or self.abort_reason is not None:
+                return
+            end = start + PART_BYTES_MAX
+            part = pb.Chunk(call_id=self.call.id, data=self._arguments[start:end], last=end >= size)
+            yield pb.AttachRequest(chunk=part)
+
+    def repeats(self) -> Iterator[pb.AttachRequest]:
+        """What was said about the call beside its request, for a stream that has not heard it."""
+        for answer in self._answers.values():
+            yield pb.AttachRequest(answer=answer)
+        if self.abort_reason is not None:
+            yield pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=self.abort_reason))
+
+    def abort(self, reason: str) -> None:
+        """Say once that the call is to stop."""
+        if self.outcome is None and self.abort_reason is None:
+            self.abort_reason = reason
+            self._send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
+
+    def answer(self, answer: pb.Answer) -> None:
+        """Answer a question, and remember it in case the line drops."""
+        self.asks.pop(answer.ask_id, None)
+        if self.outcome is None:
+            self._answers[answer.ask_id] = answer
+            if len(self._answers) > ANSWERS_KEPT_MAX:
+                del self._answers[next(iter(self._answers))]
+            self._send(pb.AttachRequest(answer=answer))
+
+    def deliver(self, event: Event, size_bytes: int) -> None:
+        """Keep an event for whoever iterates."""
+        if self._unread is None:
+            self._unread = Unread()
+        self._unread.put(event, size_bytes)
+        self._wake_reader()
+
+    def end(self, outcome: Outcome) -> None:
+        """End the call; the first ending is the only one."""
+        if self.outcome is None:
+            self.outcome = outcome
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._wake_reader()
+            for ask in self.asks.values():
+                ask.cancel()
+
+    async def ended(self) -> Outcome:
+        """The outcome; being cancelled is the abort."""
+        try:
+            await self._end()
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        assert self.outcome is not None
+        return self.outcome
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The events that nobody has read, as they come; being cancelled is the abort."""
+        while True:
+            while self._unread is not None and (event := self._unread.take()) is not None:
+                yield event
+            if self.outcome is not None:
+                return
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            except asyncio.CancelledError:
+                await self._stop()
+                raise
+
+    async def _stop(self) -> None:
+        self.abort(CANCELLED)
+        await self._end()
+
+    async def _end(self) -> None:
+        if self.outcome is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.remove(waiter)
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+class Call:
+    """One request to run one tool; await it for the Outcome, iterate over it for what happens until then.
+
+    Cancelling whoever does either aborts the call, and the cancellation is delivered when the tool has stopped;
+    a second cancellation leaves at once.
+    """
+
+    __slots__ = ("_flight", "_iterated", "id", "tool")
+
+    def __init__(self, call_id: str, tool: str, flight: Flight) -> None:
+        self.id = call_id
+        self.tool = tool
+        self._flight = flight
+        self._iterated = False
+
+    def __repr__(self) -> str:
+        state = (
+            self.outcome.kind
+            if self.outcome
+            else "aborting"
+            if self._flight.abort_reason is not None
+            else "open"
+        )
+        return f"<Call {self.id} {self.tool} {state}>"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; None until then."""
+        return self._flight.outcome
+
+    def __await__(self) -> Generator[Any, None, Outcome]:
+        return self._flight.ended().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        if self._iterated:
+            raise RuntimeError(f"{self!r} has been iterated over, and an event that was read is gone")
+        self._iterated = True
+        return self._flight.events()
+
+    def abort(self, reason: str = "") -> None:
+        """Ask the call to stop; it still ends with its one Outcome. Returns at once, harmless twice."""
+        self._flight.abort(reason)

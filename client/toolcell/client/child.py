@@ -1,0 +1,97 @@
+"""A daemon process that we started, and the log that it writes.
+
+It is reaped by a thread that does nothing else. asyncio's own subprocesses would not do: closing the loop kills
+them, and a detached daemon must not notice that we are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import threading
+from typing import IO
+
+__all__ = ["Child"]
+
+END_SECONDS = 15.0  # the ladder of an abort for what still runs, and some
+LOG_BYTES_MAX = 1024 * 1024  # then the log begins anew
+TAIL_BYTES = 4096
+TAIL_LINES = 8
+
+
+class Child:
+    """A daemon process that we started."""
+
+    def __init__(self, command: list[str], log_path: str, *, life_line: bool) -> None:
+        os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+        self._log_path = log_path
+        # The child answers to no service manager but its own.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+        }
+        with _open_log(log_path) as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if life_line else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+            )
+        self._loop = asyncio.get_running_loop()
+        self.ended = asyncio.Event()
+        threading.Thread(target=self._reap, name="toolcell-reaper", daemon=True).start()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit, once it has ended."""
+        return self._process.returncode
+
+    def last_lines(self) -> str:
+        """The end of what it wrote, indented."""
+        with open(self._log_path, "rb") as log:
+            end = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, end - TAIL_BYTES))
+            lines = log.read(TAIL_BYTES).decode(errors="replace").splitlines()
+        return (
+            "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+            or f"  It wrote nothing to {self._log_path}."
+        )
+
+    async def end(self) -> None:
+        """Close the life line and wait; a child that does not care is killed."""
+        self.close()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self.ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            if not self.ended.is_set():
+                self._process.kill()
+        await self.ended.wait()
+
+    def close(self) -> None:
+        """Let go of the life line."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _reap(self) -> None:
+        self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody asks any more
+            self._loop.call_soon_threadsafe(self.ended.set)
+
+
+def _open_log(path: str) -> IO[bytes]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    if os.fstat(descriptor).st_size > LOG_BYTES_MAX:
+        os.ftruncate(descriptor, 0)
+    log = os.fdopen(descriptor, "ab")
+    log.seek(0, os.SEEK_END)
+    return log

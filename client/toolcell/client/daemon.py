@@ -1,0 +1,204 @@
+"""The daemon that a session talks to: found, started, or kept for oneself.
+
+Starting is a race of three: the socket answers, the child ends, the time is up. Each has its own message, with the
+last lines that the child wrote. A child that ends with 0 has lost another race, the one for the daemon's lock; then
+the winner's socket is about to answer.
+
+A daemon for everybody is detached and outlives us. A private one hangs on a life line, and ends however we end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket as sockets
+import sys
+import tempfile
+from typing import Literal, Protocol
+
+from toolcell import _paths
+
+from .child import Child
+from .link import START_IT
+from .refusal import Unavailable
+
+__all__ = ["Daemon", "find"]
+
+START_SECONDS = 20.0  # a cold disk and a busy machine; a warm start takes half a second
+ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "somebody listens now"
+IDLE_EXIT_SECONDS = 600
+SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux
+
+
+class Daemon(Protocol):
+    """A daemon, as far as a session cares."""
+
+    @property
+    def socket(self) -> str:
+        """Where it listens."""
+        ...
+
+    async def ready(self) -> None:
+        """Return when it may be dialled; starts it where that is ours to do. Raises Unavailable."""
+        ...
+
+    async def end(self) -> None:
+        """End it, if it is ours."""
+        ...
+
+
+def find(address: str | None, daemon: Literal["start", "running", "private"]) -> Daemon:
+    """The daemon at an address, `None` for the user's own."""
+    if daemon == "private":
+        if address is not None:
+            raise ValueError("a private daemon has an address of its own; leave `address` out")
+        return Private()
+    socket = os.path.abspath(address.removeprefix("unix:")) if address else _paths.socket_path()
+    return Shared(socket) if daemon == "start" else Running(socket)
+
+
+class Running:
+    """A daemon that somebody else started."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+
+    async def ready(self) -> None:
+        """Whether it answers shows when it is dialled."""
+
+    async def end(self) -> None:
+        """It is not ours."""
+
+
+class Shared:
+    """The user's daemon, started by whoever comes first."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+
+    async def ready(self) -> None:
+        """Start it unless it answers: as the user's service where one is installed, else detached."""
+        if _answers(self.socket):
+            return
+        if self._is_service() and await _start_service():
+            await _until_answers(self.socket, None)
+            return
+        log_path = os.path.join(_paths.state_directory(), "daemon.log")
+        child = Child(
+            [*_command(self.socket), "--idle-exit", str(IDLE_EXIT_SECONDS)], log_path, life_line=False
+        )
+        await _until_answers(self.socket, child)
+
+    async def end(self) -> None:
+        """It serves others as well, and ends when nobody has needed it for a while."""
+
+    def _is_service(self) -> bool:
+        # The unit serves its runtime directory, so a socket that was moved is not the unit's.
+        runtime = f"/run/user/{os.getuid()}"
+        return self.socket == f"{runtime}/toolcell/daemon.sock" and os.path.exists(
+            f"{runtime}/systemd/private"
+        )
+
+
+class Private:
+    """A daemon of our own, on a socket that nobody else knows; ends with us."""
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self._child: Child | None = None
+
+    @property
+    def socket(self) -> str:
+        """Where it listens, below a temporary directory."""
+        return os.path.join(self._directory, "daemon.sock")
+
+    async def ready(self) -> None:
+        """Start it, also when it has died."""
+        if self._child is not None and not self._child.ended.is_set():
+            return
+        if not self._directory:
+            self._directory = tempfile.mkdtemp(prefix="toolcell-")
+        log_path = os.path.join(self._directory, "daemon.log")
+        if self._child is not None:
+            self._child.close()
+        self._child = Child([*_command(self.socket), "--private"], log_path, life_line=True)
+        await _until_answers(self.socket, self._child)
+
+    async def end(self) -> None:
+        """Let go of the life line and wait until it has ended; then nothing of it is left."""
+        if self._child is not None:
+            await self._child.end()
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _command(socket: str) -> list[str]:
+    if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:
+        raise Unavailable(
+            f"The path of the socket is too long for Linux ({SOCKET_PATH_BYTES_MAX} bytes): {socket}",
+            "Choose a shorter one with TOOLCELL_SOCKET or TMPDIR.",
+        )
+    return [sys.executable, "-m", "toolcelld", "--socket", socket]
+
+
+def _answers(socket: str) -> bool:
+    """Whether somebody listens there; a connection to a local socket succeeds or fails at once."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(socket)
+        except BlockingIOError:
+            return True  # its backlog is full: it is there, and busy
+        except OSError:
+            return False
+    return True
+
+
+async def _until_answers(socket: str, child: Child | None) -> None:
+    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    while not _answers(socket):
+        if child is not None and child.ended.is_set() and child.code != 0:
+            raise Unavailable(f"The daemon did not start: exit {child.code}.\n{child.last_lines()}", START_IT)
+        if asyncio.get_running_loop().time() > deadline:
+            written = f"\n{child.last_lines()}" if child is not None else ""
+            raise Unavailable(
+                f"The daemon did not answer on {socket} within {START_SECONDS:g} s.{written}", START_IT
+            )
+        await asyncio.sleep(ANSWER_EVERY_SECONDS)
+
+
+async def _start_service() -> bool:
+    """Start the user's service; False where none is installed. Raises Unavailable."""
+    code, _ = await _systemctl("cat", "toolcelld.service")
+    if code != 0:
+        return False
+    code, said = await _systemctl("start", "toolcelld.service")
+    if code != 0:
+        raise Unavailable(f"The service did not start: {said}", "See why: journalctl --user -u toolcelld")
+    return True
+
+
+async def _systemctl(*arguments: str) -> tuple[int, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "systemctl",
+            "--user",
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return 127, str(error)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            _, said = await process.communicate()
+    except TimeoutError:
+        return 124, f"systemctl did not return within {START_SECONDS:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return process.returncode, said.decode(errors="replace").strip()

@@ -1,0 +1,91 @@
+"""What comes down a session's streams: seen once, put together, and then acknowledged.
+
+A session outlives its streams, and so does its inbox: after a drop the daemon sends again what was not
+acknowledged, and what had been seen is recognised by its number.
+A result longer than one message comes as a head and chunks. Its head is not acknowledged before its last chunk
+is there, so that a client that dies in between finds the whole of it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["Inbox"]
+
+# The contract's 16 MiB of result, and as much again for JSON around it. What is longer is no longer JSON here,
+# and its call ends with `unreadable_result`.
+BODY_BYTES_MAX = 32 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Body:
+    head: pb.Event
+    data: bytearray = field(default_factory=bytearray)
+
+
+class Inbox:
+    """The events of a session, each once, in order, with their bodies whole."""
+
+    __slots__ = ("_bodies", "_last", "_told")
+
+    def __init__(self) -> None:
+        self._last = 0  # the highest number seen
+        self._told = 0  # the highest number acknowledged
+        self._bodies: dict[str, _Body] = {}  # by call: heads whose chunks are coming
+
+    def take(self, event: pb.Event) -> tuple[pb.Event, bytes] | None:
+        """The event and its body, once both are here; None for what is old or not yet whole."""
+        if event.number:
+            if event.number <= self._last:
+                return None
+            self._last = event.number
+        match event.WhichOneof("event"):
+            case "outcome":
+                return self._head(event, event.outcome.more, event.outcome.body)
+            case "update":
+                return self._head(event, event.update.more, event.update.body)
+            case "chunk":
+                return self._chunk(event.chunk)
+            case _:
+                return event, b""
+
+    def acknowledge(self) -> int:
+        """The number to tell the daemon with the next message."""
+        self._told = self._dealt_with()
+        return self._told
+
+    @property
+    def owes(self) -> bool:
+        """Whether the daemon keeps something that it need not."""
+        return self._dealt_with() > self._told
+
+    def restart(self) -> None:
+        """Another daemon counts from 1 again."""
+        self._last = self._told = 0
+        self._bodies.clear()
+
+    def _dealt_with(self) -> int:
+        if self._bodies:
+            return min(body.head.number for body in self._bodies.values()) - 1
+        return self._last
+
+    def _head(self, event: pb.Event, more: bool, data: bytes) -> tuple[pb.Event, bytes] | None:
+        if more:
+            self._bodies[event.call_id] = _Body(event, bytearray(data))
+            return None
+        if self._bodies:
+            self._bodies.pop(event.call_id, None)  # an update that was given up half way
+        return event, data
+
+    def _chunk(self, chunk: pb.Chunk) -> tuple[pb.Event, bytes] | None:
+        body = self._bodies.get(chunk.call_id)
+        if body is None:
+            return None
+        if len(body.data) + len(chunk.data) <= BODY_BYTES_MAX:
+            body.data += chunk.data
+        if not chunk.last:
+            return None
+        del self._bodies[chunk.call_id]
+        return body.head, bytes(body.data)

@@ -1,0 +1,43 @@
+"""What goes up one stream, in turns: a call with megabytes of arguments does not hold up an abort behind it.
+
+Arguments come as iterators and are cut while they are sent, so that what waits here is small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """Messages, and sources of messages, in order of arrival; a source goes to the end after each of its messages."""
+
+    __slots__ = ("_turns", "_wake")
+
+    def __init__(self) -> None:
+        self._turns: deque[pb.AttachRequest | Iterator[pb.AttachRequest]] = deque()
+        self._wake: asyncio.Future[None] | None = None
+
+    def put(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
+        """Let something be sent."""
+        self._turns.append(messages)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def take(self) -> pb.AttachRequest:
+        """The next message; waits for one. Has one taker."""
+        while True:
+            while self._turns:
+                turn = self._turns.popleft()
+                if isinstance(turn, pb.AttachRequest):
+                    return turn
+                if (message := next(turn, None)) is not None:
+                    self._turns.append(turn)
+                    return message
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake

@@ -1,0 +1,95 @@
+"""Why a request was not served, read from `google.rpc.Status` in the one place that knows its details.
+
+A refusal reaches us in two ways: as an event of a session's stream, for one call, and as the end of an RPC.
+Both carry the same Status; grpc hides the second in the trailing metadata `grpc-status-details-bin`.
+A tool that failed is never a refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # they lie beside it
+
+__all__ = ["Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_rpc"]
+
+DOMAIN = "toolcell"
+_DETAILS = "grpc-status-details-bin"
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+_REMEDIES = {
+    "unauthenticated": "The token beside the socket is not the daemon's; start it again: toolcell serve",
+    "version_mismatch": "Install the same version on both sides, or end the old daemon so that the new one starts.",
+    "unknown_tool": "See what the directory offers: toolcell tools",
+    "broken_tool": "See what is wrong with it: toolcell check",
+    "draining": "The daemon is stopping; try again in a moment.",
+    "unreachable": "Start the daemon: toolcell serve",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that was not served: a reason for programs, a message and a remedy for people."""
+
+    code: grpc.StatusCode
+    reason: str  # as in RefusalReason, lower case; "unreachable" where nobody answered
+    message: str
+    remedy: str = ""  # empty where nothing general can be said
+
+
+class Refused(Exception):
+    """The daemon did not serve a request."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.code = refusal.code
+        self.reason = refusal.reason
+        self.message = refusal.message
+        self.remedy = refusal.remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+class Unavailable(Exception):
+    """There is no daemon to talk to; the text says what happened and what to do."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+def refusal_of(status: status_pb2.Status) -> Refusal:
+    """Read a Status; the fields that it blames stand in the message."""
+    code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
+    reason = code.name.lower()
+    retry_seconds: float | None = None
+    blamed: list[str] = []
+    for detail in status.details:
+        if detail.Unpack(info := error_details_pb2.ErrorInfo()):
+            if info.domain == DOMAIN and info.reason:
+                reason = info.reason.lower()
+        elif detail.Unpack(bad := error_details_pb2.BadRequest()):
+            blamed += [f"{violation.field}: {violation.description}" for violation in bad.field_violations]
+        elif detail.Unpack(quota := error_details_pb2.QuotaFailure()):
+            blamed += [f"{violation.subject}: {violation.description}" for violation in quota.violations]
+        elif detail.Unpack(retry := error_details_pb2.RetryInfo()):
+            retry_seconds = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
+    lines = [status.message, *(f"  {line}" for line in blamed if line not in status.message)]
+    remedy = f"Try again in {retry_seconds:g} s." if retry_seconds is not None else _REMEDIES.get(reason, "")
+    return Refusal(code, reason, "\n".join(line for line in lines if line) or code.name, remedy)
+
+
+def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
+    """Read the end of an RPC, whether the daemon wrote it or grpc did."""
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS and isinstance(value, bytes):
+            return refusal_of(status_pb2.Status.FromString(value))
+    code = error.code()
+    reason = "unreachable" if code is grpc.StatusCode.UNAVAILABLE else code.name.lower()
+    return Refusal(code, reason, f"The daemon does not answer: {error.details()}", _REMEDIES.get(reason, ""))

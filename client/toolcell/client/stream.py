@@ -1,0 +1,122 @@
+"""One Attach stream: one task that writes, one loop that reads.
+
+grpc.aio ends a stream on which two writes overlap, so everything that goes up waits for its turn in the outbox and
+one task takes it from there. Acknowledgements ride on whatever goes up next; where nothing does, one goes up by
+itself, after a while or after so many bytes, never for each event.
+
+The stream knows nothing of calls. It outlives nothing: after a drop the session makes another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import grpc
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
+
+from .inbox import Inbox
+from .link import Link
+from .outbox import Outbox
+from .refusal import Refusal, refusal_of_rpc
+
+__all__ = ["Stream"]
+
+_Rpc: TypeAlias = "grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]"
+
+ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome for nothing
+ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
+WELCOME_SECONDS = 15.0  # a daemon that is alive answers at once; one that swaps may need seconds
+
+SILENT = Refusal(
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    "unreachable",
+    f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
+)
+RUDE = Refusal(
+    grpc.StatusCode.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
+)
+
+
+class Stream:
+    """One Attach stream, from its Open to its end."""
+
+    __slots__ = ("_clock", "_inbox", "_link", "_outbox", "_unacknowledged_bytes")
+
+    def __init__(self, link: Link, inbox: Inbox) -> None:
+        self._link = link
+        self._inbox = inbox
+        self._outbox = Outbox()
+        self._clock: asyncio.TimerHandle | None = None
+        self._unacknowledged_bytes = 0
+
+    def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
+        """Let a message go up, or all of a source in turn with others; returns at once."""
+        self._outbox.put(messages)
+
+    async def converse(
+        self, opening: pb.Open, welcome: Callable[[pb.Welcome], None], deal: Callable[[pb.Event], None]
+    ) -> Refusal | None:
+        """Open, then hand each event to `deal` until the stream ends; says why it did, None for in peace."""
+        rpc = ToolCellStub(self._link.channel).Attach(metadata=self._link.metadata)
+        self._outbox.put(pb.AttachRequest(open=opening))
+        try:
+            async with asyncio.TaskGroup() as group:
+                writer = group.create_task(self._write(rpc))
+                try:
+                    return await self._read(rpc, welcome, deal)
+                finally:
+                    writer.cancel()
+        finally:
+            rpc.cancel()
+            if self._clock is not None:
+                self._clock.cancel()
+
+    async def _read(
+        self, rpc: _Rpc, welcome: Callable[[pb.Welcome], None], deal: Callable[[pb.Event], None]
+    ) -> Refusal | None:
+        messages = rpc.__aiter__()
+        try:
+            async with asyncio.timeout(WELCOME_SECONDS):
+                first = await anext(messages, None)
+            if first is None or not first.events or first.events[0].WhichOneof("event") != "welcome":
+                return RUDE
+            welcome(first.events[0].welcome)
+            del first.events[0]
+            self._deal(first, deal)
+            async for message in messages:
+                self._deal(message, deal)
+        except TimeoutError:
+            return SILENT
+        except grpc.aio.AioRpcError as error:
+            return refusal_of_rpc(error)
+        return None
+
+    def _deal(self, message: pb.AttachResponse, deal: Callable[[pb.Event], None]) -> None:
+        for event in message.events:
+            deal(event)
+        self._unacknowledged_bytes += message.ByteSize()
+        if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
+            self._acknowledge()
+        elif self._clock is None:
+            loop = asyncio.get_running_loop()
+            self._clock = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        self._unacknowledged_bytes = 0
+        if self._inbox.owes:
+            self._outbox.put(pb.AttachRequest())  # its number is filled in when it goes
+
+    async def _write(self, rpc: _Rpc) -> None:
+        while True:
+            message = await self._outbox.take()
+            message.acknowledged = self._inbox.acknowledge()
+            try:
+                await rpc.write(message)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return  # the stream has ended; its reader learns why
