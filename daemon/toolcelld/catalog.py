@@ -1,0 +1,266 @@
+"""The tools that one directory sees, as an immutable snapshot.
+
+Three values in a row: a `Scan` says which files there are, a `Description` says what running one of them
+gave, `assemble` puts them together into a `Catalog`. All of it is pure, and meant for a thread.
+
+A description comes from a worker that has run somebody's code, or from a cache on disk, so nothing in it
+is believed: names, sizes, schemas and options are checked here, where a tool enters the daemon.
+
+The catalog remembers the last good tools of every file, not only those that won: a file that breaks
+keeps them, with the bytes they came from, and a shadowed tool can come back when its winner goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from toolcelld.description import Broken, Described, Description
+from toolcelld.limits import DeclarationError, declare
+from toolcelld.sources import Problem, Scan, ToolFile
+
+__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
+
+DESCRIPTION_BYTES_MAX = 8 * 1024  # the wire's message of 64 KiB has room for it, the schema and a path
+SCHEMA_BYTES_MAX = 48 * 1024
+TOOLS_PER_FILE_MAX = 128  # agents themselves stop at about as many in all
+TOOLS_MAX = 5000  # of one directory
+MESSAGE_LETTERS_MAX = 2000  # a traceback's last lines; the whole of it is in the log
+CONFIG_FILE = "~/.config/toolcell/config.toml"
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """A tool that can be called."""
+
+    name: str
+    description: str
+    input_schema: bytes  # JSON, an object schema
+    file: ToolFile  # with the very bytes that a worker must run
+    export: str
+    declared: Mapping[str, object]  # what the file says with the decorator; checked
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    network: bool = False
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        return self.file.path
+
+    @property
+    def scope(self) -> str:
+        """Where it comes from: "local", "global" or the source's name."""
+        return self.file.scope
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The tools that a directory sees. A changed catalog is a new one, with a higher generation."""
+
+    directory: str
+    worktree: str
+    generation: int = 0
+    tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
+    problems: tuple[Problem, ...] = ()
+    pending: int = 0  # files that are still being described
+    files: Mapping[str, tuple[ToolInfo, ...]] = field(
+        default_factory=dict[str, tuple[ToolInfo, ...]]
+    )  # last good
+
+    def says_the_same_as(self, other: Catalog) -> bool:
+        """Whether only the number differs."""
+        return self == replace(other, generation=self.generation)
+
+
+def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Catalog | None = None) -> Catalog:
+    """The catalog of a scan, with the descriptions known by now (by digest) and what was good before.
+
+    Its generation is the previous one's; who publishes it counts on.
+    """
+    good: dict[str, tuple[ToolInfo, ...]] = {}
+    winners: dict[str, ToolInfo] = {}
+    problems: list[Problem] = []
+    pending = 0
+    for entry in scan.found:
+        before = previous.files.get(entry.path) if previous else None
+        if isinstance(entry, Problem):
+            tools, news = _kept(before if entry.reason == "broken" else None, entry)
+        elif (description := descriptions.get(entry.digest)) is None:
+            pending += 1
+            tools, news = before, []  # until it is described, what was good before goes on
+        elif description.broken is not None:
+            tools, news = _kept(before, _broken(entry, description.broken))
+        else:
+            tools, news = _checked(entry, description)
+        problems += news
+        if tools is not None:
+            good[entry.path] = tools
+            problems += _entered(tools, winners, scan.directory)
+    catalog = Catalog(scan.directory, scan.worktree)
+    return replace(
+        catalog,
+        generation=previous.generation if previous else 0,
+        tools=dict(sorted(winners.items())),
+        problems=tuple(problems),
+        pending=pending,
+        files=good,
+    )
+
+
+def _kept(
+    before: tuple[ToolInfo, ...] | None, problem: Problem
+) -> tuple[tuple[ToolInfo, ...] | None, list[Problem]]:
+    """What a broken file keeps: the tools that it had while it was good."""
+    if not before:
+        return None, [problem]
+    first, *rest = problem.message.split("\n")
+    message = "\n".join([f"{first}; what it was before is still used", *rest])
+    return before, [replace(problem, reason="stale", message=message)]
+
+
+def _broken(file: ToolFile, broken: Broken) -> Problem:
+    message = _text(broken.message) or f"gave nothing ({_text(broken.stage)})"
+    if broken.missing_module:
+        message += "\n" + _remedy(file, broken.missing_module)
+    return Problem(file.path, "", "broken", message, _line(broken.line))
+
+
+def _remedy(file: ToolFile, module: str) -> str:
+    """Which interpreter it was, and the key that changes it."""
+    if file.python is None:
+        who = "It ran with Toolcell's own Python. For a project with an environment of its own:"
+    else:
+        who = f"It ran with {file.python}. Install {_text(module.partition('.')[0])} there, or name another:"
+    return f'{who}\n[source.{file.source}] python = ".venv/bin/python"   in {CONFIG_FILE}'
+
+
+def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, ...], list[Problem]]:
+    """The tools of a description that are what a tool must be, and what is wrong with the others."""
+    problems = [
+        Problem(file.path, _text(rejected.tool), "rejected", _text(rejected.message), _line(rejected.line))
+        for rejected in description.problems[:TOOLS_PER_FILE_MAX]
+    ]
+    if len(description.tools) > TOOLS_PER_FILE_MAX:
+        message = f"{len(description.tools)} tools; only the first {TOOLS_PER_FILE_MAX} of a file are used"
+        problems.append(Problem(file.path, "", "rejected", message))
+    tools: list[ToolInfo] = []
+    for described in description.tools[:TOOLS_PER_FILE_MAX]:
+        try:
+            tools.append(_tool(file, described))
+        except ValueError as error:
+            problem = Problem(
+                file.path, _text(described.name)[:64], "rejected", _text(str(error)), _line(described.line)
+            )
+            problems.append(problem)
+    return tuple(tools), problems
+
+
+def _tool(file: ToolFile, described: Described) -> ToolInfo:
+    """A tool that was described. Raises `ValueError` with what is wrong and what to write."""
+    if not _NAME.fullmatch(described.name) or "__" in described.name:
+        raise ValueError("its name must be 1 to 64 letters, digits, - and _, without __; say @tool(name=…)")
+    size = len(described.description.encode())
+    if size > DESCRIPTION_BYTES_MAX:
+        raise ValueError(
+            f"its description has {size} bytes, at most {DESCRIPTION_BYTES_MAX} are read; shorten it"
+        )
+    if len(described.input_schema) > SCHEMA_BYTES_MAX:
+        size = len(described.input_schema)
+        raise ValueError(
+            f"its schema has {size} bytes, at most {SCHEMA_BYTES_MAX} are sent; take fewer or simpler arguments"
+        )
+    try:
+        schema = cast("object", json.loads(described.input_schema))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its schema is no JSON: {error}") from error
+    if not isinstance(schema, dict) or cast("dict[str, object]", schema).get("type") != "object":
+        raise ValueError('its schema is not one of an object; write {"type": "object", …}')
+    try:
+        declared = declare(described.options)
+    except DeclarationError as error:
+        raise ValueError(f"cannot be declared: {error}") from error
+    return ToolInfo(
+        described.name,
+        described.description,
+        described.input_schema,
+        file,
+        described.export,
+        {key: value for key, value in described.options.items() if key not in {"name", "description"}},
+        read_only=declared.read_only,
+        destructive=declared.destructive,
+        idempotent=declared.idempotent,
+        network=bool(declared.network),
+    )
+
+
+def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], directory: str) -> Iterator[Problem]:
+    """Enter a file's tools among the winners; a problem for each that loses."""
+    for tool in tools:
+        if len(winners) >= TOOLS_MAX and tool.name not in winners:
+            message = f"a directory has at most {TOOLS_MAX} tools, and this is one more"
+            yield Problem(tool.path, tool.name, "rejected", message)
+            continue
+        winner = winners.setdefault(tool.name, tool)
+        if winner is tool:
+            continue
+        here, there = (shown_path(path, directory) for path in (tool.path, winner.path))
+        if winner.scope != tool.scope:
+            yield Problem(
+                tool.path, tool.name, "shadowed", f"{tool.name} of {here} is hidden by that of {there}"
+            )
+        else:
+            message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one: @tool(name=…)"
+            yield Problem(tool.path, tool.name, "rejected", message)
+
+
+def render(catalog: Catalog) -> str:
+    """The text for people: the block `Custom Tools:`, then what cannot be used."""
+    lines = ["Custom Tools:"]
+    for tool in catalog.tools.values():
+        first = tool.description.strip().partition("\n")[0]
+        lines.append(f"  {tool.name} ({tool.scope}) — {_line_of_text(first)}")
+    if not catalog.tools:
+        lines.append("  (none)")
+    if catalog.problems:
+        lines.append("Problems:")
+    for problem in catalog.problems:
+        place = shown_path(problem.path, catalog.directory) + (
+            f" line {problem.line}" if problem.line else ""
+        )
+        cause = problem.message.partition("\n")[0]
+        if problem.reason == "rejected" and problem.tool and problem.tool not in cause:
+            cause = f"{problem.tool}: {cause}"
+        lines.append(f"  {_line_of_text(place)}: {_line_of_text(cause)}")
+    return "\n".join(lines)
+
+
+def shown_path(path: str, directory: str) -> str:
+    """A path as people read it: from the session's directory, or from home."""
+    for base, prefix in ((directory, ""), (os.path.expanduser("~"), "~/")):
+        if path.startswith(base.rstrip("/") + "/"):
+            return prefix + path[len(base.rstrip("/")) + 1 :]
+    return path
+
+
+def _text(text: str) -> str:
+    """A worker's words: bounded, and text that the wire can carry."""
+    if len(text) > MESSAGE_LETTERS_MAX:
+        text = text[: MESSAGE_LETTERS_MAX - 1] + "…"
+    return text.encode(errors="replace").decode()
+
+
+def _line(line: int) -> int:
+    return min(max(line, 0), 2**31 - 1)
+
+
+def _line_of_text(text: str) -> str:
+    """One line for a terminal: a file must not be able to rewrite the screen."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

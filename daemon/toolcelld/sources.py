@@ -1,0 +1,247 @@
+"""The directories that tools come from, and one look at them.
+
+`scan` reads the file system and nothing else: it runs in a thread, keeps no state, and never runs a file.
+It looks one level deep. A `*.py` file is an entry and so is a package, `name/__init__.py`; names that
+begin with "_" or "." are helpers of the others, files of other languages wait for their flavour.
+What cannot be used is a `Problem` in its place, so that precedence still knows where it stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from toolcell import _paths
+
+from toolcelld.config import Config
+from toolcelld.digests import digest_below, listed
+from toolcelld.files import NotRegularError, TooLargeError, read_regular
+
+__all__ = ["Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "scan", "sources_of"]
+
+FILE_BYTES_MAX = 2**20  # a tool file is source code; the largest module of CPython's library has 0.6 MiB
+FILES_MAX = 4096  # of one directory; the largest known collection of tools has a few hundred
+ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included
+CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
+
+_ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
+
+Reason = Literal["broken", "shadowed", "rejected", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Directories of tools with one scope, one interpreter and one set of programs."""
+
+    name: str
+    scope: str  # "local" (project), "global" (user), or the name
+    directories: tuple[str, ...]
+    python: str | None = None  # absolute; None is Toolcell's own
+    programs: tuple[str, ...] = ()  # where its programs are found, before the system's directories
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A file that may define tools, with the bytes that it had."""
+
+    path: str
+    source: str
+    scope: str
+    stem: str  # what tools without a name of their own are called by
+    content: bytes
+    digest: str  # of the directory's files, the interpreter, our version and this path
+    directory: str  # of the source
+    python: str | None = None
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a source that cannot be used, and why."""
+
+    path: str
+    tool: str  # empty where it is the whole file
+    reason: Reason
+    message: str  # the first line is the cause, those that follow are the remedy
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look found, the files of stronger sources first."""
+
+    directory: str
+    worktree: str
+    found: tuple[ToolFile | Problem, ...]
+
+    @property
+    def files(self) -> tuple[ToolFile, ...]:
+        """The files that can be described."""
+        return tuple(entry for entry in self.found if isinstance(entry, ToolFile))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read."""
+        return tuple(entry for entry in self.found if isinstance(entry, Problem))
+
+
+def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
+    """The sources that a session's directory sees, the strongest first."""
+    places = {
+        "project": (
+            "local",
+            [os.path.join(directory, hidden, "tools") for hidden in (".toolcell", ".atomic")],
+        ),
+        "user": ("global", _paths.tool_directories()),
+    }
+    for name, section in config.sources.items():
+        if section.directory is not None:
+            places[name] = (name, [section.directory])
+
+    def source(name: str, scope: str, directories: list[str]) -> Source:
+        section = config.sources.get(name)
+        if section is None:
+            return Source(name, scope, tuple(directories))
+        base = directory if name == "project" else directories[0]
+        python = section.python and os.path.abspath(os.path.join(base, section.python))
+        programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
+        return Source(name, scope, tuple(directories), python, programs)
+
+    return tuple(source(name, *place) for name, place in places.items())
+
+
+def find_worktree(directory: str) -> str:
+    """The nearest directory from here upwards that holds a `.git`, else the directory itself."""
+    here = directory
+    while not os.path.lexists(os.path.join(here, ".git")):
+        above = os.path.dirname(here)
+        if above == here:
+            return directory
+        here = above
+    return here
+
+
+def scan(sources: Sequence[Source], directory: str) -> Scan:
+    """Look at the sources. Blocks on the file system and nothing else; never raises for what is in there."""
+    found: list[ToolFile | Problem] = []
+    directories: set[str] = set()
+    paths: dict[str, str] = {}  # resolved to first seen
+    budget = CONTENT_BYTES_MAX
+    for source in sources:
+        for place in source.directories:
+            resolved = os.path.realpath(place)
+            if resolved in directories:
+                continue  # the home directory as a project: the same files, already seen
+            directories.add(resolved)
+            for entry in _scan_directory(source, place, resolved, paths, budget):
+                found.append(entry)
+                budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
+    return Scan(directory, find_worktree(directory), tuple(found))
+
+
+def _scan_directory(
+    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
+) -> Iterator[ToolFile | Problem]:
+    try:
+        entries = listed(resolved, ENTRIES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        yield Problem(place, "", "broken", f"{error.strerror}; make the directory readable, or remove it")
+        return
+    if len(entries) > ENTRIES_MAX:
+        yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is not looked at")
+    candidates = [candidate for entry in entries if (candidate := _candidate(place, entry))]
+    if len(candidates) > FILES_MAX:
+        message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
+        yield Problem(place, "", "broken", message)
+    contents: dict[str, bytes] = {}
+    unfit: dict[str, Problem] = {}
+    for path, _, is_link in candidates[:FILES_MAX]:
+        real = os.path.realpath(path) if is_link else resolved + path[len(place) :]
+        if (first := paths.setdefault(real, path)) != path:
+            unfit[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
+        elif isinstance(content := _read(path, budget), bytes):
+            contents[path] = content
+            budget -= len(content)
+        else:
+            unfit[path] = content
+    read = {path[len(place) + 1 :]: content for path, content in contents.items()}
+    digest = digest_below(resolved, source.python, read)
+    for path, stem, _ in candidates[:FILES_MAX]:
+        if path in unfit:
+            yield unfit[path]
+            continue
+        # Its own content once more: a link leads to a file that is not below the directory.
+        own = hashlib.blake2b(digest, digest_size=20)
+        own.update(os.fsencode(path) + b"\0" + contents[path])
+        yield ToolFile(
+            path,
+            source.name,
+            source.scope,
+            stem,
+            contents[path],
+            own.hexdigest(),
+            place,
+            source.python,
+            source.programs,
+        )
+
+
+def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
+    """Path, stem, and whether a link is on the way, of an entry that may define tools."""
+    name = entry.name
+    if name.startswith(("_", ".")):
+        return None
+    if name.endswith(".py") and name != ".py":
+        return os.path.join(place, name), name[:-3], entry.is_symlink()
+    init = os.path.join(place, name, "__init__.py")
+    try:
+        if entry.is_dir() and os.path.lexists(init):
+            return init, name, entry.is_symlink() or os.path.islink(init)
+    except OSError:
+        pass  # a loop of links, a directory that forbids looking: no package
+    return None
+
+
+def _read(path: str, budget: int) -> bytes | Problem:
+    """The source code in a file, or why it cannot be used."""
+    try:
+        path.encode()
+        content = read_regular(path, FILE_BYTES_MAX)
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="replace")
+        return Problem(shown, "", "broken", "its name is not UTF-8; rename it")
+    except FileNotFoundError:
+        return Problem(path, "", "broken", "the link points to nothing; mend or remove it")
+    except OSError as error:
+        return Problem(path, "", "broken", f"{error.strerror}; make the file readable, or remove it")
+    except NotRegularError as error:
+        return Problem(path, "", "broken", f"is {error}, not a file; it was not opened")
+    except TooLargeError:
+        return Problem(
+            path, "", "broken", "too large: more than 1 MiB; a tool file is source code, keep data beside it"
+        )
+    if len(content) > budget:
+        message = f"too large together: the tool files here have more than {CONTENT_BYTES_MAX // 2**20} MiB"
+        return Problem(path, "", "broken", message)
+    return _not_source(path, content) or content
+
+
+def _not_source(path: str, content: bytes) -> Problem | None:
+    if (nul := content.find(b"\0")) >= 0:
+        line = content.count(b"\n", 0, nul) + 1
+        return Problem(path, "", "broken", "is binary, not source code: it has a NUL byte", line)
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        # Another encoding, declared: its codec may be slow on purpose, so the worker judges it and not we.
+        if any(map(_ENCODING.match, content.split(b"\n", 2)[:2])):
+            return None
+        line = content.count(b"\n", 0, error.start) + 1
+        return Problem(path, "", "broken", "is not UTF-8; save it as such, or declare its encoding", line)
+    return None
