@@ -1,0 +1,133 @@
+"""One stream of one call on its way to the model, with the whole of it kept beside where it is too long.
+
+As long as the stream fits, it costs a bounded buffer and no file: `feed` and `finish_now` are all
+there is, without a thread and without an await. From the first byte over, everything from the
+beginning goes to a file, in blocks, until the call's share or the quota or the disk is used up; what
+comes after that is only clipped. A disk that fails makes an output incomplete, never a call.
+
+`feed` says when a block waits. Whoever feeds then awaits `flush` before reading on, and so the tool's
+pipe fills and the tool is as slow as the disk: that is the whole of the back pressure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
+from toolcelld.spillfiles import Writing
+from toolcelld.spills import Origin, Output, Spills
+
+__all__ = ["BLOCK_BYTES", "Capture"]
+
+# What is written at once: a hop to the thread costs about a tenth of a millisecond, this much about as long.
+BLOCK_BYTES = 256 * 1024
+# What may wait if nobody flushes: the longest stream that can still fit, and a block. Beyond, the output is incomplete.
+PENDING_BYTES_MAX = BYTES_CEILING + BLOCK_BYTES
+
+
+class Capture:
+    """Takes a stream in; ends with `finish` (or `finish_now`), else with `discard`. One task at a time."""
+
+    def __init__(
+        self,
+        spills: Spills,
+        origin: Origin,
+        *,
+        lines_max: int | None,
+        bytes_max: int | None,
+        keep: Keep = "head",
+    ) -> None:
+        self._spills = spills
+        self._origin = origin
+        self._clip = Clip(lines_max, bytes_max, keep)
+        # The mutable state: what waits for the file, how much more it may get, what of the quota is ours.
+        self._pending = bytearray()
+        self._room_bytes = spills.bytes_per_call
+        self._reserved_bytes = 0
+        self._file: Writing | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes so far."""
+        return self._clip.total_bytes
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next bytes; True says that a block waits for the disk and `flush` is due."""
+        self._clip.feed(data)
+        if self._room_bytes and data:
+            if len(self._pending) >= PENDING_BYTES_MAX:
+                self._room_bytes = 0  # nobody flushes
+            else:
+                self._pending += data[: self._room_bytes]
+                self._room_bytes -= min(len(data), self._room_bytes)
+        return len(self._pending) >= BLOCK_BYTES and self._clip.over
+
+    async def flush(self) -> None:
+        """Write what waits, once the stream is too long; what was begun is written even when this is cancelled."""
+        if self._clip.over:
+            await self._write()
+
+    def finish_now(self) -> Clipped | None:
+        """The result of a stream that fits, without waiting; None where `finish` must be awaited."""
+        if self._clip.over:
+            return None
+        clipped = self._clip.result()
+        return None if clipped.cut else clipped
+
+    async def finish(self) -> tuple[Clipped, Output | None]:
+        """The result, and where it was cut the whole; its handle can be read from now on, also after a restart."""
+        clipped = self._clip.result()
+        if not clipped.cut:
+            return clipped, None
+        try:
+            await self._write()
+            return clipped, await self._add(clipped)
+        finally:
+            self.discard()  # of the file: nothing if it was indexed
+
+    def discard(self) -> None:
+        """Forget everything; harmless after `finish` and twice."""
+        self._keep_no_more()
+        self._spills.release(self._reserved_bytes)
+        self._reserved_bytes = 0
+        if self._file is not None:
+            self._spills.later(self._file.remove)
+            self._file = None
+
+    async def _write(self) -> None:
+        waiting = len(self._pending)
+        if not waiting:
+            return
+        if not await self._spills.reserve(waiting):
+            self._keep_no_more()
+            return
+        self._reserved_bytes += waiting
+        if self._file is None:
+            self._file = Writing(self._spills.new_path())
+        data, self._pending = self._pending, bytearray()
+        if not await self._spills.run(self._file.write, data):
+            self._keep_no_more()
+
+    async def _add(self, clipped: Clipped) -> Output:
+        spills, file = self._spills, self._file
+        kept_bytes = 0 if file is None else file.kept_bytes
+        created = spills.now()
+        output = Output(
+            handle="" if file is None else file.handle,
+            origin=self._origin,
+            total_bytes=clipped.total_bytes,
+            kept_bytes=kept_bytes,
+            total_lines=clipped.total_lines,
+            complete=kept_bytes == clipped.total_bytes,
+            created=created,
+            expires=None if spills.retention_seconds is None else created + spills.retention_seconds,
+        )
+        if file is not None and kept_bytes and await spills.add(output):
+            self._file = None
+            spills.later(file.close)  # and so unlock it: the row is there
+            return output
+        return replace(output, handle="", kept_bytes=0, complete=False)
+
+    def _keep_no_more(self) -> None:
+        self._room_bytes = 0
+        self._pending.clear()
