@@ -1,0 +1,269 @@
+"""A catalog from a scan and descriptions: precedence, what is refused, what is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toolcelld import catalog as catalogue
+from toolcelld.catalog import Catalog, ToolInfo, assemble, render
+from toolcelld.description import Broken, Described, Description, Rejected
+from toolcelld.sources import Problem, Scan, ToolFile
+
+SCHEMA = b'{"type":"object"}'
+
+
+def tool_file(
+    path: str, digest: str = "1", *, scope: str = "local", content: bytes = b"", python: str | None = None
+) -> ToolFile:
+    stem = path.rpartition("/")[2].removesuffix(".py")
+    source = {"local": "project", "global": "user"}.get(scope, scope)
+    return ToolFile(f"/p/{path}", source, scope, stem, content, f"{path} {digest}", "/p", python)
+
+
+def scanned(*found: ToolFile | Problem) -> Scan:
+    return Scan("/p", "/p", found)
+
+
+def a_tool(name: str, description: str = "Does it.", **options: object) -> Described:
+    return Described(name, description, SCHEMA, name, options, 3)
+
+
+def gives(*names: str) -> Description:
+    return Description(tuple(map(a_tool, names)))
+
+
+def of_one(description: Description, previous: Catalog | None = None) -> Catalog:
+    file = tool_file("a.py")
+    return assemble(scanned(file), {file.digest: description}, previous)
+
+
+def test_a_description_survives_its_journey_through_the_cache() -> None:
+    described = Description(
+        (a_tool("lint", "Prüft.", timeout=3, network=["a"]),), (Rejected("x", "no", 4),), None
+    )
+    assert Description.from_json(described.to_json()) == described
+    broken = Description(broken=Broken("import", "No module named 'x'", 3, "x"))
+    assert Description.from_json(broken.to_json()) == broken
+
+
+@given(
+    st.binary(max_size=50)
+    | st.recursive(st.integers(), st.lists).map(lambda value: json.dumps(value).encode())
+)
+def test_a_damaged_cache_is_refused_as_a_value(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        Description.from_json(raw + b"]")
+
+
+def test_the_first_scope_wins_and_the_other_is_listed_as_shadowed() -> None:
+    local, other = tool_file("t/lint.py"), tool_file("u/lint.py", scope="global")
+    catalog = assemble(
+        scanned(local, other), {local.digest: gives("lint"), other.digest: gives("lint", "fix")}
+    )
+    assert {name: tool.path for name, tool in catalog.tools.items()} == {
+        "fix": "/p/u/lint.py",
+        "lint": "/p/t/lint.py",
+    }
+    (problem,) = catalog.problems
+    assert (problem.reason, problem.tool, problem.path) == ("shadowed", "lint", "/p/u/lint.py")
+    assert problem.message == "lint of u/lint.py is hidden by that of t/lint.py"
+
+
+def test_a_name_twice_in_one_scope_is_rejected_with_both_paths() -> None:
+    first, second = tool_file("a.py"), tool_file("b.py")
+    catalog = assemble(scanned(first, second), {first.digest: gives("lint"), second.digest: gives("lint")})
+    assert catalog.tools["lint"].path == "/p/a.py"
+    (problem,) = catalog.problems
+    assert (problem.reason, problem.tool) == ("rejected", "lint")
+    assert (
+        problem.message
+        == "lint of b.py has the name of one in a.py, which is kept; rename one: @tool(name=…)"
+    )
+
+
+def test_the_tools_are_sorted_by_name() -> None:
+    assert list(of_one(gives("c", "a", "b")).tools) == ["a", "b", "c"]
+
+
+def test_what_a_file_declares_arrives_at_the_tool() -> None:
+    options = {"name": "lint", "timeout": 5, "read_only": True, "network": ["a.example"]}
+    tool = of_one(Description((replace(a_tool("lint"), options=options),))).tools["lint"]
+    assert (tool.read_only, tool.destructive, tool.idempotent, tool.network) == (True, False, False, True)
+    assert tool.declared == {"timeout": 5, "read_only": True, "network": ["a.example"]}
+    assert (tool.scope, tool.export, tool.input_schema) == ("local", "lint", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        (a_tool("a__b"), "its name must be 1 to 64 letters, digits, - and _, without __"),
+        (a_tool(""), "its name must be"),
+        (a_tool("a" * 65), "its name must be"),
+        (a_tool("a\n"), "its name must be"),
+        (a_tool("ä"), "its name must be"),
+        (a_tool("../x"), "its name must be"),
+        (a_tool("x", "d" * 9000), "its description has 9000 bytes, at most 8192 are read"),
+        (a_tool("x", "\ud800"), "'utf-8' codec can't encode"),
+        (a_tool("x", timeout="soon"), 'cannot be declared: timeout="soon" is no duration'),
+        (replace(a_tool("x"), input_schema=b"{"), "its schema is no JSON"),
+        (replace(a_tool("x"), input_schema=b"\xff"), "its schema is no JSON"),
+        (replace(a_tool("x"), input_schema=b"[" * 40_000), "its schema is no JSON"),
+        (replace(a_tool("x"), input_schema=b"[]"), "its schema is not one of an object"),
+        (replace(a_tool("x"), input_schema=b'{"type":"string"}'), "its schema is not one of an object"),
+        (
+            replace(a_tool("x"), input_schema=b" " * 50_000),
+            "its schema has 50000 bytes, at most 49152 are sent",
+        ),
+    ],
+)
+def test_a_tool_that_cannot_be_is_rejected_and_its_neighbour_stays(tool: Described, message: str) -> None:
+    catalog = of_one(Description((tool, a_tool("ok"))))
+    assert list(catalog.tools) == ["ok"]
+    (problem,) = catalog.problems
+    assert (problem.reason, problem.line) == ("rejected", 3)
+    assert problem.message.startswith(message)
+
+
+def test_a_file_has_a_bound_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "TOOLS_PER_FILE_MAX", 2)
+    catalog = of_one(gives("a", "b", "c"))
+    assert list(catalog.tools) == ["a", "b"]
+    assert catalog.problems[0].message == "3 tools; only the first 2 of a file are used"
+
+
+def test_a_directory_has_a_bound_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "TOOLS_MAX", 2)
+    assert [problem.tool for problem in of_one(gives("a", "b", "c")).problems] == ["c"]
+
+
+def test_what_a_worker_says_of_a_failure_is_bounded_and_can_be_sent() -> None:
+    broken = Broken("import", "\ud800" + "x" * 5000, -3)
+    (problem,) = of_one(Description(broken=broken)).problems
+    assert len(problem.message) == catalogue.MESSAGE_LETTERS_MAX
+    assert problem.message.encode()
+    assert problem.line == 0
+
+
+def test_a_missing_module_names_the_interpreter_and_the_key() -> None:
+    missing = Description(broken=Broken("import", "No module named 'pandas'", 3, "pandas"))
+    (problem,) = of_one(missing).problems
+    assert (problem.reason, problem.line) == ("broken", 3)
+    assert problem.message == (
+        "No module named 'pandas'\n"
+        "It ran with Toolcell's own Python. For a project with an environment of its own:\n"
+        '[source.project] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml'
+    )
+    file = tool_file("a.py", scope="team", python="/v/bin/python")
+    (problem,) = assemble(scanned(file), {file.digest: missing}).problems
+    assert problem.message.split("\n")[1:] == [
+        "It ran with /v/bin/python. Install pandas there, or name another:",
+        '[source.team] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml',
+    ]
+
+
+def test_a_bad_edit_keeps_the_last_good_tools_and_their_bytes() -> None:
+    good, bad = tool_file("a.py", "1", content=b"good"), tool_file("a.py", "2", content=b"bad")
+    first = assemble(scanned(good), {good.digest: gives("lint")})
+    broken = Description(broken=Broken("import", "invalid syntax", 7))
+    for _ in range(2):  # and still after another look
+        first = assemble(scanned(bad), {bad.digest: broken}, first)
+        assert first.tools["lint"].file.content == b"good"
+        (problem,) = first.problems
+        assert (problem.reason, problem.line) == ("stale", 7)
+        assert problem.message == "invalid syntax; what it was before is still used"
+    mended = assemble(scanned(bad), {bad.digest: gives("lint")}, first)
+    assert mended.tools["lint"].file.content == b"bad"
+    assert mended.problems == ()
+
+
+def test_a_file_that_became_unreadable_keeps_its_last_good_tools() -> None:
+    file = tool_file("a.py")
+    before = assemble(scanned(file), {file.digest: gives("lint")})
+    after = assemble(scanned(Problem("/p/a.py", "", "broken", "Permission denied")), {}, before)
+    assert list(after.tools) == ["lint"]
+    assert after.problems[0].reason == "stale"
+
+
+def test_a_shadowed_tool_comes_back_when_the_file_before_it_goes() -> None:
+    local, other = tool_file("t/lint.py"), tool_file("u/lint.py", scope="global")
+    bad = tool_file("u/lint.py", "2", scope="global")
+    both = assemble(scanned(local, other), {local.digest: gives("lint"), other.digest: gives("lint")})
+    broken = {local.digest: gives("lint"), bad.digest: Description(broken=Broken("import", "no"))}
+    stale = assemble(scanned(local, bad), broken, both)
+    assert [problem.reason for problem in stale.problems] == ["stale", "shadowed"]
+    assert assemble(scanned(bad), broken, stale).tools["lint"].path == "/p/u/lint.py"
+
+
+def test_a_deleted_file_takes_its_tools_along() -> None:
+    before = of_one(gives("lint"))
+    after = assemble(scanned(), {}, before)
+    assert (after.tools, after.problems, after.files) == ({}, (), {})
+
+
+def test_until_an_edited_file_is_described_its_old_tools_go_on() -> None:
+    before = of_one(gives("lint"))
+    after = assemble(scanned(tool_file("a.py", "2"), tool_file("b.py")), {}, before)
+    assert (list(after.tools), after.pending, after.problems) == (["lint"], 2, ())
+
+
+def test_a_catalog_knows_whether_only_its_number_differs() -> None:
+    catalog = of_one(gives("lint"))
+    assert replace(catalog, generation=9).says_the_same_as(catalog)
+    assert not of_one(gives("lint", "fix")).says_the_same_as(catalog)
+
+
+def test_the_listing_is_the_one_of_the_documentation() -> None:
+    lint, index = tool_file("u/lint.py", scope="global"), tool_file("index.py")
+    plot = tool_file(".toolcell/tools/plot.py")
+    catalog = assemble(
+        scanned(index, plot, lint),
+        {
+            index.digest: Description((a_tool("index", "Index the sources for search.\n\nMore."),)),
+            lint.digest: Description(
+                (a_tool("lint", "\nRun the project linter on a file and return results."),)
+            ),
+            plot.digest: Description(broken=Broken("import", "No module named 'pandas'", 3, "pandas")),
+        },
+    )
+    assert render(catalog) == (
+        "Custom Tools:\n"
+        "  index (local) — Index the sources for search.\n"
+        "  lint (global) — Run the project linter on a file and return results.\n"
+        "Problems:\n"
+        "  .toolcell/tools/plot.py line 3: No module named 'pandas'"
+    )
+
+
+def test_the_listing_of_nothing_says_so() -> None:
+    assert render(assemble(scanned(), {})) == "Custom Tools:\n  (none)"
+
+
+def test_a_file_cannot_write_to_the_terminal_through_the_listing() -> None:
+    text = render(of_one(Description((a_tool("x", "\x1b[2Jhello"),), (Rejected("y", "a\x07b"),))))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["local", "global", "team"]), st.lists(st.sampled_from("abcd"), max_size=4)
+        ),
+        max_size=6,
+    )
+)
+def test_every_tool_of_every_file_is_a_winner_or_a_problem(files: list[tuple[str, list[str]]]) -> None:
+    order = ["local", "global", "team"]
+    files = sorted(files, key=lambda file: order.index(file[0]))
+    entries = [tool_file(f"{number}.py", scope=scope) for number, (scope, _) in enumerate(files)]
+    descriptions = {entry.digest: gives(*names) for entry, (_, names) in zip(entries, files, strict=True)}
+    catalog = assemble(scanned(*entries), descriptions)
+    assert len(catalog.tools) + len(catalog.problems) == sum(len(names) for _, names in files)
+    for name, tool in catalog.tools.items():
+        first = next(entry for entry, (_, names) in zip(entries, files, strict=True) if name in names)
+        assert isinstance(tool, ToolInfo)
+        assert tool.path == first.path

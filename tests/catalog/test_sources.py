@@ -1,0 +1,323 @@
+"""One look at the sources: what is found, in which order, and what cannot be used."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toolcelld import digests, sources
+from toolcelld.config import Config
+from toolcelld.sections import SourceSection
+from toolcelld.sources import Problem, Scan, Source, ToolFile, find_worktree, scan, sources_of
+
+PROJECT = ".toolcell/tools"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user of this test's own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return home
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def put(path: Path, content: str | bytes = "x = 1\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def look(directory: Path, config: Config | None = None) -> Scan:
+    return scan(sources_of(config or Config(), str(directory)), str(directory))
+
+
+def only_problem(directory: Path) -> Problem:
+    found = look(directory)
+    (problem,) = found.problems
+    return problem
+
+
+def test_an_empty_directory_has_nothing_and_no_problem(project: Path) -> None:
+    assert look(project).found == ()
+    (project / ".toolcell").write_text("a file where the directory would be")
+    assert look(project).found == ()
+
+
+def test_sources_come_in_order_and_files_sorted(project: Path, home: Path, tmp_path: Path) -> None:
+    put(home / ".atomic/tools/d.py")
+    put(home / ".config/toolcell/tools/c.py")
+    put(project / ".atomic/tools/b.py")
+    put(project / PROJECT / "a.py")
+    put(project / PROJECT / "Z.py")
+    put(tmp_path / "team/e.py")
+    found = look(project, Config(sources={"team": SourceSection(directory=str(tmp_path / "team"))}))
+    assert [(file.stem, file.source, file.scope) for file in found.files] == [
+        ("Z", "project", "local"),
+        ("a", "project", "local"),
+        ("b", "project", "local"),
+        ("c", "user", "global"),
+        ("d", "user", "global"),
+        ("e", "team", "team"),
+    ]
+    assert found.problems == ()
+
+
+def test_the_scan_is_one_level_deep_and_a_package_is_one_entry(project: Path) -> None:
+    tools = project / PROJECT
+    put(tools / "weather/__init__.py", "y = 2\n")
+    put(tools / "weather/other.py")
+    put(tools / "plain/module.py")
+    for ignored in (
+        "_helper.py",
+        ".hidden.py",
+        ".py",
+        "tool.ts",
+        "tool.js",
+        "tools.json",
+        "README.md",
+        "__init__.py",
+    ):
+        put(tools / ignored)
+    put(tools / "__pycache__/__init__.py")
+    (file,) = look(project).found
+    assert isinstance(file, ToolFile)
+    assert (file.stem, file.path, file.content) == ("weather", str(tools / "weather/__init__.py"), b"y = 2\n")
+    assert file.directory == str(tools)
+
+
+def test_a_project_in_the_home_directory_is_seen_once(home: Path) -> None:
+    put(home / ".atomic/tools/a.py")
+    (file,) = look(home).found
+    assert isinstance(file, ToolFile)
+    assert file.scope == "local"
+
+
+def test_two_names_of_one_file_are_one_tool_file(project: Path) -> None:
+    put(project / PROJECT / "a.py")
+    (project / PROJECT / "b.py").symlink_to("a.py")
+    found = look(project)
+    assert [file.stem for file in found.files] == ["a"]
+    assert found.problems[0].reason == "rejected"
+    assert found.problems[0].message == f"is the same file as {project / PROJECT / 'a.py'}, which is used"
+
+
+@pytest.fixture
+def fifo(project: Path) -> Iterator[Path]:
+    path = project / PROJECT / "x.py"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    yield path
+    path.unlink()
+
+
+def test_a_fifo_is_not_opened(project: Path, fifo: Path) -> None:
+    assert only_problem(project).message == "is a FIFO, not a file; it was not opened"
+
+
+def test_a_socket_is_not_opened(project: Path) -> None:
+    path = project / PROJECT / "x.py"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert only_problem(project).message == "is a socket, not a file; it was not opened"
+    path.unlink()
+
+
+def test_a_device_is_not_opened(project: Path) -> None:
+    path = project / PROJECT / "x.py"
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/zero")
+    assert only_problem(project).message == "is a device, not a file; it was not opened"
+
+
+def test_a_link_to_nothing_is_a_problem(project: Path) -> None:
+    path = project / PROJECT / "x.py"
+    path.parent.mkdir(parents=True)
+    path.symlink_to("nowhere.py")
+    assert only_problem(project).message == "the link points to nothing; mend or remove it"
+
+
+def test_a_loop_of_links_is_a_problem(project: Path) -> None:
+    path = project / PROJECT / "x.py"
+    path.parent.mkdir(parents=True)
+    path.symlink_to("x.py")
+    (path.parent / "y").symlink_to("y")
+    assert only_problem(project).message.startswith("Too many levels of symbolic links")
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "line"),
+    [
+        (b"x = 1\ny = '\0'\n", "is binary, not source code: it has a NUL byte", 2),
+        (b"# Gr\xfc\xdfe\n", "is not UTF-8; save it as such, or declare its encoding", 1),
+        (
+            b"#" * (sources.FILE_BYTES_MAX + 1),
+            "too large: more than 1 MiB; a tool file is source code, keep data beside it",
+            0,
+        ),
+    ],
+)
+def test_what_is_no_source_code_is_a_problem(project: Path, content: bytes, message: str, line: int) -> None:
+    put(project / PROJECT / "x.py", content)
+    problem = only_problem(project)
+    assert (problem.reason, problem.message, problem.line) == ("broken", message, line)
+    assert problem.path == str(project / PROJECT / "x.py")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xef\xbb\xbfx = 1\n",
+        b"# coding: latin-1\n# Gr\xfc\xdfe\n",
+        b"#!/x\n# -*- coding: cp1252 -*-\n\x80",
+    ],
+)
+def test_source_code_in_a_declared_encoding_is_read(project: Path, content: bytes) -> None:
+    put(project / PROJECT / "x.py", content)
+    assert [file.content for file in look(project).files] == [content]
+
+
+def test_a_name_that_is_not_utf_8_is_a_problem_that_can_be_shown(project: Path) -> None:
+    put(project / PROJECT / "ok.py")
+    with open(os.path.join(os.fsencode(project / PROJECT), b"\xff.py"), "wb"):
+        pass
+    problem = only_problem(project)
+    assert problem.message == "its name is not UTF-8; rename it"
+    assert problem.path.encode().endswith("\ufffd.py".encode())
+
+
+def unreadable(path: Path) -> None:
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        path.chmod(0o755)
+        pytest.skip("this user may read everything")
+
+
+def test_an_unreadable_file_takes_no_other_with_it(project: Path) -> None:
+    put(project / PROJECT / "ok.py")
+    unreadable(put(project / PROJECT / "x.py"))
+    assert only_problem(project).message == "Permission denied; make the file readable, or remove it"
+    assert [file.stem for file in look(project).files] == ["ok"]
+
+
+def test_an_unreadable_directory_is_a_problem(project: Path) -> None:
+    put(project / ".atomic/tools/ok.py")
+    put(project / PROJECT / "x.py")
+    unreadable(project / PROJECT)
+    found = look(project)
+    (project / PROJECT).chmod(0o755)
+    assert [file.stem for file in found.files] == ["ok"]
+    assert found.problems[0].message == "Permission denied; make the directory readable, or remove it"
+
+
+def test_more_files_than_the_bound_are_a_problem(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "FILES_MAX", 2)
+    for name in "abc":
+        put(project / PROJECT / f"{name}.py")
+    found = look(project)
+    assert [file.stem for file in found.files] == ["a", "b"]
+    assert found.problems[0].message == "3 tool files; only the first 2 are used"
+
+
+def test_all_contents_together_have_a_bound(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "CONTENT_BYTES_MAX", 10)
+    put(project / PROJECT / "a.py", "x = 1\n")
+    put(project / ".atomic/tools/b.py", "y = 12\n")
+    found = look(project)
+    assert [file.stem for file in found.files] == ["a"]
+    assert found.problems[0].message.startswith("too large together")
+
+
+def digest(project: Path, stem: str = "a", config: Config | None = None) -> str:
+    return next(file.digest for file in look(project, config).files if file.stem == stem)
+
+
+def test_the_digest_changes_with_every_file_below_and_nothing_else(project: Path) -> None:
+    tools = project / PROJECT
+    put(tools / "a.py")
+    put(tools / "b.py")
+    put(tools / "_helper.py")
+    put(tools / "lib/deep/data.json")
+    seen = [digest(project)]
+    assert digest(project, "b") not in seen
+    for path in ("a.py", "b.py", "_helper.py", "lib/deep/data.json", "lib/new.txt"):
+        put(tools / path, f"changed = {len(seen)}\n")
+        assert digest(project) not in seen
+        seen.append(digest(project))
+    (tools / "lib/new.txt").rename(tools / "lib/other.txt")
+    assert digest(project) not in seen
+    same = digest(project)
+    put(tools / "__pycache__/a.cpython-311.pyc")
+    put(tools / ".git/index")
+    put(project / "README.md")
+    os.utime(tools / "a.py", (1, 1))
+    assert digest(project) == same
+    python = Config(sources={"project": SourceSection(python=".venv/bin/python")})
+    assert digest(project, config=python) != same
+
+
+def test_the_digest_covers_a_file_behind_a_link(project: Path, tmp_path: Path) -> None:
+    target = put(tmp_path / "elsewhere/pack/__init__.py")
+    (project / PROJECT).mkdir(parents=True)
+    (project / PROJECT / "pack").symlink_to(target.parent)
+    before = digest(project, "pack")
+    put(target, "x = 2\n")
+    assert digest(project, "pack") != before
+
+
+def test_beyond_its_budget_the_digest_goes_by_size_and_time(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "BYTES_MAX", 20)
+    put(project / PROJECT / "a.py")
+    data = put(project / PROJECT / "data.bin", b"1" * 30)
+    os.utime(data, (1, 1))
+    before = digest(project)
+    data.write_bytes(b"2" * 30)
+    os.utime(data, (1, 1))
+    assert digest(project) == before
+    os.utime(data, (2, 2))
+    assert digest(project) != before
+
+
+def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, home: Path) -> None:
+    config = Config(
+        sources={
+            "project": SourceSection(python=".venv/bin/python", programs=("bin",)),
+            "team": SourceSection(directory="/team", python="../venv/bin/python"),
+            "mine": SourceSection(directory="/mine", python="~/venv/bin/python"),
+        }
+    )
+    assert sources_of(config, str(project)) == (
+        Source(
+            "project",
+            "local",
+            (str(project / PROJECT), str(project / ".atomic/tools")),
+            str(project / ".venv/bin/python"),
+            (str(project / "bin"),),
+        ),
+        Source("user", "global", (str(home / ".config/toolcell/tools"), str(home / ".atomic/tools"))),
+        Source("team", "team", ("/team",), "/venv/bin/python"),
+        Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
+    )
+
+
+def test_the_worktree_is_the_nearest_repository_around(project: Path) -> None:
+    deep = project / "a/b"
+    deep.mkdir(parents=True)
+    assert find_worktree(str(deep)) == str(deep)
+    (project / ".git").write_text("gitdir: elsewhere\n")
+    assert find_worktree(str(deep)) == str(project)
+    assert look(deep).worktree == str(project)
