@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2, message
@@ -20,7 +20,6 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # they lie 
     status_pb2,
 )
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcell_proto.v1 import toolcell_pb2_grpc
 
 TOKEN = "the-token-of-agents"
 
@@ -84,10 +83,9 @@ class Line:
     async def hear(self) -> pb.AttachRequest | None:
         """The next message that is more than an acknowledgement; None at the end."""
         while True:
-            heard = await self._context.read()
-            if heard is grpc.aio.EOF:
+            heard = cast("object", await self._context.read())  # or EOF, which its type forgets
+            if not isinstance(heard, pb.AttachRequest):
                 return None
-            assert isinstance(heard, pb.AttachRequest)
             assert heard.ByteSize() <= 64 * 1024
             self._daemon.acknowledged.append(heard.acknowledged)
             sort = heard.WhichOneof("message")
@@ -183,7 +181,7 @@ async def until_closed(line: Line) -> None:
         pass
 
 
-class ScriptedDaemon(toolcell_pb2_grpc.ToolCellServicer):
+class ScriptedDaemon:
     """The daemon; what it heard and was told is in its attributes."""
 
     def __init__(self, socket: str, scripts: Sequence[Script]) -> None:
@@ -197,7 +195,8 @@ class ScriptedDaemon(toolcell_pb2_grpc.ToolCellServicer):
         self.errors: list[BaseException] = []
         self._scripts = list(scripts)
 
-    async def Attach(self, request_iterator: object, context: _Context) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]  # the generated base knows only iterators
+    async def attach(self, _: object, context: _Context) -> None:
+        """The RPC Attach: hand the stream to the next script."""
         line = Line(self, context)
         if line.metadata.get("authorization") != f"Bearer {TOKEN}":
             await line.refuse(status(grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED", "no such token"))
@@ -208,11 +207,12 @@ class ScriptedDaemon(toolcell_pb2_grpc.ToolCellServicer):
             self.errors.append(error)
             raise
 
-    async def ReadOutput(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]  # as above
+    async def read_output(
         self,
         request: pb.ReadOutputRequest,
         context: grpc.aio.ServicerContext[pb.ReadOutputRequest, pb.ReadOutputResponse],
     ) -> AsyncIterator[pb.ReadOutputResponse]:
+        """The RPC ReadOutput, three bytes at a time."""
         whole = self.outputs.get(request.output_id)
         if whole is None or (request.session_id, request.resume_token) != (self.session_id, "secret"):
             refusal = status(grpc.StatusCode.NOT_FOUND, "UNKNOWN_OUTPUT", f"no output {request.output_id}")
@@ -225,14 +225,26 @@ class ScriptedDaemon(toolcell_pb2_grpc.ToolCellServicer):
 
 
 @asynccontextmanager
-async def daemon(directory: Path, *scripts: Script) -> AsyncIterator[ScriptedDaemon]:
+async def daemon(directory: Path, *scripts: Script) -> AsyncGenerator[ScriptedDaemon]:
     """A scripted daemon on a socket below `directory`; what its scripts asserted in vain fails the test."""
     directory.chmod(0o700)
     socket = str(directory / "daemon.sock")
     directory.joinpath("agent.token").write_text(f"{TOKEN}\n")
     scripted = ScriptedDaemon(socket, scripts)
     server = grpc.aio.server()
-    toolcell_pb2_grpc.add_ToolCellServicer_to_server(scripted, server)
+    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Attach": grpc.stream_stream_rpc_method_handler(
+            scripted.attach,  # pyright: ignore[reportArgumentType]  # typed for threads
+            request_deserializer=pb.AttachRequest.FromString,
+            response_serializer=pb.AttachResponse.SerializeToString,
+        ),
+        "ReadOutput": grpc.unary_stream_rpc_method_handler(
+            scripted.read_output,  # pyright: ignore[reportArgumentType]  # typed for threads
+            request_deserializer=pb.ReadOutputRequest.FromString,
+            response_serializer=pb.ReadOutputResponse.SerializeToString,
+        ),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("toolcell.v1.ToolCell", methods),))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:

@@ -12,6 +12,7 @@ import pytest
 from toolcell.client import (
     Answer,
     Ask,
+    Call,
     CallFailed,
     Catalog,
     Kind,
@@ -107,7 +108,6 @@ async def test_a_small_call_overtakes_the_chunks_of_a_large_one(tmp_path: Path) 
 
 async def test_a_result_in_chunks_is_joined_and_not_acknowledged_before_its_end(tmp_path: Path) -> None:
     whole = body("y" * 100_000, details={"n": 1})
-    meanwhile = asyncio.Event()
 
     async def script(line: Line) -> None:
         await line.welcome()
@@ -127,7 +127,6 @@ async def test_a_result_in_chunks_is_joined_and_not_acknowledged_before_its_end(
         long, other = session.call("echo"), session.call("echo")
         assert (await other).text == "short"
         await session.call("echo")
-        meanwhile.set()
         outcome = await long
         assert outcome.content == (Text("y" * 100_000),)
         assert outcome.details == {"n": 1}
@@ -241,13 +240,16 @@ async def test_cancelling_whoever_awaits_aborts_and_is_delivered_when_the_tool_h
         assert call.outcome.stopped == "settled"
 
 
+async def _read(call: Call) -> None:
+    async for _ in call:
+        pass
+
+
 async def test_cancelling_whoever_iterates_aborts_as_well(tmp_path: Path) -> None:
     async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
         call = session.call("wait")
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                async for _ in call:
-                    pass
+            await asyncio.wait_for(_read(call), 0.01)
         assert call.outcome is not None
         assert call.outcome.kind is Kind.aborted
 

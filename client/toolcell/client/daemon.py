@@ -106,7 +106,7 @@ class Private:
 
     def __init__(self) -> None:
         self._directory = ""
-        self._child: Child | None = None
+        self.child: Child | None = None
 
     @property
     def socket(self) -> str:
@@ -115,20 +115,20 @@ class Private:
 
     async def ready(self) -> None:
         """Start it, also when it has died."""
-        if self._child is not None and not self._child.ended.is_set():
+        if self.child is not None and not self.child.ended.is_set():
             return
         if not self._directory:
             self._directory = tempfile.mkdtemp(prefix="toolcell-")
         log_path = os.path.join(self._directory, "daemon.log")
-        if self._child is not None:
-            self._child.close()
-        self._child = Child([*_command(self.socket), "--private"], log_path, life_line=True)
-        await _until_answers(self.socket, self._child)
+        if self.child is not None:
+            self.child.close()
+        self.child = Child([*_command(self.socket), "--private"], log_path, life_line=True)
+        await _until_answers(self.socket, self.child)
 
     async def end(self) -> None:
         """Let go of the life line and wait until it has ended; then nothing of it is left."""
-        if self._child is not None:
-            await self._child.end()
+        if self.child is not None:
+            await self.child.end()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
