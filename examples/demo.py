@@ -18,7 +18,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def git(*arguments: str) -> str:
 
 
 @asynccontextmanager
-async def daemon(place: Path) -> AsyncIterator[psutil.Process]:
+async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
     """A daemon whose every file is below `place`; ready when entered, gone with all its children when left."""
     path = place / "run" / "daemon.sock"
     path.parent.mkdir(mode=0o700)

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
-from toolcell import Field, ToolError, tool
+from toolcell import Aborted, Field, ToolError, tool
 
 INSTRUCTIONS_PER_LOOK = 10_000  # of SQLite's machine: a fraction of a millisecond, in which an abort waits
 
@@ -25,7 +25,10 @@ def sqlite_query(
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             # One long query never comes back to the interpreter; this brings it back, so that an abort is heard.
+            # sqlite3 swallows what is raised there and interrupts the query in its place.
             connection.set_progress_handler(lambda: 0, INSTRUCTIONS_PER_LOOK)
             return [dict(row) for row in connection.execute(query, parameters).fetchmany(rows_max)]
     except sqlite3.Error as error:
+        if error.sqlite_errorname == "SQLITE_INTERRUPT":
+            raise Aborted("the query was interrupted") from None
         raise ToolError(f"{database}: {error}") from error

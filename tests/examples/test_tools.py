@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def test_sqlite_query_does_not_make_a_database_that_is_not_there(here: Path) -> 
     with pytest.raises(ToolError, match=r"nobody.db: unable to open"):
         load("sqlite_query").sqlite_query("nobody.db", "select 1")
     assert list(here.iterdir()) == []
+
+
+def test_sqlite_query_that_would_never_end_hears_an_abort(database: str) -> None:
+    def abort(number: int, frame: object) -> None:
+        raise Aborted("by a test")
+
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+    before = signal.signal(signal.SIGVTALRM, abort)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
+    try:
+        with pytest.raises(Aborted):
+            load("sqlite_query").sqlite_query(database, endless)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.mark.anyio
