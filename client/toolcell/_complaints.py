@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -29,11 +30,14 @@ def complaints(error: ValidationError, data: object) -> list[tuple[str, str]]:
     """Pairs of a path and a sentence, without unknown arguments: who knows their names speaks of them."""
     if error.error_count() > ERRORS_LISTED_MAX:
         return [("", f"have {error.error_count()} mistakes, too many to list")]
-    return [
-        (_path(problem["loc"], data), _sentence(problem["type"], problem))
+    found = [
+        (_place(problem["loc"], data), _sentence(problem["type"], problem))
         for problem in cast("list[dict[str, Any]]", error.errors(include_url=False))
         if not (problem["type"] in _EXTRA and len(problem["loc"]) == 1)
     ]
+    # Where one branch of a union went further than another, only its complaint helps.
+    above = {place[:length] for place, _ in found for length in range(len(place))}
+    return [(_path(place), sentence) for place, sentence in found if not place or place not in above]
 
 
 def unknown(known: Iterable[str]) -> str:
@@ -68,8 +72,10 @@ def step(path: str, part: str | int) -> str:
     return f"{path}.{part}" if path else part
 
 
-def _path(location: Sequence[str | int], data: object) -> str:
-    path, here = "", data
+def _place(location: Sequence[str | int], data: object) -> tuple[str | int, ...]:
+    """The location without what is not in the arguments."""
+    place: list[str | int] = []
+    here = data
     for number, part in enumerate(location):
         if isinstance(here, Mapping) and part in here:
             here = cast("Mapping[object, object]", here)[part]
@@ -77,8 +83,12 @@ def _path(location: Sequence[str | int], data: object) -> str:
             here = cast("list[object]", here)[part]
         elif not (isinstance(here, Mapping) and number == len(location) - 1):
             continue  # a branch of a union
-        path = step(path, part)
-    return shortened(path, PATH_CHARACTERS_MAX)
+        place.append(part)
+    return tuple(place)
+
+
+def _path(place: tuple[str | int, ...]) -> str:
+    return shortened(reduce(step, place, ""), PATH_CHARACTERS_MAX)
 
 
 def _sentence(kind: str, problem: Mapping[str, Any]) -> str:

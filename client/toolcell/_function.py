@@ -22,7 +22,7 @@ __all__ = ["GENERATOR", "Call", "check_execute", "is_async", "line_of", "read_fu
 
 Call: TypeAlias = Callable[[Any, ToolContext], object]
 
-GENERATOR = "it is a generator; return the result, and show what is done so far with context.update()"
+GENERATOR = "it is a generator; use context.update() to show what is done so far, and return the result"
 
 
 def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call]:

@@ -42,6 +42,8 @@ _ANNOTATIONS = frozenset(
         "writeOnly",
     ]
 )
+_MAPPINGS = frozenset(["properties", "$defs", "definitions"])
+_LISTS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "enum", "required"])
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)),
@@ -108,7 +110,9 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
         _target(rule, root)
     elif keyword == "type" and not set(_names(rule)) <= set(_TYPES):
         raise ValueError(f"there is no type {rule!r}; there are {', '.join(_TYPES)}")
-    elif keyword in ("required", "enum") and not isinstance(rule, list):
+    elif keyword in _MAPPINGS and not isinstance(rule, Mapping):
+        raise TypeError("an object is needed")
+    elif keyword in _LISTS and not isinstance(rule, list | tuple):
         raise TypeError("a list is needed")
     elif keyword in _NUMERIC and not _TYPES["number"](rule):
         raise TypeError("a number is needed")
@@ -116,9 +120,9 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
 
 def _parts(keyword: str, rule: Any) -> Iterator[tuple[str, Any]]:
     """The schemas within a keyword, with their names for a message."""
-    if keyword in ("properties", "$defs", "definitions"):
+    if keyword in _MAPPINGS:
         yield from ((f".{name}", part) for name, part in rule.items())
-    elif keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
+    elif keyword in _LISTS - {"enum", "required"}:
         yield from ((f"[{number}]", part) for number, part in enumerate(rule))
     elif keyword in ("items", "additionalProperties", "not"):
         yield "", rule

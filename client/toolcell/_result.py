@@ -205,7 +205,7 @@ def _refuse_unfinished(value: object) -> None:
         raise ToolError("The tool returned a coroutine; make the tool `async def` and await it.")
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise ToolError(
-            "The tool returned a generator; return a list, and show what is done so far with context.update()."
+            "The tool returned a generator; use context.update() to show what is done so far, and return a list."
         )
 
 

@@ -1,0 +1,228 @@
+"""Arguments as models send them: right, wrong, and hostile."""
+
+import enum
+import json
+from collections.abc import Callable
+from datetime import date
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from toolcell._errors import PROBLEMS_SHOWN, InvalidArguments
+from toolcell._function import read_function
+from toolcell._schema import Parameters, from_args
+
+
+class Side(enum.Enum):
+    buy = "buy"
+    sell = "sell"
+
+
+class Line(BaseModel):
+    sku: Annotated[str, Field(pattern=r"^[A-Z]{3}-\d{3}$")]
+    quantity: int = 1
+
+
+def order(lines: list[Line], side: Side = Side.buy) -> None: ...
+
+
+def mixed(
+    path: str, n: int = 1, ratio: float = 0.5, either: int | list[int] = 1, day: date | None = None
+) -> None: ...
+
+
+def parameters(function: Callable[..., object]) -> Parameters:
+    return read_function(function)[1]
+
+
+PARAMETERS = parameters(mixed)
+
+
+def refusal(raw: bytes) -> InvalidArguments | None:
+    try:
+        value = PARAMETERS.read(raw)
+    except InvalidArguments as error:
+        return error
+    assert set(value) == {"path", "n", "ratio", "either", "day"}
+    return None
+
+
+def refused(of: Parameters, raw: bytes) -> InvalidArguments:
+    with pytest.raises(InvalidArguments) as caught:
+        of.read(raw)
+    return caught.value
+
+
+def test_a_refusal_names_each_place_what_should_be_there_and_what_was() -> None:
+    error = refused(parameters(order), b'{"lines": [{"sku": "abc"}], "side": "hold"}')
+    assert str(error) == (
+        "2 arguments are wrong, the tool did not run.\n"
+        '  lines[0].sku: should match ^[A-Z]{3}-\\d{3}$, got "abc"\n'
+        '  side: should be "buy" or "sell", got "hold"'
+    )
+    assert error.problems[1] == ("side", 'should be "buy" or "sell", got "hold"')
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"", "path: is missing"),
+        (b"{}", "path: is missing"),
+        (b'{"path": 3}', "path: should be a valid string, got 3"),
+        (b'{"path": null}', "path: should be a valid string, got null"),
+        (b'{"path": "", "n": "x"}', 'n: should be a valid integer, got "x"'),
+        (b'{"path": "", "n": {"a": 1}}', "n: should be a valid integer, got an object with 1 keys"),
+        (
+            b'{"path": "", "z": 1}',
+            "z: is not an argument of this tool; there are: path, n, ratio, either, day",
+        ),
+        (b'{"path": "", "either": "x"}', 'either: should be a valid integer, got "x", or should be a valid'),
+        (b'{"path": "", "either": [1, "x"]}', 'either[1]: should be a valid integer, got "x"'),
+        (b'{"path": "", "ratio": 1e999}', "ratio: should be a finite number"),
+    ],
+)
+def test_one_wrong_argument_is_one_sentence(raw: bytes, problem: str) -> None:
+    message = str(refused(parameters(mixed), raw))
+    assert message.startswith("1 argument")
+    assert problem in message
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"nonsense", "are not JSON: expected"),
+        (b'{"path": "x"', "are not JSON: EOF"),
+        (b'{"path": NaN}', "NaN and Infinity"),
+        (b'{"path": -Infinity}', "NaN and Infinity"),
+        (b"[" * 10_000 + b"]" * 10_000, "recursion limit"),
+        (b'{"path":' * 10_000, "recursion limit"),
+        (b"\xff\xfe", "are not JSON"),
+        (b'{"path": "\xff"}', "are not JSON"),
+        (b'{"path": "\\ud800"}', "are not JSON"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "number out of range"),
+        (b"[1]", "should be a JSON object, got [1]"),
+        (b'"text"', 'should be a JSON object, got "text"'),
+        (b"null", "should be a JSON object, got null"),
+    ],
+)
+def test_what_is_no_json_object_is_refused_with_the_reason(raw: bytes, message: str) -> None:
+    text = str(refused(parameters(mixed), raw))
+    assert message in text
+    assert text.endswith("the tool did not run.")
+    assert len(text) < 200
+
+
+def test_a_refusal_is_short_however_much_is_wrong() -> None:
+    everything_wrong = json.dumps({"path": "x" * 100_000, "either": [["y" * 1000]] * 5000}).encode()
+    error = refused(parameters(mixed), everything_wrong)
+    assert len(error.problems) == PROBLEMS_SHOWN
+    assert len(str(error)) < 20_000
+    assert "more" in str(error).splitlines()[-1]
+    too_many = json.dumps({"path": "", "either": ["x"] * 20_000}).encode()
+    assert "too many to list" in str(refused(parameters(mixed), too_many))
+    extra = json.dumps({"path": "", **{f"k{n}" * 50: n for n in range(1000)}}).encode()
+    assert len(str(refused(parameters(mixed), extra))) < 20_000
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5) | st.sampled_from(["path", "n", "ratio", "either", "day"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+            max_leaves=8,
+        ),
+    )
+)
+def test_any_arguments_are_read_or_refused_in_bounds(arguments: dict[str, Any]) -> None:
+    error = refusal(json.dumps(arguments).encode())
+    assert error is None or (0 < len(error.problems) <= PROBLEMS_SHOWN and len(str(error)) < 20_000)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    error = refusal(raw)
+    assert error is None or error.problems
+
+
+def test_values_are_those_that_the_hints_ask_for() -> None:
+    value = parameters(mixed).read(b'{"path": "p", "n": "7", "day": "2026-01-02"}')
+    assert value == {"path": "p", "n": 7, "ratio": 0.5, "either": 1, "day": date(2026, 1, 2)}
+
+
+class Greet(BaseModel):
+    """Whom to greet."""
+
+    name: str
+    loud: bool = False
+
+
+class Node(BaseModel):
+    value: int
+    children: list["Node"] = []
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Even(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def even(cls, n: int) -> int:
+        if n % 2:
+            raise ValueError("should be even")
+        return n
+
+
+class Typed(TypedDict):
+    name: str
+
+
+def test_a_model_is_the_arguments_and_takes_no_others() -> None:
+    greet = from_args(Greet)
+    assert greet.read(b'{"name": "Ada"}') == Greet(name="Ada")
+    assert greet.schema["additionalProperties"] is False
+    assert greet.schema["description"] == "Whom to greet."
+    error = refused(greet, b'{"name": 1, "nmae": 2}')
+    assert [path for path, _ in error.problems] == ["nmae", "name"]
+
+
+def test_a_model_that_takes_more_says_so() -> None:
+    assert from_args(Open).read(b'{"x": 1}').x == 1  # pyright: ignore[reportUnknownMemberType]  an extra attribute
+
+
+def test_a_model_that_holds_itself_is_an_object_on_top() -> None:
+    schema = from_args(Node).schema
+    assert schema["type"] == "object"
+    assert set(schema["properties"]) == {"value", "children"}
+
+
+def test_a_validator_speaks_to_the_model() -> None:
+    assert refused(from_args(Even), b'{"n": 3}').problems == (("n", "should be even, got 3"),)
+
+
+def test_arguments_may_be_given_as_types() -> None:
+    of = from_args(
+        {"path": str, "n": Annotated[int, Field(ge=1)], "note": Field(default="", description="why")}
+    )
+    assert of.schema["properties"]["note"] == {"default": "", "description": "why"}
+    assert of.schema["required"] == ["path", "n"]
+    assert of.read(b'{"path": "p", "n": 2}') == {"path": "p", "n": 2, "note": ""}
+    assert refused(of, b'{"path": "p", "n": 0}').problems == (
+        ("n", "should be greater than or equal to 1, got 0"),
+    )
+
+
+@pytest.mark.skipif("sys.version_info < (3, 12)", reason="pydantic reads typing.TypedDict from 3.12 on")
+def test_a_typed_dict_is_the_arguments() -> None:
+    assert from_args(Typed).read(b'{"name": "x"}') == {"name": "x"}
+
+
+def test_no_args_is_no_arguments() -> None:
+    assert from_args(None).read(b"") == {}
+    assert "none at all" in str(refused(from_args(None), b'{"x": 1}'))

@@ -1,0 +1,338 @@
+"""What a file exports, under which names, and what becomes of tools that cannot be used."""
+
+import sys
+from collections.abc import Iterator
+from textwrap import dedent
+from types import ModuleType
+from typing import Any
+
+import pytest
+from toolcell._exports import Export, Exports, exports
+from toolcell.testing import FakeContext
+
+PREAMBLE = "from toolcell import *\nfrom typing import Annotated, Any\n"
+
+
+@pytest.fixture
+def modules() -> Iterator[dict[str, ModuleType]]:
+    """Modules that a test loads, removed again afterwards."""
+    before = set(sys.modules)
+    yield sys.modules
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def run(source: str, stem: str = "orders", *, preamble: str = PREAMBLE) -> Exports:
+    """What a file of this name and source exports, as a worker loads it."""
+    module = ModuleType(stem.replace("-", "_"))
+    sys.modules[module.__name__] = module
+    exec(compile(preamble + dedent(source), f"{stem}.py", "exec", dont_inherit=True), module.__dict__)
+    return exports(module.__dict__, stem)
+
+
+def one(source: str, stem: str = "orders") -> Export:
+    found = run(source, stem)
+    assert not found.problems
+    (export,) = found.tools
+    return export
+
+
+def names(found: Exports) -> list[str]:
+    return [export.name for export in found.tools]
+
+
+pytestmark = pytest.mark.usefixtures("modules")
+
+
+@pytest.mark.parametrize(
+    ("stem", "source", "name"),
+    [
+        ("lint", "@tool\ndef lint() -> str: ...", "lint"),
+        ("lint", "@tool\ndef default() -> str: ...", "lint"),
+        ("orders", "@tool\ndef total() -> int: ...", "orders_total"),
+        ("orders", "@tool(name='sum')\ndef total() -> int: ...", "sum"),
+        ("git-log", "@tool\ndef git_log() -> str: ...", "git-log"),
+        ("greet", "greet = tool(description='d', execute=lambda args, context: 'x')", "greet"),
+        ("say", "@tool\ndef hello() -> str: ...\nsay = hello", "say"),
+    ],
+)
+def test_a_tool_is_named_by_its_file_and_its_export(stem: str, source: str, name: str) -> None:
+    assert one(source, stem).name == name
+
+
+def test_a_second_tool_does_not_rename_the_first() -> None:
+    first = "@tool\ndef orders() -> str: ...\n"
+    assert names(run(first)) == ["orders"]
+    assert names(run(first + "@tool\ndef total() -> int: ...\n")) == ["orders", "orders_total"]
+
+
+def test_a_tool_with_two_names_in_the_file_is_one_tool() -> None:
+    assert names(run("@tool\ndef a() -> str: ...\nb = a\n")) == ["orders_a"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", "a__b", "x" * 65, "tool.name", "é"],
+)
+def test_an_illegal_name_rejects_that_tool_and_keeps_the_others(name: str) -> None:
+    found = run(f"@tool(name={name!r})\ndef bad() -> str: ...\n@tool\ndef good() -> str: ...\n")
+    assert names(found) == ["orders_good"]
+    (problem,) = found.problems
+    assert problem.tool == name
+    assert "1 to 64 letters" in problem.message
+    assert problem.line == 3
+
+
+def test_the_second_of_two_equal_names_is_rejected_with_the_line_of_the_first() -> None:
+    found = run("@tool(name='x')\ndef a() -> str: ...\n@tool(name='x')\ndef b() -> str: ...\n")
+    assert names(found) == ["x"]
+    assert [(problem.tool, problem.line) for problem in found.problems] == [("x", 5)]
+    assert "line 3" in found.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("@tool\ndef bad():\n    yield 1", "use context.update()"),
+        ("@tool\nasync def bad():\n    yield 1", "use context.update()"),
+        ("@tool\ndef bad(*rest: str): ...", "*rest: str"),
+        ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
+        ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
+        ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
+        ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
+        ("@tool(output='end')\ndef bad(): ...", 'output: should be "head", "tail" or "middle", got "end"'),
+        ("@tool(timeout=-1)\ndef bad(): ...", "timeout: should be 0 or more"),
+        ("@tool(timeout='2m')\ndef bad(): ...", "timeout: should be a valid number"),
+        ("@tool(memory='a lot')\ndef bad(): ...", "memory: should be bytes or a size such as '512MiB'"),
+        ("@tool(secrets='KEY')\ndef bad(): ...", "secrets"),
+        ("@tool(description='x' * 9000)\ndef bad(): ...", "8192 bytes"),
+        ("bad = tool(description='d', args=int, execute=lambda a, c: 1)", "args=int is no object"),
+        ("bad = tool(description='d', args={'x': 'str'}, execute=lambda a, c: 1)", "give its type"),
+        ("bad = tool(description='d', args={'x': int}, execute=lambda a: 1)", "the arguments and a context"),
+        (
+            "bad = tool(description='d', args={'type': 'object', 'if': {}}, execute=lambda a, c: 1)",
+            "'if' would not be enforced",
+        ),
+        (
+            "bad = tool(description='d', args={'type': 'object', '$ref': '#/$defs/x'}, execute=lambda a, c: 1)",
+            "'#/$defs/x' does not belong there",
+        ),
+        (
+            "args = {'x': Annotated[str, Field(description='y' * 60_000)]}\nbad = tool(args=args, execute=lambda a, c: 1)",
+            "the most is 49152",
+        ),
+    ],
+)
+def test_a_tool_that_cannot_be_used_is_a_problem_that_says_why(source: str, message: str) -> None:
+    found = run(source + "\n@tool\ndef good() -> str: ...\n")
+    assert names(found) == ["orders_good"]
+    (problem,) = found.problems
+    assert problem.tool == "orders_bad"
+    assert message in problem.message
+    assert problem.line > 0
+
+
+def test_what_was_imported_from_another_module_is_not_exported(modules: dict[str, ModuleType]) -> None:
+    run(
+        """
+        @tool
+        def marked() -> str: ...
+        made = tool(description="d", execute=lambda args, context: "x")
+        plain = {"description": "d", "execute": lambda args, context: "x"}
+        class Shell:
+            description = "d"
+            def execute(self, args, context): return "x"
+        shared = Shell()
+        """,
+        "other",
+    )
+    found = run(
+        """
+        from other import marked, made, plain, shared, Shell
+        own = Shell()
+        """
+    )
+    assert names(found) == ["orders_own"]
+
+
+def test_plain_mappings_and_objects_are_tools_without_an_import() -> None:
+    found = run(
+        """
+        async def fetch(args, context): return args["n"]
+        mapping = {"description": "a mapping", "args": {"n": int}, "execute": fetch, "timeout": 5}
+        class Shout:
+            description = "an instance"
+            args = {"text": str}
+            def execute(self, args, context): return args["text"].upper()
+        shout = Shout()
+        class Fixed:
+            description = "a class that needs no instance"
+            @staticmethod
+            def execute(args, context): return 1
+        """,
+        preamble="",
+    )
+    assert not found.problems
+    by_name = {export.name: export for export in found.tools}
+    assert set(by_name) == {"orders_mapping", "orders_shout", "orders_Fixed"}
+    assert by_name["orders_mapping"].is_async
+    assert by_name["orders_mapping"].options == {"description": "a mapping", "timeout": 5}
+    shout = by_name["orders_shout"]
+    assert shout.invoke(shout.arguments(b'{"text": "hi"}'), FakeContext()) == "HI"
+
+
+def test_objects_whose_attributes_raise_are_no_tools_and_no_trouble() -> None:
+    found = run(
+        """
+        class Proxy:
+            def __getattr__(self, name): raise RuntimeError("unbound")
+        request = Proxy()
+        @tool
+        def good() -> str: ...
+        """
+    )
+    assert names(found) == ["orders_good"]
+    assert not found.problems
+
+
+def test_the_decorator_returns_the_function_itself() -> None:
+    found = run("def f() -> str: return 'x'\nassert tool(f) is f\nassert tool(timeout=1)(f) is f\n")
+    assert found.tools[0].options == {"timeout": 1}
+
+
+@pytest.mark.parametrize("what", ["@tool\nclass A: ...", "tool('name')", "tool(print)", "tool(args=int)"])
+def test_the_decorator_refuses_what_is_no_function(what: str) -> None:
+    with pytest.raises(TypeError):
+        run(what)
+
+
+def test_the_description_is_the_docstring_without_its_arguments() -> None:
+    export = one(
+        '''
+        @tool
+        def orders(path: str, n: Annotated[int, "the bare string"] = 1,
+                   m: Annotated[int, "bare", Field(description="the field", ge=0)] = 2) -> str:
+            """Count things.
+
+            In a file.
+
+            Args:
+                path: Where
+                    it is.
+                n (int): from the docstring
+                m: from the docstring
+
+            Returns:
+                A text.
+            """
+        '''
+    )
+    assert export.description == "Count things.\n\nIn a file.\n\nReturns:\n    A text."
+    properties = export.input_schema["properties"]
+    assert {name: part["description"] for name, part in properties.items()} == {
+        "path": "Where it is.",
+        "n": "the bare string",
+        "m": "the field",
+    }
+    assert properties["m"] == {"default": 2, "description": "the field", "minimum": 0, "type": "integer"}
+    assert export.input_schema["required"] == ["path"]
+    assert export.input_schema["additionalProperties"] is False
+    assert "title" not in export.input_schema
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "context: ToolContext, n: int",
+        "n: int, here: 'ToolContext'",
+        "n: int, *, context: ToolContext",
+        "n: int, context: ToolContext | None = None",
+        "n, context: Annotated[ToolContext, 'mine']",
+        "n: int, context: ToolContext, /",
+    ],
+)
+def test_the_context_goes_where_its_annotation_stands(signature: str) -> None:
+    export = one(f"@tool\ndef orders({signature}) -> Any:\n    return locals()")
+    context = FakeContext()
+    result: Any = export.invoke(export.arguments(b'{"n": 3}'), context)
+    assert list(export.input_schema["properties"]) == ["n"]
+    assert result.pop("n") == 3
+    assert list(result.values()) == [context]
+
+
+def test_the_context_resolves_when_it_is_imported_for_checkers_only() -> None:
+    found = run(
+        """
+        from __future__ import annotations
+        from typing import TYPE_CHECKING
+        from toolcell import tool
+        if TYPE_CHECKING:
+            from toolcell import ToolContext
+        @tool
+        def orders(n: int, context: ToolContext) -> int: return n
+        """,
+        preamble="",
+    )
+    assert list(found.tools[0].input_schema["properties"]) == ["n"]
+
+
+def test_parameters_may_have_any_name_and_any_default() -> None:
+    export = one(
+        """
+        nothing = object()
+        @tool
+        def orders(schema: str, json: int = 1, _x: Any = nothing, tags: list[str] = [], model_config: str = "") -> Any:
+            return schema, json, _x is nothing, tags, model_config
+        """
+    )
+    first: Any = export.arguments(b'{"schema": "s"}')
+    assert export.invoke(first, FakeContext()) == ("s", 1, True, [], "")
+    first["tags"].append("kept by the tool")
+    assert export.arguments(b'{"schema": "s"}')["tags"] == []  # a default is fresh for every call
+
+
+def test_synchronous_and_asynchronous_tools_are_told_apart() -> None:
+    found = run(
+        """
+        import functools
+        def logged(f):
+            @functools.wraps(f)
+            def wrapper(*args, **kwargs): return f(*args, **kwargs)
+            return wrapper
+        @tool
+        async def a() -> str: ...
+        @tool
+        @logged
+        async def b() -> str: ...
+        @tool
+        def c() -> str: ...
+        @tool
+        @functools.cache
+        def d() -> str: ...
+        class Callable:
+            async def __call__(self, args, context): ...
+        e = tool(description="d", execute=Callable())
+        """
+    )
+    assert not found.problems
+    assert {export.name[-1]: export.is_async for export in found.tools} == {
+        "a": True,
+        "b": True,
+        "c": False,
+        "d": False,
+        "e": True,
+    }
+
+
+def test_a_file_may_have_many_tools_but_not_any_number() -> None:
+    found = run(
+        "for n in range(300):\n    globals()[f't{n}'] = tool(description='d', execute=lambda a, c: 1)"
+    )
+    assert len(found.tools) == 256
+    assert len(found.problems) == 44
+    assert "more than 256" in found.problems[0].message
+
+
+def test_declared_needs_are_kept_as_plain_data() -> None:
+    export = one("@tool(network=('a.b',), secrets=('KEY',), read_only=True)\ndef orders() -> str: ...")
+    assert export.options == {"network": ["a.b"], "secrets": ["KEY"], "read_only": True}

@@ -1,0 +1,106 @@
+"""JSON Schemas written by hand are enforced, keyword by keyword."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toolcell._errors import InvalidArguments
+from toolcell._jsonschema import violations
+from toolcell._schema import Unfit, from_args
+
+
+def wrong(value: Any, schema: Any, root: Any = None) -> list[tuple[str, str]]:
+    return list(violations(value, schema, root or schema))
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad", "sentence"),
+    [
+        ({"type": "string"}, "x", 1, "should be of type string, got 1"),
+        ({"type": ["string", "null"]}, None, 1, "should be of type string or null"),
+        ({"type": "integer"}, 1.0, True, "should be of type integer, got true"),
+        ({"type": "number"}, 1.5, "1", 'got "1"'),
+        ({"enum": ["a", 1]}, 1, True, 'should be "a" or 1, got true'),
+        ({"const": "a"}, "a", "b", 'should be "a", got "b"'),
+        ({"minimum": 1}, 1, 0, "should be at least 1"),
+        ({"maximum": 1}, "no number", 2, "should be at most 1"),
+        ({"exclusiveMinimum": 1}, 2, 1, "should be greater than 1"),
+        ({"exclusiveMaximum": 1}, 0, 1, "should be less than 1"),
+        ({"multipleOf": 5}, 10, 7, "should be a multiple of 5"),
+        ({"minLength": 2}, "ab", "a", "should have at least 2 characters"),
+        ({"maxLength": 2}, "ab", "abc", "should have at most 2 characters"),
+        ({"pattern": "^a+$"}, "aa", "ab", "should match ^a+$"),
+        ({"minItems": 1}, [1], [], "should have at least 1 items"),
+        ({"maxItems": 1}, [1], [1, 2], "should have at most 1 items"),
+        ({"uniqueItems": True}, [1, True], [1, 1], "should have no item twice"),
+        ({"items": {"type": "string"}}, ["a"], [1], "should be of type string"),
+        ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], ["a", 1], "is not known here"),
+        ({"required": ["a"]}, {"a": 1}, {}, "is missing"),
+        ({"properties": {"a": {"type": "string"}}}, {"a": "x"}, {"a": 1}, "should be of type string"),
+        ({"additionalProperties": False}, {}, {"a": 1}, "is not known here"),
+        ({"anyOf": [{"type": "string"}, {"minimum": 3}]}, "x", 1, "should be"),
+        ({"oneOf": [{"type": "string"}, {"minLength": 1}]}, "", "x", "fits 2"),
+        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, 1, 3, "should be at most 2"),
+        ({"not": {"type": "null"}}, 1, None, "should not be null"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, "x", 1, "should be of type string"),
+    ],
+)
+def test_a_keyword_lets_pass_what_fits_and_names_what_does_not(
+    schema: dict[str, Any], good: Any, bad: Any, sentence: str
+) -> None:
+    assert wrong(good, schema) == []
+    assert sentence in " ".join(text for _, text in wrong(bad, schema))
+
+
+def test_the_path_leads_to_the_place() -> None:
+    schema = {"properties": {"a": {"items": {"properties": {"b": {"type": "string"}}}}}}
+    assert wrong({"a": [{"b": "x"}, {"b": 1}]}, schema) == [("a[1].b", "should be of type string, got 1")]
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    loop = {"$ref": "#"}
+    assert wrong({}, loop) == [("", "is nested too deeply")]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "patternProperties": {}},
+        {"type": "object", "properties": {"a": {"type": "text"}}},
+        {"type": "object", "properties": {"a": 3}},
+        {"type": "object", "properties": {"a": {"pattern": "("}}},
+        {"type": "object", "properties": {"a": {"minimum": "1"}}},
+        {"type": "object", "properties": []},
+        {"type": "object", "required": "a"},
+        {"type": "object", "$ref": "https://example.org/schema"},
+        {"type": "object", "default": object()},
+        {"a": {"type": "string", "dependentRequired": {}}},
+    ],
+)
+def test_a_schema_that_would_not_be_enforced_is_refused_at_load(schema: dict[str, Any]) -> None:
+    with pytest.raises(Unfit):
+        from_args(schema)
+
+
+def test_properties_alone_are_all_required() -> None:
+    of = from_args({"a": {"type": "string"}})
+    assert of.read(b'{"a": "x"}') == {"a": "x"}
+    with pytest.raises(InvalidArguments, match="a: is missing"):
+        of.read(b"{}")
+
+
+def test_an_object_is_closed_unless_the_schema_opens_it() -> None:
+    with pytest.raises(InvalidArguments, match="z: is not an argument"):
+        from_args({"type": "object"}).read(b'{"z": 1}')
+    assert from_args({"type": "object", "additionalProperties": True}).read(b'{"z": 1}') == {"z": 1}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_the_empty_schema_lets_everything_pass(value: Any) -> None:
+    assert wrong(value, {}) == []

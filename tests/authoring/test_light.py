@@ -1,0 +1,43 @@
+"""Importing the package costs little; what is heavy is loaded by who needs it."""
+
+import subprocess
+import sys
+
+import pytest
+import toolcell
+
+HEAVY = ("asyncio", "pydantic", "inspect", "dataclasses", "logging", "grpc", "pathlib", "json")
+
+
+def loaded_after(statement: str) -> list[str]:
+    """Which heavy modules a fresh interpreter has loaded; -S keeps what `site` loads out of it."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; {statement}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    command = [sys.executable, "-S", "-E", "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.split()
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert loaded_after("import toolcell") == []
+    names = "tool, Tool, ToolContext, Abort, ToolError, Denied, Aborted, ToolResult, Image, Link, Content"
+    assert loaded_after(f"from toolcell import {names}") == []
+
+
+def test_decorating_loads_nothing_heavy() -> None:
+    assert (
+        loaded_after("from toolcell import tool; tool(timeout=1)(lambda: None); tool(args={}, execute=max)")
+        == []
+    )
+
+
+def test_loading_tools_does_not_load_grpc() -> None:
+    loaded = loaded_after("import toolcell._exports, toolcell._exec, toolcell._log")
+    assert "pydantic" in loaded
+    assert "grpc" not in loaded
+
+
+def test_what_is_promised_is_there_and_nothing_else() -> None:
+    assert sorted(toolcell.__all__) == toolcell.__all__
+    for name in toolcell.__all__:
+        assert getattr(toolcell, name) is not None
+    with pytest.raises(AttributeError, match="'toolcell' has no attribute 'Tol'"):
+        getattr(toolcell, "Tol")  # noqa: B009  checkers would refuse the attribute

@@ -1,0 +1,73 @@
+"""What the model reads of an exception that was not meant for it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toolcell import ToolError
+from toolcell._redaction import describe_exception, redacted
+
+ROOTS = ["/home/ada/project", "/home/ada"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("No such file: '/home/ada/project/src/a.py'", "No such file: 'src/a.py'"),
+        ("No such file: '/home/ada/secret/a.py'", "No such file: 'secret/a.py'"),
+        ("No such file: '/opt/my data/a b.txt'", "No such file: '…/a b.txt'"),
+        ("/usr/lib/python3/x.py:3: bad", "…/x.py:3: bad"),
+        ("stderr:/etc/ssl/key.pem", "stderr:…/key.pem"),
+        ("in /home/ada/project itself", "in . itself"),
+        ("/home/ada/projects/x is another", "projects/x is another"),
+        ("file:///etc/passwd", "file:…/passwd"),
+        ("https://example.org/a/b?c=/d is down", "https://example.org/a/b?c=/d is down"),
+        ("1/2 and a/b are no paths, nor is / alone", "1/2 and a/b are no paths, nor is / alone"),
+        ("/tmp", "/tmp"),
+    ],
+)
+def test_paths_are_shortened_and_the_rest_stays(text: str, shown: str) -> None:
+    assert redacted(text, ROOTS) == shown
+
+
+def test_class_and_first_line_are_what_the_model_reads() -> None:
+    assert describe_exception(ValueError("\n  first\nsecond")) == "ValueError: first"
+    assert describe_exception(ValueError()) == "ValueError"
+    assert describe_exception(KeyError("x")) == "KeyError: 'x'"
+
+
+def test_a_description_has_at_most_512_characters() -> None:
+    description = describe_exception(ValueError("x" * 10_000_000))
+    assert len(description) == 512
+    assert description.endswith("…")
+
+
+def test_a_tool_error_arrives_unchanged() -> None:
+    message = "See /home/ada/project/notes.txt\nsecond line " + "x" * 1000
+    assert describe_exception(ToolError(message), ROOTS) == message
+
+
+def test_an_exception_whose_text_raises_is_still_described() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert describe_exception(Mute()).endswith("Mute: (its message cannot be shown)")
+
+
+def test_a_group_is_described_by_its_first_exception() -> None:
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("cause")]), TypeError("other")])
+    assert describe_exception(group) == "ValueError: cause"
+
+
+@given(st.text(), st.lists(st.from_regex(r"/[a-z]{1,5}(/[a-z]{1,5}){0,3}", fullmatch=True)))
+def test_any_text_is_described_in_bounds(text: str, roots: list[str]) -> None:
+    assert len(describe_exception(ValueError(text), roots)) <= 512
+
+
+@given(
+    st.lists(st.from_regex(r"[a-z]{2,8}", fullmatch=True), min_size=2, max_size=5),
+    st.sampled_from("'\" (:,="),
+)
+def test_no_directory_of_an_absolute_path_is_shown(parts: list[str], before: str) -> None:
+    path = "/" + "/".join(["hidden", *parts])
+    assert "hidden" not in redacted(f"x{before}{path}")

@@ -1,0 +1,330 @@
+"""Every value that a tool may return ends in a Result or a ToolError."""
+
+import base64
+import dataclasses
+import enum
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from toolcell import Image, Link, ToolError, ToolResult
+from toolcell._result import (
+    ImageBlock,
+    LinkBlock,
+    Result,
+    TextBlock,
+    failure,
+    metadata_body,
+    normalise,
+    update_body,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n rest"
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    label: str = ""
+
+
+class Total(BaseModel):
+    cents: int
+
+
+class Side(enum.StrEnum):
+    buy = "buy"
+
+
+class Hostile:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def circular() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def coroutine() -> int:
+    return 1
+
+
+def text(value: object) -> str:
+    (block,) = normalise(value).blocks
+    assert isinstance(block, TextBlock)
+    return block.text
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("text", "text"),
+        ("", ""),
+        (None, "(no output)"),
+        (b"caf\xc3\xa9", "café"),
+        (bytearray(b"x"), "x"),
+        (memoryview(b"x"), "x"),
+        ("\ud83d\ude00 \ud800", "😀 \ufffd"),
+        ("café", "café"),
+    ],
+)
+def test_text_is_read_as_it_is_and_has_no_details(value: object, read: str) -> None:
+    assert normalise(value) == Result((TextBlock(read),))
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (3, "3"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (float("nan"), "null"),
+        ([float("inf")], "[null]"),
+        ({"a": [1, "é"], 2: None}, '{"a":[1,"é"],"2":null}'),
+        ({"output": "data", "title": "data"}, '{"output":"data","title":"data"}'),
+        (Point(1, "p"), '{"x":1,"label":"p"}'),
+        (Total(cents=3), '{"cents":3}'),
+        (Side.buy, '"buy"'),
+        (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
+        (Path("a/b"), '"a/b"'),
+        ({1}, "[1]"),
+        (deque([1]), "[1]"),
+        (range(3), "[0,1,2]"),
+        (MappingProxyType({"a": 1}), '{"a":1}'),
+        ({"a": 1}.keys(), '["a"]'),
+        (10**100, str(10**100)),
+        (["\ud800"], '["\ufffd"]'),
+        ({"\ud800": Point(1, "\udfff")}, '{"\ufffd":{"x":1,"label":"\ufffd"}}'),
+        ([Total(cents=1), "\ud800", float("nan")], '[{"cents":1},"\ufffd",null]'),
+    ],
+)
+def test_data_is_read_as_compact_json_and_kept_as_details(value: object, read: str) -> None:
+    result = normalise(value)
+    assert result.blocks == (TextBlock(read),)
+    assert result.details == read.encode()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (object, "type object"),
+        (Hostile, "type Hostile"),
+        (lambda: [Hostile()], "Hostile"),
+        (lambda: nested(1000), "no JSON form"),
+        (lambda: nested(100_000), "no JSON form"),
+        (circular, "no JSON form"),
+        (lambda: 10**5000, "4300 digits"),
+        (lambda: {"n": [-(10**5000)]}, "4300 digits"),
+        (lambda: b"\xff\x00", "Image(data=…)"),
+        (lambda: [b"\xff"], "utf-8"),
+        (generator, "context.update()"),
+        (coroutine, "async def"),
+        (lambda: [Image(data=PNG), object()], "type object"),
+        (lambda: [Image(data=PNG)] * 1001, "1001 blocks"),
+        (lambda: ToolResult("x", metadata=[1]), "mapping"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  on purpose
+        (lambda: ToolResult("x", details=object()), "type object"),
+    ],
+)
+def test_what_has_no_form_is_a_tool_error_that_says_why(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        normalise(make())
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_digits_in_a_text_are_no_integer() -> None:
+    digits = "1" * 5000
+    assert json.loads(text([digits])) == [digits]
+
+
+def test_a_long_text_is_not_copied() -> None:
+    long = "x" * 15_000_000
+    assert text(long) is long
+
+
+def test_pictures_and_links_stand_in_their_order() -> None:
+    result = normalise(["see", Image(data=PNG), Link("file:///a/b.txt"), {"n": 1}])
+    assert result.blocks == (
+        TextBlock("see"),
+        ImageBlock(PNG, "image/png"),
+        LinkBlock("file:///a/b.txt", "b.txt", ""),
+        TextBlock('{"n":1}'),
+    )
+    assert result.details is None
+    assert normalise(Image(data=b"raw", format="webp")).blocks == (ImageBlock(b"raw", "image/webp"),)
+
+
+def test_a_picture_is_read_when_it_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "plot.png"
+    file.write_bytes(PNG)
+    image = Image(file)
+    file.unlink()
+    assert (image.data, image.mime_type) == (PNG, "image/png")
+
+
+def test_a_picture_that_nobody_could_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="name its format"):
+        Image(data=b"junk")
+    with pytest.raises(TypeError):
+        Image()
+    large = tmp_path / "large.png"
+    with large.open("wb") as file:
+        file.truncate(11 * 1024 * 1024)
+    with pytest.raises(ToolError, match="larger than 10 MiB"):
+        Image(large)
+
+
+def test_a_tool_result_is_what_it_says() -> None:
+    result = normalise(
+        ToolResult(["a", Image(data=PNG)], details={"n": 1}, title="T", metadata={"k": [1]}, is_error=True)
+    )
+    assert [type(block) for block in result.blocks] == [TextBlock, ImageBlock]
+    assert (result.details, result.title, result.metadata, result.is_error) == (
+        b'{"n":1}',
+        "T",
+        b'{"k":[1]}',
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            {"output": "text", "title": "T", "metadata": {"a": 1}},
+            Result((TextBlock("text"),), title="T", metadata=b'{"a":1}'),
+        ),
+        (
+            {
+                "output": "see",
+                "attachments": [
+                    {
+                        "type": "file",
+                        "mime": "image/png",
+                        "url": "data:image/png;base64," + base64.b64encode(PNG).decode(),
+                    },
+                    {"type": "file", "mime": "text/plain", "url": "file:///x.txt", "filename": "x.txt"},
+                ],
+            },
+            Result(
+                (
+                    TextBlock("see"),
+                    ImageBlock(PNG, "image/png"),
+                    LinkBlock("file:///x.txt", "x.txt", "text/plain"),
+                )
+            ),
+        ),
+        (
+            {"content": [{"type": "text", "text": "a"}], "details": {"n": 1}, "isError": True},
+            Result((TextBlock("a"),), details=b'{"n":1}', is_error=True),
+        ),
+        (
+            {"textResultForLlm": "no", "resultType": "failure", "error": "E1"},
+            Result((TextBlock("no"),), details=b'{"error":"E1"}', is_error=True),
+        ),
+        ({"textResultForLlm": "yes", "resultType": "success"}, Result((TextBlock("yes"),))),
+    ],
+)
+def test_the_specifications_shapes_are_read_where_they_are_asked_for(value: object, expected: Result) -> None:
+    assert normalise(value, shapes=True) == expected
+    assert normalise(value).details == json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"output": 3, "unit": "m"},
+        {"output": {"not": "text"}},
+        {"content": "x", "author": "y"},
+        {"content": [{"type": "video"}]},
+        {"content": [{"type": "image", "data": "no base64!", "mimeType": "image/png"}]},
+        {"content": 3},
+        {1: 2},
+        {},
+    ],
+)
+def test_a_mapping_that_is_not_quite_a_shape_is_data(value: object) -> None:
+    assert normalise(value, shapes=True) == normalise(value)
+
+
+JSONISH = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary(max_size=8)
+    | st.datetimes(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
+    ),
+    max_leaves=10,
+)
+SURROGATES = st.text(st.characters(categories=["Cs", "Ll"]), max_size=5)
+
+
+@given(JSONISH | SURROGATES | st.lists(SURROGATES))
+def test_any_value_ends_in_a_result_that_travels_or_a_tool_error(value: object) -> None:
+    for shapes in (False, True):
+        try:
+            result = normalise(value, shapes=shapes)
+        except ToolError:
+            continue
+        body = json.loads(result.body())
+        assert set(body) == {"content", "details"}
+        assert result.details is None or json.loads(result.details) == body["details"]
+
+
+def test_the_body_has_the_blocks_of_the_wire() -> None:
+    body = json.loads(normalise(["a", Image(data=PNG), Link("u:x", mime_type="text/plain")]).body())
+    assert body == {
+        "content": [
+            {"type": "text", "text": "a"},
+            {"type": "image", "data": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
+            {"type": "resource_link", "uri": "u:x", "name": "u:x", "mime_type": "text/plain"},
+        ],
+        "details": None,
+    }
+
+
+@pytest.mark.parametrize("content", [object(), b"\xff", "x" * 17_000_000, nested(1000)], ids=type)
+def test_an_update_that_cannot_be_shown_says_so_and_raises_nothing(content: object) -> None:
+    body = update_body(content, None)
+    assert len(body) < 1000
+    assert json.loads(body)["content"][0]["text"].startswith("(an update")
+
+
+def test_metadata_that_cannot_be_sent_does_not_take_the_rest_along() -> None:
+    values = json.loads(metadata_body({"good": 1, "bad": object()}))
+    assert values["good"] == 1
+    assert "no JSON form" in values["bad"]
+
+
+def test_a_failure_has_the_details_of_its_tool_error() -> None:
+    result = failure(ToolError("Unknown sku", details={"unknown": ["x"]}))
+    assert result == Result((TextBlock("Unknown sku"),), details=b'{"unknown":["x"]}', is_error=True)
+    assert failure(ToolError("m", details=object())).details is None
+    assert failure(ValueError("x")).blocks == (TextBlock("ValueError: x"),)
