@@ -10,13 +10,13 @@ from toolcell._data import whole
 if TYPE_CHECKING:
     from toolcell._context import Channel
 
-__all__ = ["ChannelHandler", "logger"]
+__all__ = ["LogHandler", "logger"]
 
 # The wire's bound for one log event; a longer record is cut, as it is for people to read.
 TEXT_BYTES_MAX = 16 * 1024
 
 
-class ChannelHandler(logging.Handler):
+class LogHandler(logging.Handler):
     """Tells every record as `{"level", "text"}`; the worker puts one on the root logger as well."""
 
     def __init__(self, channel: Channel) -> None:
@@ -53,5 +53,5 @@ def _level(number: int) -> str:
 def logger(channel: Channel) -> logging.Logger:
     """A logger outside logging's registry, so that it goes away with its context."""
     own = logging.Logger("tool", logging.DEBUG)  # noqa: LOG001  the registry keeps its loggers for ever
-    own.addHandler(ChannelHandler(channel))
+    own.addHandler(LogHandler(channel))
     return own

@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from toolcell import Abort, Denied, ToolContext, ToolError
-from toolcell._log import TEXT_BYTES_MAX, ChannelHandler
+from toolcell._log import TEXT_BYTES_MAX, LogHandler
 from toolcell.testing import Asked, FakeContext, Logged, Progressed
 
 pytestmark = pytest.mark.anyio
@@ -132,7 +132,7 @@ def test_a_record_that_cannot_be_formatted_does_not_raise(monkeypatch: pytest.Mo
 
 def test_the_handler_serves_loggers_of_libraries_as_well() -> None:
     wire = Wire()
-    ChannelHandler(wire).handle(logging.makeLogRecord({"levelno": logging.WARNING, "msg": "w"}))
+    LogHandler(wire).handle(logging.makeLogRecord({"levelno": logging.WARNING, "msg": "w"}))
     assert wire.told == [("log", {"level": "warning", "text": "w"}, b"")]
 
 
