@@ -98,6 +98,8 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
             tools, news = before, []  # until it is described, what was good before goes on
         elif description.broken is not None:
             tools, news = _kept(before, _broken(entry, description.broken))
+        elif before and before[0].file.digest == entry.digest and len(before) == len(description.tools):
+            tools, news = before, _rejected(entry, description)  # checked by an earlier generation
         else:
             tools, news = _checked(entry, description)
         problems += news
@@ -142,12 +144,17 @@ def _remedy(file: ToolFile, module: str) -> str:
     return f'{who}\n[source.{file.source}] python = ".venv/bin/python"   in {CONFIG_FILE}'
 
 
-def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, ...], list[Problem]]:
-    """The tools of a description that are what a tool must be, and what is wrong with the others."""
-    problems = [
+def _rejected(file: ToolFile, description: Description) -> list[Problem]:
+    """What the worker itself refused."""
+    return [
         Problem(file.path, _text(rejected.tool), "rejected", _text(rejected.message), _line(rejected.line))
         for rejected in description.problems[:TOOLS_PER_FILE_MAX]
     ]
+
+
+def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, ...], list[Problem]]:
+    """The tools of a description that are what a tool must be, and what is wrong with the others."""
+    problems = _rejected(file, description)
     if len(description.tools) > TOOLS_PER_FILE_MAX:
         message = f"{len(description.tools)} tools; only the first {TOOLS_PER_FILE_MAX} of a file are used"
         problems.append(Problem(file.path, "", "rejected", message))

@@ -1,0 +1,85 @@
+"""`toolcelld`: arguments and exit codes of the daemon, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from typing import Final
+
+import toolcelld
+from toolcell import _paths
+
+__all__ = ["main"]
+
+EXIT_CONFIG: Final = 78  # EX_CONFIG of <sysexits.h>
+EXIT_UNAVAILABLE: Final = 69  # EX_UNAVAILABLE
+
+
+def main() -> None:
+    """Serve until told to stop. Exits 0 when another daemon serves already: it is as good."""
+    arguments = _parser().parse_args()
+    os.umask(0o077)
+    logging.basicConfig(
+        level=logging.DEBUG if arguments.verbose else logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    from toolcelld.access import AccessError, AlreadyRunning, Premises
+    from toolcelld.config import ConfigError
+    from toolcelld.daemon import Arrangement, run
+
+    arrangement = Arrangement(
+        socket=os.path.abspath(arguments.socket or _paths.socket_path()),
+        state_directory=os.path.abspath(arguments.state or _paths.state_directory()),
+        config_paths=(os.path.abspath(arguments.config),) if arguments.config else None,
+        idle_exit_seconds=arguments.idle_exit,
+        private=arguments.private,
+        drain_seconds=arguments.drain,
+    )
+    premises = Premises(arrangement.socket)
+    try:
+        premises.take()
+    except AlreadyRunning:
+        print(f"Another daemon serves {arrangement.socket} already.", file=sys.stderr)
+        return
+    except AccessError as error:
+        sys.exit(_told(error, EXIT_UNAVAILABLE))
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(run(arrangement, premises))
+    except* ConfigError as group:
+        sys.exit(_told(group.exceptions[0], EXIT_CONFIG))
+    finally:
+        premises.leave()
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    import uvloop
+
+    factory: type[asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _told(error: BaseException, status: int) -> int:
+    print(f"toolcelld: {error}", file=sys.stderr)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too.")
+    parser.add_argument("--socket", help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR")
+    parser.add_argument("--state", help="directory of outputs and records; default below $XDG_STATE_HOME")
+    parser.add_argument("--config", help="a configuration file in place of the user's")
+    parser.add_argument("--idle-exit", type=float, metavar="SECONDS", help="end after so long without a session")
+    parser.add_argument("--drain", type=float, default=10.0, metavar="SECONDS", help="what running calls get at the end")
+    parser.add_argument("--private", action="store_true", help="end with stdin: for a client that owns this daemon")
+    parser.add_argument("--verbose", action="store_true", help="log more")
+    parser.add_argument("--version", action="version", version=toolcelld.version())
+    return parser
+
+
+if __name__ == "__main__":
+    main()

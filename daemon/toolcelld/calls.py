@@ -1,0 +1,467 @@
+"""A call's whole life: it owns the clocks and the abort, and has exactly one ending.
+
+    admitted → waits for a place and a worker → runs → [is stopped] → is judged → ended
+
+`run` walks that road once. Everything that wants the call gone comes through `Call.stop`: a
+person, a clock, the end of the session. The first one counts. From there one ladder leads down:
+the worker is asked (it raises in the tool), the grace passes, the cell is ended. What the worker
+reports and how its cell died are evidence; `outcome.judge` decides. The last event of a stopped
+call waits until its cell is empty.
+
+Why a stop does not cancel the task of `run`: the road has to be walked to its end, because only
+there stands the proof.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from toolcelld import events
+from toolcelld.catalog import ToolInfo
+from toolcelld.clocks import Clock, IdleClock
+from toolcelld.intake import Ear, Intake
+from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
+from toolcelld.lifecycle import Call as State
+from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.limits import Limits, Settings, lower
+from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Kind, Outcome, Refusal, RefusalReason, Stop, judge
+from toolcelld.pool import Pool
+from toolcelld.questions import Questions
+from toolcelld.results import Result
+from toolcelld.slots import Slots
+from toolcelld.spills import Output
+from toolcelld.workers import CellSpec, Invocation, StartFailed, Worker
+
+__all__ = ["Call", "Host", "Request", "run"]
+
+logger = logging.getLogger(__name__)
+
+STORY_LINES_MAX: Final = 64
+"""Enough for every event of a call and its questions."""
+PART_BYTES: Final = 40 * 1024
+"""Of a body in one event: with what is around it, less than a message of 64 KiB."""
+OUR_STAGES: Final = frozenset({"spawn", "setup"})
+"""Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the client asked for."""
+
+    call_id: str
+    tool: str
+    arguments: bytes
+    session_id: str = ""
+    message_id: str = ""
+    agent: str = ""
+    agent_name: str = ""
+    limits: Limits = field(default_factory=Limits)
+    traceparent: str = ""
+    parent_call_id: str = ""
+
+
+class Host(Ear, Protocol):
+    """What a call needs of its session."""
+
+    directory: str
+    worktree: str
+    slots: Slots
+
+    def on_ended(self, call: Call) -> None:
+        """The call has its ending."""
+        ...
+
+    def take_state_lost(self, spec: CellSpec) -> bool:
+        """Whether the session's own worker for this was lost since the last call; says so once."""
+        ...
+
+
+class Call:
+    """One request to run one tool in one context."""
+
+    def __init__(
+        self,
+        request: Request,
+        tool: ToolInfo,
+        settings: Settings,
+        spec: CellSpec,
+        host: Host,
+        *,
+        generation: int,
+        grace_seconds: float,
+    ) -> None:
+        self.request = request
+        self.id = request.call_id
+        self.tool = tool
+        self.settings = settings
+        self.limits = lower(settings.limits, request.limits)
+        self.spec = spec
+        self.host = host
+        self.generation = generation
+        self.grace_seconds = grace_seconds
+        self.machine = Machine(CALL, State.WAITING)
+        self.outcome: Outcome | None = None
+        self.refusal: Refusal | None = None
+        self.accepted_at = time.time()
+        self.worker: Worker | None = None
+        self.state_lost = False
+        self.story: deque[tuple[float, str]] = deque(maxlen=STORY_LINES_MAX)
+        self._loop = asyncio.get_running_loop()
+        self._accepted = self._loop.time()
+        self._started = 0.0
+        self._queue_seconds = 0.0
+        self._sequence = 0
+        self._stop: Stop | None = None
+        self._stop_wished = self._stop_reported = self._stop_done = 0.0
+        self._leftovers = 0
+        self._lease: asyncio.Task[Worker] | None = None
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self._grace: asyncio.TimerHandle | None = None
+        self._paused = False
+        self._deadline = Clock(request.limits.timeout_seconds, self._timed_out)
+        self._timeout = Clock(self.limits.timeout_seconds, self._timed_out)
+        self._idle = IdleClock(self.limits.idle_seconds, self._silent)
+        self.questions = Questions(self.id, tool.name, host, self._answer, self._questions_changed)
+        self.intake = Intake(
+            self.id, tool.name, settings, self.limits, host,
+            over=self._is_over, alive=self._idle.sign, questions=self.questions,
+        )  # fmt: skip
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self.machine.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has its ending."""
+        return self.outcome is not None or self.refusal is not None
+
+    def note(self, text: str) -> None:
+        """Write a line of what happened, for operators."""
+        self.story.append((time.time(), text))
+
+    # The road
+
+    async def live(self, pool: Pool) -> None:
+        """From admission to the verdict."""
+        self.note("accepted")
+        self._deadline.run()
+        try:
+            worker = await self._wait(pool)
+        except Refusal as refusal:
+            if self._stop is None:
+                self._refuse(refusal)
+                return
+            worker = None
+        except StartFailed as failure:
+            if self._stop is None:
+                self._not_started(failure)
+                return
+            worker = None
+        if worker is None:
+            self._end(self._judged(Result(EMPTY_BODY, {}, None, 0, ""), ()))
+            return
+        self._begin(worker)
+        try:
+            await self._over
+            await self._settle(pool, worker)
+        finally:
+            self._stop_clocks()
+            self.host.slots.give()
+            worker.call_id = ""
+        result, logs = await self.intake.settle(cancelled=self._stop is not None)
+        self._end(self._judged(result, logs))
+
+    async def _wait(self, pool: Pool) -> Worker | None:
+        """A leased worker and a place in the session; None when the call was stopped before it had both."""
+        if self.host.slots.take_now():
+            if (worker := pool.lease_now(self.spec)) is not None:
+                return worker
+            self.host.slots.give()
+        if self._stop is not None:
+            return None
+        self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
+        try:
+            return await self._lease
+        except asyncio.CancelledError:
+            if self._stop is None:
+                self._lease.cancel()
+                raise
+            return None
+        finally:
+            self._lease = None
+
+    async def _lease_slowly(self, pool: Pool) -> Worker:
+        began = self._loop.time()
+        most = self.limits.queue_seconds
+        try:
+            async with asyncio.timeout(most):
+                await self.host.slots.take()
+        except TimeoutError:
+            raise Refusal(
+                RefusalReason.BUSY,
+                f"the session runs as many calls at once as it may, and none ended within {most:g} s.",
+                retry_seconds=1,
+                quota="[daemon] calls_per_session",
+            ) from None
+        try:
+            return await pool.lease(self.spec, None if most is None else max(0.0, most - (self._loop.time() - began)))
+        except BaseException:
+            self.host.slots.give()
+            raise
+
+    def _begin(self, worker: Worker) -> None:
+        self.machine.fire(CallEvent.LEASED)
+        self.worker = worker
+        worker.call_id = self.id
+        self._started = self._loop.time()
+        self._queue_seconds = self._started - self._accepted
+        self.state_lost = self.host.take_state_lost(self.spec)
+        self.note(f"{worker.id} has it")
+        self.host.tell(events.Started(worker.id, self._queue_seconds, call_id=self.id))
+        self._timeout.run()
+        self._idle.run()
+        request, host = self.request, self.host
+        context = {
+            "session_id": request.session_id or host.id,
+            "message_id": request.message_id,
+            "call_id": self.id,
+            "agent": request.agent,
+            "agent_name": request.agent_name or "main",
+            "directory": host.directory,
+            "worktree": host.worktree,
+        }
+        self._sequence = worker.begin(Invocation(self.tool.export, request.arguments, context), self.intake)
+        self.intake.listen(worker.cell, self._sequence)
+
+    def _is_over(self) -> None:
+        """The worker reported, or its cell is gone."""
+        if not self._over.done():
+            self._stop_reported = self._loop.time()
+            self._over.set_result(None)
+
+    async def _settle(self, pool: Pool, worker: Worker) -> None:
+        """Decide about the worker; a cell that will not be used again is empty when this returns."""
+        if self._grace is not None:
+            self._grace.cancel()
+        report = self.intake.report
+        if report is not None and self.intake.death is None:
+            self._leftovers = await worker.survey()
+        clean = report is not None and not (self._leftovers or report.threads or self.intake.broken)
+        if worker.state is WorkerState.DEAD:
+            worker.release()
+        elif self._stop is None:
+            pool.give_back(worker, WorkerEvent.DONE if clean and self.settings.isolation != "call" else WorkerEvent.SPENT)
+        elif clean and self.spec.serial:
+            pool.give_back(worker, WorkerEvent.SETTLED)
+        else:
+            worker.cell.end()
+        if worker.state is not WorkerState.IDLE and worker.state is not WorkerState.BUSY:
+            self.intake.death = await asyncio.shield(worker.cell.ended)
+        if self._stop is not None:
+            self._stop_done = self._loop.time()
+
+    # The ways to stop
+
+    def stop(self, stop: Stop) -> bool:
+        """Have the call stopped; False when it has ended, or is about to. The first wish counts."""
+        if self.ended or self._over.done():
+            return False
+        if self._stop is not None:
+            return True
+        self._stop = stop
+        self._stop_wished = self._loop.time()
+        self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
+        self.questions.close("the call is being stopped")
+        was = self.machine.state
+        self.machine.fire(CallEvent.ABORT)
+        if was is State.WAITING:
+            if self._lease is not None:
+                self._lease.cancel()
+            return True
+        worker = self.worker
+        assert worker is not None
+        worker.fire(WorkerEvent.ABORT)
+        worker.cell.abort(self._sequence, stop.text)
+        self._grace = self._loop.call_later(self.grace_seconds, self._grace_over)
+        return True
+
+    def _grace_over(self) -> None:
+        assert self.worker is not None
+        self.note(f"ignored it for {self.grace_seconds:g} s; its cell is being ended")
+        self.worker.cell.end()
+
+    def _timed_out(self) -> None:
+        seconds = self._loop.time() - (self._started or self._accepted)
+        self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{seconds:.1f} s"))
+
+    def _silent(self) -> None:
+        seconds = self.limits.idle_seconds or 0.0
+        self.stop(Stop(Kind.TIMED_OUT, "idle", f"{seconds:g} s without a sign of life"))
+
+    def _stop_clocks(self) -> None:
+        self._deadline.pause()
+        self._timeout.pause()
+        self._idle.pause()
+
+    # Questions
+
+    def _answer(self, header: dict[str, Any]) -> None:
+        if self.worker is not None and self.worker.state is not WorkerState.DEAD:
+            self.worker.cell.send(header)
+
+    def _questions_changed(self) -> None:
+        """No clock runs while a question is open, and the place is free for others."""
+        waits = self.questions.open > 0
+        if waits == self._paused or self._over.done():
+            return
+        self._paused = waits
+        if waits:
+            self._stop_clocks()
+            self.host.slots.give()
+        else:
+            self.host.slots.take_back()
+            for clock in (self._deadline, self._timeout, self._idle):
+                clock.run()
+
+    # The ending
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if self.machine.allows(CallEvent.REFUSED):
+            self.machine.fire(CallEvent.REFUSED)
+        self._stop_clocks()
+        self.refusal = refusal
+        self.note(f"refused: {refusal.reason}")
+        self.host.tell(events.Refused(refusal, call_id=self.id))
+        self._done()
+
+    def _not_started(self, failure: StartFailed) -> None:
+        if failure.stage in OUR_STAGES:
+            self.machine.fire(CallEvent.REFUSED)
+            self._stop_clocks()
+            cause = "sandbox_setup_failed" if failure.stage == "setup" else "spawn"
+            self._end(Outcome(Kind.INTERNAL, cause, failure.message, EMPTY_BODY))
+            return
+        line = f" line {failure.line}" if failure.line else ""
+        message = f"{self.tool.path}{line}: {failure.message}"
+        self._refuse(Refusal(RefusalReason.BROKEN_TOOL, message))
+
+    def _judged(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
+        intake, stop = self.intake, self._stop
+        report, death = intake.report, intake.death
+        run_seconds = self._loop.time() - self._started if self._started else 0.0
+        if report is not None and stop is None and self.machine.state is State.RUNNING:
+            self.machine.fire(CallEvent.REPORTED)
+        elif self.machine.state is not State.ENDED:
+            self.machine.fire(CallEvent.REPORTED if report is not None else CallEvent.LOST)
+        verdict = judge(
+            Evidence(
+                tool=self.tool.name,
+                settings=self.settings,
+                started=self.worker is not None,
+                run_seconds=run_seconds,
+                grace_seconds=self.grace_seconds,
+                stop=stop,
+                stop_seconds=max(0.0, self._stop_done - self._stop_wished),
+                report_seconds=max(0.0, self._stop_reported - self._stop_wished),
+                report=report,
+                text=result.text,
+                death=death,
+                leftovers=max(self._leftovers, 0),
+                broken=intake.broken,
+            )
+        )
+        outputs = [*logs] if result.output is None else [result.output, *logs]
+        facts = Facts(
+            queue_seconds=self._queue_seconds,
+            run_seconds=run_seconds,
+            cpu_seconds=report.cpu_seconds if report is not None else death.cpu_seconds if death is not None else 0.0,
+            memory_peak_bytes=report.memory_peak_bytes if report is not None else death.memory_peak_bytes if death is not None else 0,
+            output_bytes=result.output_bytes,
+            spilled_bytes=sum(output.kept_bytes for output in outputs),
+            worker_id=self.worker.id if self.worker is not None else "",
+            generation=self.generation,
+            leftover_processes=max(self._leftovers, 0),
+            leftover_threads=report.threads if report is not None else 0,
+            state_lost=self.state_lost,
+            stop_seconds=max(0.0, self._stop_done - self._stop_wished) if stop is not None else 0.0,
+            killed_processes=death.killed if death is not None and stop is not None else 0,
+            logs=logs,
+        )
+        return Outcome(
+            kind=verdict.kind,
+            cause=verdict.cause,
+            message=verdict.message,
+            body=result.body,
+            metadata=intake.metadata,
+            output=result.output,
+            ran=verdict.ran,
+            stopped=verdict.stopped,
+            side_effects_possible=verdict.side_effects_possible,
+            facts=facts,
+        )
+
+    def fail(self, story: str) -> None:
+        """End it as our own failure: a bug, told with its story."""
+        self._stop_clocks()
+        self.intake.discard()
+        if self.worker is not None and self.worker.state is not WorkerState.DEAD:
+            self.worker.release()
+            self.worker.cell.end()
+        if not self.ended:
+            self._end(
+                Outcome(
+                    Kind.INTERNAL, "failure", f"a bug in the daemon: {story}", EMPTY_BODY,
+                    ran=self.worker is not None, side_effects_possible=self.worker is not None,
+                )  # fmt: skip
+            )
+
+    def _end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self._stop_clocks()
+        self.note(f"ended: {outcome.kind}" + (f" ({outcome.cause})" if outcome.cause else ""))
+        for event in _parts(self.id, outcome):
+            self.host.tell(event)
+        self._done()
+
+    def _done(self) -> None:
+        self.done.set_result(None)
+        self.host.on_ended(self)
+
+    def __repr__(self) -> str:
+        return f"<Call {self.id} {self.tool.name} {self.state.upper()} after {', '.join(self.machine.story)}>"
+
+
+def _parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
+    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
+    body = outcome.body
+    if len(body) <= PART_BYTES:
+        yield events.Ended(outcome, body, call_id=call_id)
+        return
+    yield events.Ended(outcome, body[:PART_BYTES], more=True, call_id=call_id)
+    for start in range(PART_BYTES, len(body), PART_BYTES):
+        end = start + PART_BYTES
+        yield events.Chunk(body[start:end], last=end >= len(body), call_id=call_id)
+
+
+async def run(call: Call, pool: Pool) -> None:
+    """The whole life of an admitted call. Whatever goes wrong in the daemon ends this call and no other."""
+    try:
+        await call.live(pool)
+    except Exception as error:
+        logger.exception("%r", call)
+        call.fail(f"{type(error).__name__}: {error}; {call!r}"[:1000])
+
+
+def encoded_metadata(outcome: Outcome) -> bytes:
+    """The merged metadata as JSON."""
+    return json.dumps(outcome.metadata, ensure_ascii=False).encode(errors="replace")

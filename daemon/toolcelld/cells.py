@@ -1,0 +1,386 @@
+"""One cell as the daemon sees it: its descriptors, its keeper's life line, and its end.
+
+    life line     words to the keeper, deaths from it (see `worker.keeper`)
+    protocol      frames to and from the worker
+    abort         the number of an aborted call, and why; overtakes everything on the protocol
+    stdout, err   what the tool prints: data, never protocol
+
+A cell ends in one way, whoever wanted it: the keeper kills everything below it and exits, the
+zygote reaps it and says so, and `ended` is set to the `Death`. What cannot be proven is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from toolcelld.frames import Decoder, Frame, FrameError, split
+from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
+
+__all__ = ["Cell", "Death", "Receiver"]
+
+END_SECONDS_MAX: Final = 2.0
+"""A keeper needs milliseconds; one that needs this long is itself killed, and the zygote sweeps behind it."""
+SPAWN_SECONDS_MAX: Final = 5.0
+"""A fork takes milliseconds; a zygote that needs this long is replaced."""
+READ_BYTES: Final = 64 * 1024
+"""What a pipe holds."""
+DRAIN_BYTES_MAX: Final = 256 * 1024
+"""What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
+STDERR_TAIL_BYTES: Final = 4096
+"""The last lines that a dying worker printed, for the diagnosis."""
+ABORT_HEADER: Final = struct.Struct(">Q")
+
+Source = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a cell ended."""
+
+    status: int | None  # the worker's wait status; None when nobody could say
+    cpu_seconds: float
+    memory_peak_bytes: int
+    killed: int  # processes that had to be killed
+    proof: Literal["landlock", "children", "zygote", "none"]  # who saw the cell empty
+    stderr: str  # the last lines
+
+    @property
+    def proven(self) -> bool:
+        """Whether the kernel, and not a listing, said that nothing is left."""
+        return self.proof == "landlock"
+
+    def cause(self) -> str:
+        """The signal or the exit, as an Outcome names it."""
+        if self.status is None:
+            return "lost"
+        if os.WIFSIGNALED(self.status):
+            number = os.WTERMSIG(self.status)
+            try:
+                return signal.Signals(number).name
+            except ValueError:
+                return f"signal {number}"
+        return f"exit {os.WEXITSTATUS(self.status)}"
+
+
+class Receiver:
+    """What a cell tells its owner. Every method is called on the loop and must not block."""
+
+    def on_frame(self, frame: Frame) -> None:
+        """The worker sent a frame."""
+
+    def on_output(self, source: Source, data: bytes) -> bool:
+        """The tool printed; True asks to read no more until `Cell.resume_output`."""
+        return False
+
+    def on_broken(self, error: FrameError) -> None:
+        """The worker sent something that is no frame; the cell is being ended."""
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._decoder = Decoder()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._decoder.feed(data)
+        except FrameError as error:
+            self._cell.break_off(error)
+            return
+        for frame in frames:
+            self._cell.receiver.on_frame(frame)
+
+    def pause_writing(self) -> None:
+        self._cell.writable.clear()
+
+    def resume_writing(self) -> None:
+        self._cell.writable.set()
+
+
+class Cell:
+    """A running cell. Made by `Cell.start`, over when `ended` is done."""
+
+    def __init__(self, worker_id: str, receiver: Receiver) -> None:
+        self.worker_id = worker_id
+        self.receiver = receiver
+        self.worker_pid = 0
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Death] = self.loop.create_future()
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._spawned: Spawned | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._status: int | None = None
+        self._cpu_seconds = 0.0
+        self._memory_peak_bytes = 0
+        self._killed = 0
+        self._proof: Literal["landlock", "children", "zygote", "none"] = "none"
+        self._surveys: deque[asyncio.Future[int]] = deque()
+        self._stderr_tail = b""
+        self._transport: asyncio.Transport | None = None
+        self._life: socket.socket
+        self._abort: socket.socket
+        self._pipes: dict[Source, int] = {}
+        self._paused: set[Source] = set()
+
+    @property
+    def keeper_pid(self) -> int:
+        """The keeper's process; 0 before it was forked."""
+        return self._spawned.pid if self._spawned is not None else 0
+
+    @classmethod
+    async def start(cls, runtime: Runtime, worker_id: str, plan: Mapping[str, Any], receiver: Receiver) -> Cell:
+        """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
+        cell = cls(worker_id, receiver)
+        theirs: list[int] = []
+        try:
+            cell._life, life = _pair(socket.SOCK_SEQPACKET)
+            theirs.append(life)
+            protocol, protocol_theirs = _pair(socket.SOCK_STREAM)
+            theirs.append(protocol_theirs)
+            cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
+            theirs.append(abort)
+            for source in ("stdout", "stderr"):
+                read, write = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(read, False)
+                cell._pipes[source] = read
+                theirs.append(write)
+            transport, _ = await cell.loop.create_connection(lambda: _Protocol(cell), sock=protocol)
+            cell._transport = transport
+            try:
+                async with asyncio.timeout(SPAWN_SECONDS_MAX):
+                    cell._spawned = await runtime.spawn(worker_id, dict(plan), theirs)
+            except TimeoutError:
+                runtime.replace()
+                raise RuntimeFailed(f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced") from None
+        except BaseException:
+            cell._close()
+            raise
+        finally:
+            for number in theirs:
+                os.close(number)
+        cell.loop.add_reader(cell._life, cell._on_life)
+        for source, number in cell._pipes.items():
+            cell.loop.add_reader(number, cell._on_readable, source)
+        cell._spawned.swept.add_done_callback(cell._on_swept)
+        # The barrier. A control group would be joined before this word.
+        cell._say(b"go")
+        return cell
+
+    # To the worker
+
+    def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
+        """Queue one message for the worker; a cell that has ended takes it silently."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            for frame in split(header, payload):
+                transport.write(frame)
+
+    def pause_frames(self) -> None:
+        """Read no more frames for now: the worker's writes will wait."""
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_frames(self) -> None:
+        """Read frames again."""
+        if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    # To the keeper
+
+    def abort(self, sequence: int, reason: str) -> None:
+        """Ask the worker to stop the calls up to this number; returns at once."""
+        with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
+            self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
+        self._say(b"abort")
+
+    def survey(self) -> asyncio.Future[int]:
+        """How many processes there are besides the worker; -1 when the keeper is gone."""
+        answer: asyncio.Future[int] = self.loop.create_future()
+        self._surveys.append(answer)
+        if not self._say(b"survey"):
+            self._give_up_surveys()
+        return answer
+
+    def end(self) -> None:
+        """End the cell; returns at once, harmless twice. `ended` says when it is empty."""
+        if self._ending is None and not self.ended.done():
+            self._ending = self.loop.create_task(self._end())  # awaited by whoever awaits `ended`: it cannot fail
+
+    async def _end(self) -> None:
+        spawned = self._spawned
+        assert spawned is not None
+        self._say(b"end")
+        await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
+        if self.ended.done():
+            return
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(spawned.pidfd, signal.SIGKILL)
+        await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
+        if not self.ended.done():
+            self._finish()  # neither keeper nor zygote answers: proof "none" says so
+
+    def break_off(self, error: FrameError) -> None:
+        """End the cell because its worker broke the protocol."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self.receiver.on_broken(error)
+        self.end()
+
+    # From the keeper
+
+    def _say(self, word: bytes) -> bool:
+        try:
+            self._life.send(word, socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def _on_life(self) -> None:
+        while True:
+            try:
+                message = self._life.recv(256)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                message = b""
+            if not message:
+                self.loop.remove_reader(self._life)
+                self._give_up_surveys()
+                return
+            word, *values = message.decode("ascii").split()
+            if word == "left":
+                if self._surveys and not (answer := self._surveys.popleft()).done():
+                    answer.set_result(int(values[0]))
+            elif word == "pid":
+                self.worker_pid = int(values[0])
+            elif word == "exit":
+                self._status = int(values[0])
+                self._cpu_seconds = float(values[1])
+                self._memory_peak_bytes = int(values[2]) * 1024
+            elif word == "empty":
+                self._killed = int(values[0])
+                self._proof = "landlock" if values[1] == "landlock" else "children"
+
+    def _give_up_surveys(self) -> None:
+        while self._surveys:
+            if not (answer := self._surveys.popleft()).done():
+                answer.set_result(-1)
+
+    def _on_swept(self, _: object) -> None:
+        """The zygote reaped the keeper and swept behind it; or the zygote is gone and cannot say."""
+        if self.ended.done():
+            return
+        spawned = self._spawned
+        assert spawned is not None
+        with contextlib.suppress(OSError):
+            self._on_life()  # what the keeper said last
+        if _has_exited(spawned.pidfd):
+            if self._proof == "none":
+                self._proof = "zygote"
+            self._finish()
+        else:  # the zygote died: the keeper's own end is what we have left
+            self.loop.add_reader(spawned.pidfd, self._on_keeper_exit)
+
+    def _on_keeper_exit(self) -> None:
+        assert self._spawned is not None
+        self.loop.remove_reader(self._spawned.pidfd)
+        if not self.ended.done():
+            with contextlib.suppress(OSError):
+                self._on_life()
+            self._finish()
+
+    def _finish(self) -> None:
+        for source in self._pipes:
+            self.drain(source)
+        death = Death(
+            status=self._status,
+            cpu_seconds=self._cpu_seconds,
+            memory_peak_bytes=self._memory_peak_bytes,
+            killed=self._killed,
+            proof=self._proof,
+            stderr=self._stderr_tail.decode(errors="replace"),
+        )
+        self._close()
+        self.ended.set_result(death)
+
+    def _close(self) -> None:
+        self._give_up_surveys()
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
+            if end is not None and end.fileno() != -1:
+                self.loop.remove_reader(end)
+                end.close()
+        for number in self._pipes.values():
+            self.loop.remove_reader(number)
+            os.close(number)
+        self._pipes.clear()
+        if self._spawned is not None:
+            self.loop.remove_reader(self._spawned.pidfd)
+            os.close(self._spawned.pidfd)
+
+    # What the tool prints
+
+    def drain(self, source: Source) -> None:
+        """Take what the pipe holds now, so that everything printed before a result is before it."""
+        number = self._pipes.get(source)
+        if number is None:
+            return
+        taken = 0
+        while taken < DRAIN_BYTES_MAX:
+            count = self._read(number, source)
+            if count <= 0:
+                return
+            taken += count
+
+    def resume_output(self, source: Source) -> None:
+        """Read this stream again."""
+        self._paused.discard(source)
+        if (number := self._pipes.get(source)) is not None:
+            self.loop.add_reader(number, self._on_readable, source)
+
+    def _on_readable(self, source: Source) -> None:
+        number = self._pipes[source]
+        if self._read(number, source) == 0:
+            self.loop.remove_reader(number)
+
+    def _read(self, number: int, source: Source) -> int:
+        """Bytes that were read: 0 at the end, -1 when there is nothing now."""
+        try:
+            data = os.read(number, READ_BYTES)
+        except BlockingIOError:
+            return -1
+        if not data:
+            return 0
+        if source == "stderr":
+            self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        if self.receiver.on_output(source, data):
+            self._paused.add(source)
+            self.loop.remove_reader(number)
+        return len(data)
+
+
+def _pair(kind: int) -> tuple[socket.socket, int]:
+    """Our end, which does not block, and the number of theirs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    ours.setblocking(False)
+    return ours, theirs.detach()
+
+
+def _has_exited(pidfd: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

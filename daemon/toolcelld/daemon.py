@@ -1,0 +1,334 @@
+"""The composition root: builds the parts, binds the socket, tells systemd, drains.
+
+One root TaskGroup owns every task that outlives a function. The daemon ends by a signal, by the
+end of its owner's pipe (`--private`), or after being idle for so long (`--idle-exit`); each of
+them drains: new sessions and calls are refused, running ones get the time of the drain, then
+they are stopped, and when every cell is empty the daemon is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+import toolcelld
+from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
+from toolcelld import config
+from toolcelld.access import Gate, Premises
+from toolcelld.calls import Call
+from toolcelld.catalogs import Catalogs
+from toolcelld.config import Config
+from toolcelld.description import Description
+from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
+from toolcelld.lifecycle import Daemon as State
+from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
+from toolcelld.operators import Happening, Operator
+from toolcelld.pool import Pool
+from toolcelld.runtimes import Runtime
+from toolcelld.service import ToolCell
+from toolcelld.sessions import Sessions, granted_environment
+from toolcelld.sources import ToolFile
+from toolcelld.spills import Spills
+from toolcelld.store import Store
+from toolcelld.worker import linux
+from toolcelld.workers import CellSpec, Worker
+
+__all__ = ["Arrangement", "run"]
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS: Final = 10.0
+"""What running calls get when the daemon is to stop; the unit's TimeoutStopSec is longer."""
+CALLS_REMEMBERED_MAX: Final = 1000
+MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
+"""The arguments of a CallTool and what is around them; messages of Attach are at most 64 KiB."""
+IDLE_CHECKS: Final = 10
+"""How often within the idle time it is looked whether anybody was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """How a daemon is started."""
+
+    socket: str
+    state_directory: str
+    config_paths: tuple[str, ...] | None = None  # None: those of the user
+    idle_exit_seconds: float | None = None
+    private: bool = False  # ends with its stdin
+    drain_seconds: float = DRAIN_SECONDS
+
+
+class Daemon:
+    """The parts of a running daemon; what the edge, the sessions and the calls need of it."""
+
+    def __init__(self, arrangement: Arrangement, premises: Premises, tasks: asyncio.TaskGroup) -> None:
+        self.arrangement = arrangement
+        self.socket = premises.socket
+        self.machine = Machine(DAEMON, State.STARTING)
+        self.tasks = tasks
+        self.started_at = time.time()
+        self.environment: Mapping[str, str] = dict(os.environ)
+        self.logbook = Logbook()
+        self.happenings: Feed[Happening] = Feed()
+        self.calls_ended = 0
+        self._recent: deque[Call] = deque(maxlen=CALLS_REMEMBERED_MAX)
+        self._gate = Gate(premises)
+        self._config = self._load_config()
+        self._runtimes: dict[str, Runtime] = {}
+        self._stopping = asyncio.Event()
+        daemon = self._config.daemon
+        self.pool = Pool(
+            self._runtime,
+            tasks,
+            workers_max=daemon.workers,
+            idle_seconds=daemon.worker_idle_seconds,
+            grace_seconds=daemon.abort_grace_seconds,
+            on_change=self._worker_changed,
+        )
+        self.store = Store(os.path.join(arrangement.state_directory, "toolcell.sqlite"))
+        spill = self._config.spill
+        self.spills = Spills(
+            os.path.join(arrangement.state_directory, "outputs"),
+            self.store,
+            bytes_per_call=spill.bytes_per_call,
+            quota_bytes=spill.quota_bytes,
+            retention_seconds=spill.retention_seconds,
+        )
+        self.catalogs = Catalogs(lambda: self._config, self._describe, self.store)
+        self.sessions = Sessions(self)
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self.machine.state
+
+    @property
+    def config(self) -> Config:
+        """As it is now."""
+        return self._config
+
+    @property
+    def recent(self) -> list[Call]:
+        """Calls that have ended, the newest last."""
+        return list(self._recent)
+
+    @property
+    def kill_method(self) -> str:
+        """How cells are ended on this host."""
+        return "landlock" if linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL else "children"
+
+    # What the parts need
+
+    def is_operator(self, context: grpc.aio.ServicerContext[Any, Any]) -> bool:
+        """Whether the caller showed the operator's token."""
+        return self._gate.is_operator(context)
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Keep a line of a tool."""
+        self.logbook.write(Line(time.time(), source, level, text, tool, call_id))
+
+    def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
+        """Tell who watches; remember a call that has ended."""
+        if what == "call.ended" and call is not None:
+            self.calls_ended += 1
+            self._recent.append(call)
+        message = ""
+        if call is not None and call.outcome is not None:
+            message = call.outcome.kind.value + (f" ({call.outcome.cause})" if call.outcome.cause else "")
+        self.happenings.publish(
+            Happening(
+                what,
+                session_id=session_id,
+                call_id=call.id if call is not None else "",
+                tool=call.tool.name if call is not None else "",
+                worker_id=call.worker.id if call is not None and call.worker is not None else "",
+                message=message,
+            )
+        )
+
+    def _worker_changed(self, worker: Worker) -> None:
+        if worker.state is WorkerState.DEAD:
+            self.sessions.on_worker_dead(worker)
+            self.happenings.publish(Happening("worker.dead", worker_id=worker.id, message=worker.spec.file.path))
+        elif worker.state is WorkerState.IDLE and not worker.calls:
+            self.happenings.publish(Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path))
+
+    def _runtime(self, python: str | None) -> Runtime:
+        interpreter = python or sys.executable
+        if interpreter not in self._runtimes:
+            self._runtimes[interpreter] = Runtime(interpreter, lambda text: logger.warning("%s: %s", interpreter, text))
+        return self._runtimes[interpreter]
+
+    async def _describe(self, file: ToolFile) -> Description:
+        spec = CellSpec(
+            file=file,
+            directory=file.directory,
+            environment=granted_environment(self.environment, self._config.defaults.env, file.programs),
+            open_files=self._config.defaults.open_files,
+            file_size_bytes=self._config.defaults.file_size_bytes,
+            owner="describe",
+        )
+        return await self.pool.describe(spec)
+
+    def _load_config(self) -> Config:
+        paths = self.arrangement.config_paths
+        return config.load(paths, required=paths is not None)
+
+    async def reload(self) -> tuple[int, int, list[Any]]:
+        """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
+        self._config = await asyncio.to_thread(self._load_config)
+        self.pool.workers_max = self._config.daemon.workers
+        self.pool.idle_seconds = self._config.daemon.worker_idle_seconds
+        self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
+        catalogs = await self.catalogs.refresh_all()
+        self.happenings.publish(Happening("config.reloaded"))
+        problems = [problem for catalog in catalogs for problem in catalog.problems]
+        return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
+
+    # Its life
+
+    async def serve(self) -> None:
+        """Bind, serve until it is to stop, drain."""
+        await self.store.start()
+        await self.spills.start()
+        sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
+        async with self._own_zygote(), self.catalogs:
+            server = grpc.aio.server(interceptors=[self._gate], options=SERVER_OPTIONS)
+            health = HealthServicer()
+            toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)
+            operator_pb2_grpc.add_OperatorServicer_to_server(Operator(self), server)
+            health_pb2_grpc.add_HealthServicer_to_server(health, server)
+            names = [
+                toolcell_pb2.DESCRIPTOR.services_by_name["ToolCell"].full_name,
+                operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name,
+            ]
+            reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
+            server.add_insecure_port(f"unix:{self.socket}")
+            await server.start()
+            for name in ("", *names):
+                health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            self.machine.fire(DaemonEvent.BOUND)
+            notify_systemd("READY=1", f"STATUS=Serving {self.socket}")
+            logger.info("toolcelld %s serves %s", toolcelld.version(), self.socket)
+            watching = self.tasks.create_task(self._stop_when_idle())
+            await self._stopping.wait()
+            watching.cancel()
+            self.machine.fire(DaemonEvent.DRAIN)
+            notify_systemd("STOPPING=1", "STATUS=Draining")
+            for name in ("", *names):
+                health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+            await self.sessions.drain(0 if self.arrangement.private else self.arrangement.drain_seconds)
+            await server.stop(grace=1)
+            await self.pool.aclose()
+        sweeping.cancel()
+        await self.spills.aclose()
+        await self.store.aclose()
+        self.machine.fire(DaemonEvent.GONE)
+
+    @contextlib.asynccontextmanager
+    async def _own_zygote(self) -> AsyncIterator[None]:
+        """Start our own interpreter's zygote ahead of need; end all of them at last."""
+        starting = self.tasks.create_task(self._start_ahead())
+        try:
+            yield
+        finally:
+            starting.cancel()
+            await asyncio.wait([starting])
+            for runtime in self._runtimes.values():
+                await runtime.aclose()
+
+    async def _start_ahead(self) -> None:
+        from toolcelld.runtimes import RuntimeFailed
+
+        with contextlib.suppress(RuntimeFailed):  # whoever needs it is told
+            await self._runtime(None).start()
+
+    def stop(self, why: str) -> None:
+        """Begin to drain; harmless twice."""
+        if not self._stopping.is_set():
+            logger.info("Stopping: %s.", why)
+            self._stopping.set()
+
+    async def _stop_when_idle(self) -> None:
+        seconds = self.arrangement.idle_exit_seconds
+        if seconds is None:
+            return
+        quiet = 0
+        while quiet < IDLE_CHECKS:
+            await asyncio.sleep(seconds / IDLE_CHECKS)
+            quiet = 0 if self.sessions.all else quiet + 1
+        self.stop(f"idle for {seconds:g} s")
+
+
+SERVER_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.so_reuseport", 0),
+    # A client that is stopped or debugged is no dead client; on a unix socket the kernel tells us of the dead.
+    ("grpc.keepalive_time_ms", 2**31 - 1),
+)
+
+
+async def run(arrangement: Arrangement, premises: Premises) -> None:
+    """A daemon's whole life, on premises that were taken."""
+    loop = asyncio.get_running_loop()
+    linux.set_dumpable(False)
+    async with asyncio.TaskGroup() as tasks:
+        daemon = Daemon(arrangement, premises, tasks)
+        handler = LogbookHandler(daemon.logbook, loop)
+        logging.getLogger().addHandler(handler)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
+        loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
+        if arrangement.private:
+            loop.add_reader(0, _watch_owner, daemon)
+        try:
+            await daemon.serve()
+        finally:
+            logging.getLogger().removeHandler(handler)
+            if arrangement.private:
+                loop.remove_reader(0)
+
+
+def _reload_soon(daemon: Daemon) -> None:
+    daemon.tasks.create_task(_reload(daemon))
+
+
+async def _reload(daemon: Daemon) -> None:
+    try:
+        await daemon.reload()
+    except config.ConfigError as error:
+        logger.error("The configuration stays as it was: %s", error)
+
+
+def _watch_owner(daemon: Daemon) -> None:
+    if not os.read(0, 4096):
+        asyncio.get_running_loop().remove_reader(0)
+        daemon.stop("its owner is gone")
+
+
+def notify_systemd(*lines: str) -> None:
+    """Tell the service manager, where there is one; see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager, contextlib.suppress(OSError):
+        manager.sendto("\n".join(lines).encode(), address)

@@ -1,0 +1,329 @@
+"""From the domain's values to the wire's, and back. Only the edge imports this."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import error_details_pb2, status_pb2
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld import events
+from toolcelld.calls import Call, Request
+from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.limits import Limits
+from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
+from toolcelld.sessions import OpenRequest, Session
+from toolcelld.sources import Problem
+from toolcelld.spills import Output
+
+__all__ = [
+    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "decode_call", "decode_limits",
+    "decode_open", "encode_event", "encode_output", "encode_refusal", "timestamp",
+]  # fmt: skip
+
+PROTOCOL: Final = 1
+ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
+NAME_CHARACTERS_MAX: Final = 256
+"""Of ids and names that agents give us; they have some dozens."""
+PATTERNS_MAX: Final = 1000
+LINGER_SECONDS_MAX: Final = 3600.0
+
+_CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+STATUS_CODES: Final = {
+    RefusalReason.UNKNOWN_TOOL: grpc.StatusCode.NOT_FOUND,
+    RefusalReason.BROKEN_TOOL: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+    RefusalReason.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    RefusalReason.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    RefusalReason.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    RefusalReason.DRAINING: grpc.StatusCode.UNAVAILABLE,
+    RefusalReason.SESSION_CLOSED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.UNKNOWN_SESSION: grpc.StatusCode.NOT_FOUND,
+    RefusalReason.UNKNOWN_CALL: grpc.StatusCode.NOT_FOUND,
+    RefusalReason.UNKNOWN_OUTPUT: grpc.StatusCode.NOT_FOUND,
+    RefusalReason.CALL_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    RefusalReason.SESSION_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    RefusalReason.WRONG_TOKEN: grpc.StatusCode.PERMISSION_DENIED,
+    RefusalReason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    RefusalReason.VERSION_MISMATCH: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.SUPERSEDED: grpc.StatusCode.ABORTED,
+    RefusalReason.WOULD_DEADLOCK: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.OUT_OF_ORDER: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.DISABLED: grpc.StatusCode.FAILED_PRECONDITION,
+}
+
+_KINDS: Final = {value.name.removeprefix("OUTCOME_KIND_").lower(): value.number for value in pb.OutcomeKind.DESCRIPTOR.values}
+_STOPPED: Final = {value.name.removeprefix("STOPPED_").lower(): value.number for value in pb.Stopped.DESCRIPTOR.values}
+
+
+# Down
+
+
+def timestamp(seconds: float) -> Timestamp:
+    """The wire's time."""
+    whole = math.floor(seconds)
+    return Timestamp(seconds=whole, nanos=int((seconds - whole) * 1e9))
+
+
+def encode_refusal(refusal: Refusal) -> status_pb2.Status:
+    """A refusal with its details: which field, when to come again, which bound."""
+    status = status_pb2.Status(code=STATUS_CODES[refusal.reason].value[0], message=refusal.message[:4000])
+    details: list[error_details_pb2.ErrorInfo | error_details_pb2.BadRequest | error_details_pb2.RetryInfo | error_details_pb2.QuotaFailure] = [
+        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain="toolcell")
+    ]
+    if refusal.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=refusal.field, description=refusal.message[:1000])
+        details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    if refusal.retry_seconds is not None:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(int(refusal.retry_seconds * 1e9))
+        details.append(retry)
+    if refusal.quota:
+        failure = error_details_pb2.QuotaFailure.Violation(subject=refusal.quota, description=refusal.message[:1000])
+        details.append(error_details_pb2.QuotaFailure(violations=[failure]))
+    for detail in details:
+        packed = AnyMessage()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def encode_event(event: events.Event) -> pb.Event:
+    """An event of a session."""
+    wire = pb.Event(number=event.number, call_id=event.call_id, time=timestamp(event.time))
+    match event:
+        case events.Ended(outcome=outcome, body=body, more=more):
+            _fill_outcome(wire.outcome, outcome)
+            wire.outcome.body = body
+            wire.outcome.more = more
+        case events.Accepted(queued=queued):
+            wire.accepted.queued = queued
+        case events.Started(worker_id=worker_id, queue_seconds=queue_seconds):
+            wire.started.worker_id = worker_id
+            wire.started.queue_seconds = queue_seconds
+        case events.Update(body=body, more=more):
+            wire.update.body = body
+            wire.update.more = more
+        case events.Progress(done=done, total=total, message=message):
+            wire.progress.CopyFrom(pb.Progress(done=done, total=total, message=message))
+        case events.Metadata(title=title, values=values):
+            wire.metadata.title = title
+            wire.metadata.values = values
+        case events.Logged(level=level, source=source, text=text):
+            wire.log.CopyFrom(pb.Log(level=level, source=source, text=text))
+        case events.Asked(ask_id=ask_id, question=question, details=details):
+            wire.ask.CopyFrom(pb.Ask(ask_id=ask_id, details=details, **question))
+        case events.Chunk(data=data, last=last):
+            wire.chunk.CopyFrom(pb.Chunk(call_id=event.call_id, data=data, last=last))
+        case events.Refused(refusal=refusal):
+            wire.refused.CopyFrom(encode_refusal(refusal))
+        case events.Gap(count=count):
+            wire.gap.count = count
+        case events.CatalogChanged(generation=generation):
+            wire.catalog_changed.generation = generation
+        case events.Published(catalog=catalog, start=start, end=end, last=last):
+            wire.catalog.CopyFrom(catalog_part(catalog, start, end, last=last))
+        case _:
+            raise TypeError(f"{event!r} has no place on the wire")
+    return wire
+
+
+def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
+    wire.kind = _KINDS[outcome.kind.value]  # type: ignore[assignment]  # the enum's number
+    wire.cause = outcome.cause
+    wire.message = outcome.message
+    if outcome.metadata:
+        wire.metadata = json.dumps(outcome.metadata, ensure_ascii=False).encode(errors="replace")
+    if outcome.output is not None:
+        wire.output.CopyFrom(encode_output(outcome.output))
+    wire.ran = outcome.ran
+    if outcome.stopped is not None:
+        wire.stopped = _STOPPED[outcome.stopped]  # type: ignore[assignment]  # the enum's number
+    wire.side_effects_possible = outcome.side_effects_possible
+    _fill_facts(wire.facts, outcome.facts)
+
+
+def _fill_facts(wire: pb.Facts, facts: Facts) -> None:
+    wire.queue_seconds = facts.queue_seconds
+    wire.run_seconds = facts.run_seconds
+    wire.cpu_seconds = facts.cpu_seconds
+    wire.memory_peak_bytes = facts.memory_peak_bytes
+    wire.output_bytes = facts.output_bytes
+    wire.spilled_bytes = facts.spilled_bytes
+    wire.worker_id = facts.worker_id
+    wire.generation = facts.generation
+    wire.leftover_processes = facts.leftover_processes
+    wire.leftover_threads = facts.leftover_threads
+    wire.state_lost = facts.state_lost
+    wire.stop_seconds = facts.stop_seconds
+    wire.killed_processes = facts.killed_processes
+    for output in facts.logs:
+        wire.logs.append(encode_output(output))
+
+
+def encode_output(output: Output) -> pb.Output:
+    """What is kept of an output that was cut."""
+    return pb.Output(
+        output_id=output.handle,
+        total_bytes=output.total_bytes,
+        kept_bytes=output.kept_bytes,
+        total_lines=output.total_lines,
+        complete=output.complete,
+        expires=timestamp(output.expires) if output.expires is not None else None,
+        source=output.origin.source,
+    )
+
+
+def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.CatalogPart:
+    """Some of a catalog's tools; the problems go with the last."""
+    tools = list(catalog.tools.values())[start:end]
+    return pb.CatalogPart(
+        generation=catalog.generation,
+        tools=[encode_tool(tool) for tool in tools],
+        problems=[_problem(problem) for problem in catalog.problems[:PROBLEMS_MAX]] if last else [],
+        last=last,
+    )
+
+
+PROBLEMS_MAX: Final = 100
+"""Of one catalog in a session's stream; `toolcell check` reads them all."""
+
+
+def encode_tool(tool: ToolInfo) -> pb.Tool:
+    """A tool as clients see it."""
+    return pb.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        scope=tool.scope,
+        path=tool.path,
+        read_only=tool.read_only,
+        destructive=tool.destructive,
+        idempotent=tool.idempotent,
+        network=tool.network,
+    )
+
+
+def _problem(problem: Problem) -> pb.Problem:
+    return pb.Problem(
+        path=problem.path, tool=problem.tool, reason=problem.reason, message=problem.message[:400], line=problem.line
+    )
+
+
+def encode_problem(problem: Problem) -> pb.Problem:
+    """What cannot be used, and why, whole."""
+    return pb.Problem(path=problem.path, tool=problem.tool, reason=problem.reason, message=problem.message, line=problem.line)
+
+
+def call_info(call: Call, session: Session | None = None) -> pb.CallInfo:
+    """A call, for lists."""
+    info = pb.CallInfo(
+        call_id=call.id,
+        session_id=session.id if session is not None else call.host.id,
+        tool=call.tool.name,
+        state="ended" if call.ended else call.state.value,
+        accepted=timestamp(call.accepted_at),
+        worker_id=call.worker.id if call.worker is not None else "",
+        agent=call.request.agent,
+        agent_name=call.request.agent_name,
+        directory=call.host.directory,
+        agent_session_id=call.request.session_id,
+        message_id=call.request.message_id,
+    )
+    if call.outcome is not None:
+        _fill_outcome(info.outcome, call.outcome)
+    return info
+
+
+# Up
+
+
+def decode_open(wire: pb.Open) -> OpenRequest:
+    """What a client wants of a session. Raises `Refusal` naming the field."""
+    if wire.protocol != PROTOCOL:
+        raise Refusal(
+            RefusalReason.VERSION_MISMATCH,
+            f"the client speaks protocol {wire.protocol} (version {wire.client_version[:40] or 'unknown'}), this daemon "
+            f"protocol {PROTOCOL}; install the same toolcell for both, then restart the daemon: toolcell restart --daemon.",
+            field="open.protocol",
+        )
+    for name in ("agent", "session_id"):
+        _check_length(f"open.{name}", getattr(wire, name))
+    if len(wire.allow) > PATTERNS_MAX or len(wire.deny) > PATTERNS_MAX:
+        raise _bad("open.allow", f"at most {PATTERNS_MAX} patterns")
+    linger = wire.linger_seconds if wire.HasField("linger_seconds") else None
+    if linger is not None and not 0 <= linger <= LINGER_SECONDS_MAX:
+        raise _bad("open.linger_seconds", f"0 to {LINGER_SECONDS_MAX:.0f}, got {linger:g}")
+    return OpenRequest(
+        agent=wire.agent or "unknown",
+        directory=wire.directory,
+        allow=tuple(wire.allow),
+        deny=tuple(wire.deny),
+        linger_seconds=linger,
+        answers=wire.answers,
+        limits=decode_limits(wire.limits, "open.limits"),
+        follow=wire.follow,
+    )
+
+
+def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
+    """A call. Raises `Refusal` naming the field."""
+    if _CALL_ID.fullmatch(wire.call_id) is None:
+        raise _bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {wire.call_id[:40]!r}")
+    if not wire.tool:
+        raise _bad("call.tool", "the name of a tool")
+    for name in ("tool", "session_id", "message_id", "agent_name", "traceparent", "parent_call_id"):
+        _check_length(f"call.{name}", getattr(wire, name))
+    if len(arguments) > ARGUMENTS_BYTES_MAX:
+        raise too_large("call.arguments", len(arguments))
+    return Request(
+        call_id=wire.call_id,
+        tool=wire.tool,
+        arguments=arguments or b"{}",
+        session_id=wire.session_id,
+        message_id=wire.message_id,
+        agent=agent,
+        agent_name=wire.agent_name,
+        limits=decode_limits(wire.limits, "call.limits"),
+        traceparent=wire.traceparent,
+        parent_call_id=wire.parent_call_id,
+    )
+
+
+def decode_limits(wire: pb.Limits, field: str) -> Limits:
+    """Limits that a client lowers; what is not set says nothing. Raises `Refusal` naming the field."""
+    given: dict[str, float | int] = {}
+    for descriptor, value in wire.ListFields():
+        if not value >= 0 or value == math.inf:
+            raise _bad(f"{field}.{descriptor.name}", f"a number from 0, got {value}")
+        if value:
+            given[descriptor.name] = value
+        elif descriptor.name in ("timeout_seconds", "queue_seconds"):
+            given[descriptor.name] = 0.0
+    return Limits(**given)  # type: ignore[arg-type]  # the fields have the types of the contract
+
+
+def too_large(field: str, size: int) -> Refusal:
+    """Arguments over the bound."""
+    return Refusal(
+        RefusalReason.TOO_LARGE,
+        f"{field}: {size} bytes, more than the {ARGUMENTS_BYTES_MAX} (16 MiB) that a call may carry; pass a file's path instead.",
+        field=field,
+        quota=f"arguments: {ARGUMENTS_BYTES_MAX} bytes",
+    )
+
+
+def _bad(field: str, expected: str) -> Refusal:
+    return Refusal(RefusalReason.BAD_REQUEST, f"{field}: expected {expected}.", field=field)
+
+
+def _check_length(field: str, value: str) -> None:
+    if len(value) > NAME_CHARACTERS_MAX:
+        raise _bad(field, f"at most {NAME_CHARACTERS_MAX} characters, got {len(value)}")

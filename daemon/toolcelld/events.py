@@ -1,0 +1,161 @@
+"""What a session tells its client, as values. The edge encodes them; nothing else knows the wire.
+
+`droppable` events may go when nobody reads them, and are then counted in one gap. `urgent` ones
+wake the writer at once; the others wait a few milliseconds for company, so that a quick call's
+whole story is one message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from toolcelld.catalog import Catalog
+from toolcelld.outcome import Outcome, Refusal
+
+__all__ = [
+    "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress",
+    "Published", "Refused", "Started", "Update",
+]  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """Something to tell. `number` is given when it is first sent."""
+
+    droppable: ClassVar[bool] = False
+    urgent: ClassVar[bool] = False
+    number: int = 0
+    time: float = field(default_factory=time.time)
+    call_id: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes on the wire."""
+        return 64
+
+
+@dataclass(slots=True)
+class Accepted(Event):
+    queued: int
+
+
+@dataclass(slots=True)
+class Started(Event):
+    worker_id: str
+    queue_seconds: float
+
+
+@dataclass(slots=True)
+class Update(Event):
+    """The partial result so far; `more` says that chunks follow."""
+
+    droppable = True
+    body: bytes
+    more: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return 64 + len(self.body)
+
+
+@dataclass(slots=True)
+class Progress(Event):
+    droppable = True
+    done: float
+    total: float | None
+    message: str
+
+    @property
+    def size_bytes(self) -> int:
+        return 96 + len(self.message)
+
+
+@dataclass(slots=True)
+class Metadata(Event):
+    droppable = True
+    title: str
+    values: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return 64 + len(self.title) + len(self.values)
+
+
+@dataclass(slots=True)
+class Logged(Event):
+    droppable = True
+    level: str
+    source: str
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        return 64 + len(self.text)
+
+
+@dataclass(slots=True)
+class Asked(Event):
+    urgent = True
+    ask_id: int
+    question: Mapping[str, Any]
+    details: bytes
+
+
+@dataclass(slots=True)
+class Ended(Event):
+    """The call's outcome; `body` is its first part, and `more` says that chunks follow."""
+
+    urgent = True
+    outcome: Outcome
+    body: bytes
+    more: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return 512 + len(self.body)
+
+
+@dataclass(slots=True)
+class Chunk(Event):
+    urgent = True
+    data: bytes
+    last: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return 64 + len(self.data)
+
+
+@dataclass(slots=True)
+class Refused(Event):
+    urgent = True
+    refusal: Refusal
+
+
+@dataclass(slots=True)
+class Gap(Event):
+    count: int
+
+
+@dataclass(slots=True)
+class CatalogChanged(Event):
+    urgent = True
+    generation: int
+
+
+@dataclass(slots=True)
+class Published(Event):
+    """The tools and problems of a catalog from one index to another."""
+
+    urgent = True
+    catalog: Catalog
+    start: int
+    end: int
+    last: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return 48 * 1024

@@ -1,0 +1,300 @@
+"""What is heard of a call from its worker: what it tells, what it prints, and how it ended.
+
+Everything on the way in has a bound. What waits for the disk stops the reading of what it came
+from: that is the back pressure, and it reaches the tool. Nothing here awaits; writing out is done
+by chores, which `settle` awaits at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from pydantic_core import from_json
+
+from toolcelld import events
+from toolcelld.capture import Capture
+from toolcelld.cells import Cell, Death, Source
+from toolcelld.frames import Frame, FrameError
+from toolcelld.limits import Limits, Settings
+from toolcelld.outcome import EMPTY_BODY, Report
+from toolcelld.questions import Asker, Questions
+from toolcelld.results import Result, ResultReader, update_body
+from toolcelld.spills import Origin, Output, Spills
+
+__all__ = ["Ear", "Intake"]
+
+LINE_CHARACTERS_MAX: Final = 16 * 1024
+"""Of one log event; what is longer comes in pieces."""
+RECORDS_MAX: Final = 1000
+METADATA_BYTES_MAX: Final = 32 * 1024
+LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
+
+
+class Ear(Asker, Protocol):
+    """What the intake needs of the session."""
+
+    id: str
+    secret_digest: bytes
+    spills: Spills
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Keep a line for operators."""
+        ...
+
+
+@dataclass(slots=True)
+class _Stream:
+    capture: Capture
+    decoder: codecs.IncrementalDecoder
+    shown_bytes: int = 0
+
+
+class Intake:
+    """The `Listener` of one call."""
+
+    def __init__(
+        self, call_id: str, tool: str, settings: Settings, limits: Limits, ear: Ear, *,
+        over: Callable[[], None], alive: Callable[[], None], questions: Questions,
+    ) -> None:  # fmt: skip
+        self.report: Report | None = None
+        self.death: Death | None = None
+        self.broken = ""
+        self.metadata: dict[str, Any] = {}
+        self.update: bytes | None = None
+        self._call_id = call_id
+        self._tool = tool
+        self._settings = settings
+        self._limits = limits
+        self._ear = ear
+        self._over = over
+        self._alive = alive
+        self._questions = questions
+        self._cell: Cell | None = None
+        self._sequence = 0
+        self._header: Mapping[str, Any] = {}
+        self._capture: Capture | None = None
+        self._reader: ResultReader | None = None
+        self._streams: dict[Source, _Stream] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        self._metadata_bytes = 0
+
+    def listen(self, cell: Cell, sequence: int) -> None:
+        """From here on the worker's words are about this call."""
+        self._cell = cell
+        self._sequence = sequence
+
+    # The worker speaks
+
+    def on_frame(self, frame: Frame) -> None:
+        header, payload = frame
+        kind = header["type"]
+        if self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence):
+            return  # about a call that is over
+        self._alive()
+        try:
+            match kind:
+                case "result":
+                    self._begin_result(header, payload)
+                case "chunk" if self._reader is not None:
+                    self._feed(self._reader, payload)
+                case "update":
+                    self._on_update(payload)
+                case "progress":
+                    self._on_progress(header)
+                case "metadata":
+                    self._on_metadata(payload)
+                case "log":
+                    self._on_log(header, payload)
+                case "ask":
+                    self._questions.ask(header, payload)
+                case "withdraw":
+                    self._questions.withdraw(header.get("ask"))
+                case _:
+                    raise FrameError(f"a frame of type {str(kind)[:40]} in a call")
+        except FrameError as error:
+            assert self._cell is not None
+            self._cell.break_off(error)
+
+    def on_broken(self, error: FrameError) -> None:
+        self.broken = self.broken or str(error)[:200]
+
+    def on_death(self, death: Death) -> None:
+        self.death = death
+        self._over()
+
+    def _begin_result(self, header: Mapping[str, Any], payload: bytes) -> None:
+        if self._reader is not None:
+            raise FrameError("a second result")
+        self._header = header
+        self._capture = self._new_capture("result")
+        self._reader = ResultReader(header, self._capture)
+        self._feed(self._reader, payload)
+
+    def _feed(self, reader: ResultReader, payload: bytes) -> None:
+        if reader.feed(payload):
+            assert self._cell is not None
+            self._cell.pause_frames()
+            self._do(self._write_result(reader))
+        elif not reader.missing:
+            self._reported()
+
+    async def _write_result(self, reader: ResultReader) -> None:
+        assert self._capture is not None
+        assert self._cell is not None
+        await self._capture.flush()
+        if reader.missing:
+            self._cell.resume_frames()
+        else:
+            self._reported()
+            self._cell.resume_frames()
+
+    def _reported(self) -> None:
+        """The result is whole. What was printed before it stands in the pipes."""
+        header = self._header
+        assert self._cell is not None
+        self._cell.drain("stdout")
+        self._cell.drain("stderr")
+        self.report = Report(
+            kind=str(header.get("kind"))[:40],
+            ran=header.get("ran") is True,
+            cpu_seconds=_number(header.get("cpu")),
+            memory_peak_bytes=int(_number(header.get("rss"))),
+            threads=int(_number(header.get("threads"))),
+        )
+        self._over()
+
+    def _on_update(self, payload: bytes) -> None:
+        body = update_body(payload, self._settings)
+        if body is not None:
+            self.update = body
+            self._ear.tell(events.Update(body, call_id=self._call_id))
+
+    def _on_progress(self, header: Mapping[str, Any]) -> None:
+        total = header.get("total")
+        message = header.get("message")
+        self._ear.tell(
+            events.Progress(
+                _number(header.get("done")),
+                _number(total) if total is not None else None,
+                message[:1000] if isinstance(message, str) else "",
+                call_id=self._call_id,
+            )
+        )
+
+    def _on_metadata(self, payload: bytes) -> None:
+        try:
+            values: object = from_json(payload, allow_inf_nan=False)
+        except ValueError:
+            return
+        self._metadata_bytes += len(payload)
+        if not isinstance(values, dict) or self._metadata_bytes > 4 * METADATA_BYTES_MAX:
+            return
+        self.metadata.update(cast("dict[str, Any]", values))
+        encoded = json.dumps(values, ensure_ascii=False).encode(errors="replace")
+        if len(encoded) <= METADATA_BYTES_MAX:
+            title = str(self.metadata.get("title", ""))[:1000]
+            self._ear.tell(events.Metadata(title, encoded, call_id=self._call_id))
+
+    def _on_log(self, header: Mapping[str, Any], payload: bytes) -> None:
+        try:
+            records: object = from_json(payload, allow_inf_nan=False)
+        except ValueError:
+            return
+        if not isinstance(records, list):
+            return
+        for record in cast("list[object]", records)[:RECORDS_MAX]:
+            match record:
+                case {"level": str() as level, "text": str() as text}:
+                    self._tell_log("log", level if level in LEVELS else "info", text[:LINE_CHARACTERS_MAX])
+                case _:
+                    continue
+        lost = int(_number(header.get("lost")))
+        if lost:
+            self._tell_log("log", "warning", f"{lost} lines were lost: more than can be kept at once")
+
+    def _tell_log(self, source: str, level: str, text: str) -> None:
+        self._ear.tell(events.Logged(level, source, text, call_id=self._call_id))
+        self._ear.log(self._call_id, self._tool, source, level, text)
+
+    # The tool prints
+
+    def on_output(self, source: Source, data: bytes) -> bool:
+        self._alive()
+        stream = self._streams.get(source)
+        if stream is None:
+            decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+            stream = self._streams[source] = _Stream(self._new_capture(source), decoder)
+        room = (self._limits.output_bytes or LINE_CHARACTERS_MAX * 4) - stream.shown_bytes
+        if room > 0:  # what is beyond is kept, but not shown as it comes
+            stream.shown_bytes += len(data)
+            text = stream.decoder.decode(data[:room])
+            for start in range(0, len(text), LINE_CHARACTERS_MAX):
+                self._tell_log(source, "", text[start : start + LINE_CHARACTERS_MAX])
+        if stream.capture.feed(data):
+            self._do(self._write_stream(source, stream.capture))
+            return True
+        return False
+
+    async def _write_stream(self, source: Source, capture: Capture) -> None:
+        await capture.flush()
+        assert self._cell is not None
+        self._cell.resume_output(source)
+
+    # The end
+
+    async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
+        """The result as it goes on the wire, and the printed streams that were cut."""
+        while self._chores:
+            await asyncio.gather(*self._chores)
+        result = await self._result()
+        if cancelled and result.body == EMPTY_BODY and self.update is not None:
+            result = Result(self.update, result.metadata, None, result.output_bytes, "")
+        self.metadata.update(result.metadata)
+        logs: list[Output] = []
+        for stream in self._streams.values():
+            if stream.capture.finish_now() is None:
+                _, output = await stream.capture.finish()
+                if output is not None:
+                    logs.append(output)
+        return result, tuple(logs)
+
+    async def _result(self) -> Result:
+        if self._reader is None or self.report is None:
+            if self._capture is not None:
+                self._capture.discard()  # a result that was never whole is none
+            return Result(EMPTY_BODY, {}, None, 0, "")
+        return self._reader.finish_now() or await self._reader.finish()
+
+    def discard(self) -> None:
+        """Forget everything that was kept; for an end that is our own fault."""
+        for capture in (self._capture, *(stream.capture for stream in self._streams.values())):
+            if capture is not None:
+                capture.discard()
+        for chore in self._chores:
+            chore.cancel()
+
+    def _new_capture(self, source: str) -> Capture:
+        origin = Origin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
+        return Capture(
+            self._ear.spills,
+            origin,
+            lines_max=self._limits.output_lines,
+            bytes_max=self._limits.output_bytes,
+            keep=self._settings.output,
+        )
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(chore)  # owned by `settle`, which awaits it
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) and abs(value) < 1e15 else 0.0
+
+

@@ -1,0 +1,118 @@
+"""What tools printed and logged, and what the daemon has to say: the last of it, in memory.
+
+Readers that follow have bounded queues; a reader that is too slow loses the oldest lines and is
+told how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+__all__ = ["Feed", "Line", "Logbook", "LogbookHandler"]
+
+LINES_MAX: Final = 10_000
+BYTES_MAX: Final = 4 * 1024 * 1024
+QUEUE_MAX: Final = 1000
+TEXT_CHARACTERS_MAX: Final = 16 * 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, or one piece of what was printed."""
+
+    time: float
+    source: str  # "log", "stdout", "stderr", "daemon"
+    level: str
+    text: str
+    tool: str = ""
+    call_id: str = ""
+    worker_id: str = ""
+
+    def about(self, tool_or_call: str) -> bool:
+        """Whether it belongs to that tool or call; everything belongs to nothing."""
+        return not tool_or_call or tool_or_call in (self.tool, self.call_id)
+
+
+class Feed(Generic[T]):
+    """What happens from now on, for readers that come and go."""
+
+    def __init__(self) -> None:
+        self._readers: set[_Reader[T]] = set()
+
+    def publish(self, item: T) -> None:
+        """Tell every reader; never waits."""
+        for reader in self._readers:
+            reader.put(item)
+
+    async def follow(self) -> AsyncIterator[tuple[T, int]]:
+        """Every item from now on, with the number of those lost before it."""
+        reader: _Reader[T] = _Reader()
+        self._readers.add(reader)
+        try:
+            while True:
+                await reader.ready.wait()
+                while reader.items:
+                    lost, reader.lost = reader.lost, 0
+                    yield reader.items.popleft(), lost
+                reader.ready.clear()
+        finally:
+            self._readers.discard(reader)
+
+
+class _Reader(Generic[T]):
+    def __init__(self) -> None:
+        self.items: deque[T] = deque()
+        self.lost = 0
+        self.ready = asyncio.Event()
+
+    def put(self, item: T) -> None:
+        if len(self.items) >= QUEUE_MAX:
+            self.items.popleft()
+            self.lost += 1
+        self.items.append(item)
+        self.ready.set()
+
+
+class Logbook:
+    """The last lines, and a feed of those to come."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque()
+        self._bytes = 0
+        self.feed: Feed[Line] = Feed()
+
+    def write(self, line: Line) -> None:
+        """Keep a line; the oldest ones go when there are too many."""
+        self._lines.append(line)
+        self._bytes += len(line.text)
+        while len(self._lines) > LINES_MAX or self._bytes > BYTES_MAX:
+            self._bytes -= len(self._lines.popleft().text)
+        self.feed.publish(line)
+
+    def last(self, count: int, tool_or_call: str = "") -> list[Line]:
+        """The last so many lines about that tool or call, the oldest first."""
+        found: deque[Line] = deque(maxlen=count)
+        found.extend(line for line in self._lines if line.about(tool_or_call))
+        return list(found)
+
+
+class LogbookHandler(logging.Handler):
+    """The daemon's own log, brought into the book. Records from other threads are handed to the loop."""
+
+    def __init__(self, book: Logbook, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._book = book
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = Line(time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX])
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._book.write, line)

@@ -1,0 +1,275 @@
+"""The edge for operators: what there is, what happened, what goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final, Protocol, TypeAlias
+
+import grpc.aio
+import psutil
+
+import toolcelld
+from toolcell_proto.v1 import operator_pb2 as pb
+from toolcell_proto.v1 import operator_pb2_grpc as rpc
+from toolcelld.calls import Call
+from toolcelld.config import ConfigError
+from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.lifecycle import Daemon as State
+from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.logbook import Feed, Line, Logbook
+from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.service import Edge, refusals
+
+__all__ = ["Happening", "Operator"]
+
+CALLS_DEFAULT: Final = 100
+CALLS_MAX: Final = 1000
+LINES_DEFAULT: Final = 100
+LINES_MAX: Final = 10_000
+LINES_PER_MESSAGE: Final = 50
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened in the daemon, for who watches."""
+
+    type: str
+    time: float = dataclasses.field(default_factory=time.time)
+    session_id: str = ""
+    call_id: str = ""
+    worker_id: str = ""
+    tool: str = ""
+    message: str = ""
+
+
+class Site(Edge, Protocol):
+    """What operators see of the daemon."""
+
+    logbook: Logbook
+    happenings: Feed[Happening]
+    started_at: float
+    socket: str
+    calls_ended: int
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        ...
+
+    @property
+    def recent(self) -> list[Call]:
+        """Calls that have ended, the newest last."""
+        ...
+
+    @property
+    def kill_method(self) -> str:
+        """How cells are ended on this host."""
+        ...
+
+    async def reload(self) -> tuple[int, int, list[Any]]:
+        """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
+        ...
+
+
+class Operator(rpc.OperatorServicer):
+    """The service for operators."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
+        site = self._site
+        memory, peak = _memory()
+        return pb.GetStatusResponse(
+            state=site.state.value,
+            version=toolcelld.version(),
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            started=timestamp(site.started_at),
+            socket=site.socket,
+            sessions=len(site.sessions.all),
+            workers=len(site.pool.workers),
+            calls=sum(len(session.calls) for session in site.sessions.all),
+            calls_ended=site.calls_ended,
+            memory_bytes=memory,
+            memory_peak_bytes=peak,
+            spill_bytes=site.spills.usage_bytes,
+            spill_quota_bytes=site.config.spill.quota_bytes or 0,
+            config_files=site.config.files,
+            kill_method=site.kill_method,
+        )
+
+    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
+        return pb.ListSessionsResponse(
+            sessions=[
+                pb.SessionInfo(
+                    session_id=session.id,
+                    state=session.state.value,
+                    agent=session.agent,
+                    directory=session.directory,
+                    opened=timestamp(session.opened_at),
+                    calls=len(session.calls),
+                    generation=session.catalog.generation,
+                    calls_ended=session.calls_ended,
+                    retained_bytes=max(session.outbox.retained_bytes, 0),
+                )
+                for session in self._site.sessions.all
+                if session.id.startswith(request.session_id)
+            ]
+        )
+
+    async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
+        return pb.ListWorkersResponse(
+            workers=[
+                pb.WorkerInfo(
+                    worker_id=worker.id,
+                    state=worker.state.value,
+                    path=worker.spec.file.path,
+                    pid=worker.pid,
+                    keeper_pid=worker.keeper_pid,
+                    calls=worker.calls,
+                    started=timestamp(worker.started_at),
+                    since=timestamp(worker.since),
+                    call_id=worker.call_id,
+                    session_id=worker.spec.owner if worker.spec.serial else "",
+                    isolation="session" if worker.spec.serial else "call" if worker.spec.owner else "worker",
+                    memory_bytes=_resident_bytes(worker.pid),
+                    directory=worker.spec.directory,
+                )
+                for worker in self._site.pool.workers
+            ]
+        )
+
+    def _calls(self) -> Iterator[Call]:
+        for session in self._site.sessions.all:
+            yield from session.calls.values()
+        yield from reversed(self._site.recent)
+
+    async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
+        most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
+        found: list[Call] = []
+        for call in self._calls():
+            if request.session_id and call.host.id != request.session_id:
+                continue
+            if request.tool and call.tool.name != request.tool:
+                continue
+            found.append(call)
+            if len(found) == most:
+                break
+        return pb.ListCallsResponse(calls=[call_info(call) for call in found])
+
+    async def GetCall(self, request: pb.GetCallRequest, context: Context) -> pb.GetCallResponse:
+        async with refusals(context):
+            call = self._find_call(request.call_id)
+            story = [pb.StoryLine(time=timestamp(when), text=text) for when, text in call.story]
+            return pb.GetCallResponse(call=call_info(call), story=story)
+        raise AssertionError
+
+    def _find_call(self, beginning: str) -> Call:
+        found = {call.id: call for call in self._calls() if beginning and call.id.startswith(beginning)}
+        if beginning in found:
+            return found[beginning]
+        if len(found) == 1:
+            return next(iter(found.values()))
+        problem = f"{len(found)} calls begin with {beginning[:128]!r}; say more of it." if found else f"no call {beginning[:128]!r} is running or remembered."
+        raise Refusal(RefusalReason.UNKNOWN_CALL, problem, field="call_id")
+
+    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.WatchEventsResponse]:  # type: ignore[override]  # an asynchronous generator is one
+        async for happening, lost in self._site.happenings.follow():
+            if lost:
+                yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
+            if request.session_id and happening.session_id != request.session_id:
+                continue
+            yield pb.WatchEventsResponse(
+                time=timestamp(happening.time),
+                type=happening.type,
+                session_id=happening.session_id,
+                call_id=happening.call_id,
+                worker_id=happening.worker_id,
+                tool=happening.tool,
+                message=happening.message,
+            )
+
+    async def TailLogs(self, request: pb.TailLogsRequest, context: Context) -> AsyncIterator[pb.TailLogsResponse]:  # type: ignore[override]  # an asynchronous generator is one
+        book = self._site.logbook
+        wanted = request.tool_or_call
+        lines = book.last(min(request.lines or LINES_DEFAULT, LINES_MAX), wanted)
+        for start in range(0, len(lines), LINES_PER_MESSAGE):
+            yield pb.TailLogsResponse(lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]])
+        if not request.follow:
+            return
+        async for line, lost in book.feed.follow():
+            if lost:
+                yield pb.TailLogsResponse(lines=[_line(Line(line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"))])
+            if line.about(wanted):
+                yield pb.TailLogsResponse(lines=[_line(line)])
+
+    async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
+        async with refusals(context):
+            try:
+                directories, tools, problems = await self._site.reload()
+            except ConfigError as error:
+                raise Refusal(RefusalReason.BAD_REQUEST, f"the configuration stays as it was: {error}", field="configuration") from error
+            return pb.ReloadResponse(
+                directories=directories, tools=tools, problems=[encode_problem(problem) for problem in problems]
+            )
+        raise AssertionError
+
+    async def RestartWorkers(self, request: pb.RestartWorkersRequest, context: Context) -> pb.RestartWorkersResponse:
+        paths = self._paths_of(request.tool)
+        retired = retiring = 0
+        for worker in self._site.pool.workers:
+            if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
+                continue
+            if request.tool and worker.spec.file.path not in paths:
+                continue
+            if self._site.pool.retire(worker):
+                retired += 1
+            else:
+                retiring += 1
+        return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
+
+    def _paths_of(self, tool: str) -> set[str]:
+        return {
+            found.path
+            for session in self._site.sessions.all
+            if (found := session.catalog.tools.get(tool)) is not None
+        } | {call.tool.path for call in self._calls() if call.tool.name == tool}
+
+
+def _line(line: Line) -> pb.LogLine:
+    return pb.LogLine(
+        time=timestamp(line.time),
+        tool=line.tool,
+        call_id=line.call_id,
+        worker_id=line.worker_id,
+        source=line.source,
+        level=line.level,
+        text=line.text,
+    )
+
+
+def _resident_bytes(pid: int) -> int:
+    if not pid:
+        return 0
+    try:
+        resident: int = psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return 0
+    return resident
+
+
+def _memory() -> tuple[int, int]:
+    """Resident memory of this process, now and at most, in bytes."""
+    figures: dict[str, int] = {}
+    with open("/proc/self/status", encoding="ascii") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in ("VmRSS", "VmHWM"):
+                figures[name] = int(value.split()[0]) * 1024
+    return figures.get("VmRSS", 0), figures.get("VmHWM", 0)

@@ -1,0 +1,298 @@
+"""How a call ended, judged once, from evidence, by one pure function.
+
+The precedence is isolate's: our own failure, then a limit, then an abort, then what the tool
+said. A limit passed is a limit passed, whatever the exit code: a tool that returns normally
+after its time has still timed out. Three faults have three shapes, and this is one of them: a
+tool that failed is an `Outcome`; a caller that erred gets a `Refusal`; our own bugs raise.
+
+An outcome has a kind for programs, facts for policy and a message for people. The message says
+what happened, with figures, and in lines of its own what would change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import Any, Final, Literal
+
+from toolcelld.cells import Death
+from toolcelld.limits import Settings
+from toolcelld.quantities import show_bytes
+from toolcelld.spills import Output
+
+__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge"]
+
+
+class Kind(StrEnum):
+    """The kinds of the contract, in lower case."""
+
+    OK = auto()
+    TOOL_ERROR = auto()
+    INVALID_ARGUMENTS = auto()
+    DENIED = auto()
+    ABORTED = auto()
+    TIMED_OUT = auto()
+    LIMIT_EXCEEDED = auto()
+    CRASHED = auto()
+    INTERNAL = auto()
+
+
+Stopped = Literal["settled", "killed", "best_effort"]
+
+
+class RefusalReason(StrEnum):
+    """Why a request cannot be served; the names of the contract."""
+
+    UNKNOWN_TOOL = "UNKNOWN_TOOL"
+    BROKEN_TOOL = "BROKEN_TOOL"
+    NOT_ALLOWED = "NOT_ALLOWED"
+    BUSY = "BUSY"
+    TOO_LARGE = "TOO_LARGE"
+    BAD_REQUEST = "BAD_REQUEST"
+    DRAINING = "DRAINING"
+    SESSION_CLOSED = "SESSION_CLOSED"
+    UNKNOWN_SESSION = "UNKNOWN_SESSION"
+    UNKNOWN_CALL = "UNKNOWN_CALL"
+    UNKNOWN_OUTPUT = "UNKNOWN_OUTPUT"
+    CALL_EXISTS = "CALL_EXISTS"
+    SESSION_EXISTS = "SESSION_EXISTS"
+    WRONG_TOKEN = "WRONG_TOKEN"  # noqa: S105  # a reason
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    VERSION_MISMATCH = "VERSION_MISMATCH"
+    SUPERSEDED = "SUPERSEDED"
+    WOULD_DEADLOCK = "WOULD_DEADLOCK"
+    OUT_OF_ORDER = "OUT_OF_ORDER"
+    DISABLED = "DISABLED"
+
+
+class Refusal(Exception):  # noqa: N818  # it is an answer to the caller, not a fault of ours
+    """A request that cannot be served: the caller's fault, or a bound of ours."""
+
+    def __init__(
+        self, reason: RefusalReason, message: str, *, field: str = "", retry_seconds: float | None = None, quota: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.field = field
+        """The field of the request that is wrong."""
+        self.retry_seconds = retry_seconds
+        """When it may be worth coming again."""
+        self.quota = quota
+        """The bound that was met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Who wants a call gone, and why; the first one counts."""
+
+    kind: Literal[Kind.ABORTED, Kind.TIMED_OUT, Kind.LIMIT_EXCEEDED]
+    cause: str  # "timeout", "idle", "client", "session_closed" …
+    text: str  # for people: "by you", "5.0 s"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the worker said about the end of a call. Said by a process that we do not trust."""
+
+    kind: str
+    ran: bool
+    cpu_seconds: float = 0.0
+    memory_peak_bytes: int = 0
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that is known when a call has ended."""
+
+    tool: str
+    settings: Settings
+    started: bool  # a worker had it
+    run_seconds: float
+    grace_seconds: float
+    stop: Stop | None = None
+    stop_seconds: float = 0.0  # from the wish to stop it to the empty cell
+    report_seconds: float = 0.0  # from the wish to stop it to the worker's report
+    report: Report | None = None
+    text: str = ""  # the beginning of what it returned or raised
+    death: Death | None = None  # of the cell, where it ended with the call
+    leftovers: int = 0  # processes besides the worker when it reported
+    broken: str = ""  # what it sent that is no frame
+    failure: str = ""  # our own
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement."""
+
+    kind: Kind
+    cause: str
+    message: str
+    ran: bool
+    stopped: Stopped | None = None
+    side_effects_possible: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Figures of a call; for policy."""
+
+    queue_seconds: float = 0.0
+    run_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_peak_bytes: int = 0
+    output_bytes: int = 0
+    spilled_bytes: int = 0
+    worker_id: str = ""
+    generation: int = 0
+    leftover_processes: int = 0
+    leftover_threads: int = 0
+    state_lost: bool = False
+    stop_seconds: float = 0.0
+    killed_processes: int = 0
+    logs: tuple[Output, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended."""
+
+    kind: Kind
+    cause: str
+    message: str
+    body: bytes  # JSON: {"content": […], "details": …}
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    output: Output | None = None
+    ran: bool = False
+    stopped: Stopped | None = None
+    side_effects_possible: bool = False
+    facts: Facts = field(default_factory=Facts)
+
+
+EMPTY_BODY: Final = b'{"content":[],"details":null}'
+
+_LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}
+_REPORTED: Final = {kind.value: kind for kind in (Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED)}
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """What it comes to; see the precedence at the top."""
+    report = evidence.report
+    ran = evidence.started and (report is None or report.ran)
+    if evidence.failure:
+        return Verdict(Kind.INTERNAL, "failure", evidence.failure, ran, side_effects_possible=ran)
+    if (limit := _limit_passed(evidence)) is not None:
+        return limit
+    if evidence.stop is not None:
+        return _stopped(evidence, evidence.stop, ran)
+    if evidence.broken:
+        message = f"the worker sent what is no frame ({evidence.broken}) and was ended."
+        return Verdict(Kind.CRASHED, "protocol", message, True, side_effects_possible=True)
+    if report is None:
+        return _crashed(evidence)
+    if report.kind == "aborted":  # it says so, but nobody asked
+        message = "the tool stopped as if it had been aborted, but nobody aborted it."
+        return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
+    kind = _REPORTED.get(report.kind, Kind.INTERNAL)
+    cause = "failure" if kind is Kind.INTERNAL else ""
+    return Verdict(kind, cause, "" if kind is Kind.OK else evidence.text or "the tool failed without saying why.", report.ran)
+
+
+def _limit_passed(evidence: Evidence) -> Verdict | None:
+    """A limit that the kernel enforced, read off the way the worker died."""
+    death = evidence.death
+    if death is None or evidence.report is not None or death.status is None:
+        return None
+    key = _LIMIT_SIGNALS.get(death.cause())
+    if key is None:
+        return None
+    limits = evidence.settings.limits
+    figure = f"{limits.cpu_seconds:g} s" if key == "cpu" and limits.cpu_seconds else show_bytes(limits.file_size_bytes)
+    message = f"{figure} after {_seconds(evidence.run_seconds)}; its process was ended.{_raise(evidence, key)}"
+    return Verdict(Kind.LIMIT_EXCEEDED, key, message, True, side_effects_possible=True)
+
+
+def _crashed(evidence: Evidence) -> Verdict:
+    death = evidence.death
+    if death is None or death.status is None:
+        message = f"its cell was lost after {_seconds(evidence.run_seconds)}."
+        return Verdict(Kind.CRASHED, "lost", message, evidence.started, side_effects_possible=evidence.started)
+    cause = death.cause()
+    how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
+    message = f"its process {how} after {_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
+    return Verdict(Kind.CRASHED, cause, message, True, side_effects_possible=True)
+
+
+def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
+    if not evidence.started:
+        return Verdict(stop.kind, stop.cause, f"{stop.text}; it had not started.", ran=False)
+    settled = evidence.report is not None
+    death = evidence.death
+    if settled and not evidence.leftovers:
+        proof: Stopped = "settled"
+    elif death is None or death.proven:
+        proof = "killed"
+    else:
+        proof = "best_effort"
+    message = f"{stop.text}; {_ending(evidence, settled)}"
+    if stop.kind is not Kind.ABORTED:
+        message += _raise(evidence, stop.cause)
+    if ran:
+        message += "\nWhat it had done until then is not undone."
+    return Verdict(stop.kind, stop.cause, message, ran, proof, side_effects_possible=ran)
+
+
+def _ending(evidence: Evidence, settled: bool) -> str:
+    death = evidence.death
+    after = evidence.stop_seconds - evidence.report_seconds
+    if settled and not evidence.leftovers:
+        return f"it stopped by itself {_seconds(evidence.report_seconds)} later, and so did what it had started."
+    if settled:
+        return (
+            f"it stopped by itself {_seconds(evidence.report_seconds)} later; "
+            f"{_count(evidence.leftovers)} it had left behind {'was' if evidence.leftovers == 1 else 'were'} killed."
+        )
+    killed = death.killed if death is not None else 0
+    others = f" with its {_count(killed - 1)}" if killed > 1 else ""
+    if evidence.stop_seconds < evidence.grace_seconds:
+        gone = f"its process{others} was gone after {_seconds(evidence.stop_seconds)}"
+    else:
+        after = evidence.stop_seconds - evidence.grace_seconds
+        gone = f"it ignored that for {_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {_seconds(after)}"
+    unproven = "" if death is None or death.proven else ", as far as this host can tell"
+    return f"{gone}{unproven}."
+
+
+def _raise(evidence: Evidence, key: str) -> str:
+    """The line of configuration that would change it."""
+    value = {
+        "timeout": evidence.settings.limits.timeout_seconds,
+        "idle": evidence.settings.limits.idle_seconds,
+        "cpu": evidence.settings.limits.cpu_seconds,
+        "file_size": evidence.settings.limits.file_size_bytes,
+    }.get(key)
+    if not value:
+        return ""
+    raised = f'"{show_bytes(int(value) * 2)}"' if key == "file_size" else f"{value * 2:g}"
+    return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
+
+
+def _last_lines(stderr: str) -> str:
+    lines = [line for line in stderr.strip().splitlines() if line.strip()][-5:]
+    return "".join(f"\n{line[:200]}" for line in lines)
+
+
+def _count(number: int) -> str:
+    return f"{number} process" if number == 1 else f"{number} processes"
+
+
+def _seconds(value: float) -> str:
+    if value < 0.0995:
+        return f"{max(value, 0) * 1000:.0f} ms"
+    if value < 99.5:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s"
+
+

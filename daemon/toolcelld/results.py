@@ -1,0 +1,241 @@
+"""What a worker returns, put together from frames and clipped on the way.
+
+The header of a result says what blocks there are and how many bytes each has; the bytes follow in
+that order, then those of `details` and `metadata`. Text goes through the call's `Capture`, so a
+result of a gigabyte costs the daemon a buffer. Images and details are kept whole or left out,
+as their size is known before their first byte. Everything is checked: a worker runs a user's
+code and may say anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from toolcelld.capture import Capture
+from toolcelld.clip import Clip
+from toolcelld.frames import FrameError
+from toolcelld.limits import Settings
+from toolcelld.spills import Output
+
+__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "update_body"]
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of an outcome on the wire: the contract's bound."""
+KEPT_BYTES_MAX: Final = BODY_BYTES_MAX - 1024 * 1024
+"""Of images, as base64, and details together; the rest is for text."""
+METADATA_BYTES_MAX: Final = 32 * 1024
+BLOCKS_MAX: Final = 256
+PART_BYTES_MAX: Final = 1 << 40
+"""A length beyond it is nonsense and no size."""
+TEXT_HEAD_CHARACTERS: Final = 4000
+"""For messages: what a tool said, without what it dumped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result as it goes on the wire."""
+
+    body: bytes
+    metadata: Mapping[str, Any]
+    output: Output | None
+    output_bytes: int
+    text: str  # its beginning
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: str  # "text", "image", "details", "metadata"
+    missing: int
+    kept: bytearray | None
+    block: Mapping[str, Any] | None = None
+
+
+class ResultReader:
+    """Takes the payloads of one result."""
+
+    def __init__(self, header: Mapping[str, Any], capture: Capture) -> None:
+        self._capture = capture
+        self._blocks = _blocks(header)
+        self._title = header.get("title")
+        if self._title is not None and not isinstance(self._title, str):
+            raise FrameError("the title is no text")
+        self._room = KEPT_BYTES_MAX
+        self._parts: list[_Part] = []
+        for block in self._blocks:
+            if block["type"] == "text":
+                self._parts.append(_Part("text", block["bytes"], None, block))
+            elif block["type"] == "image":
+                self._parts.append(self._whole("image", block["bytes"], block["bytes"] * 4 // 3, block))
+        for name, most in (("details", KEPT_BYTES_MAX), ("metadata", METADATA_BYTES_MAX)):
+            if name in header:
+                length = _length(header[name])
+                self._parts.append(self._whole(name, length, length if length <= most else KEPT_BYTES_MAX + 1))
+        self.missing = sum(part.missing for part in self._parts)
+        self._at = 0
+
+    def _whole(self, kind: str, length: int, cost: int, block: Mapping[str, Any] | None = None) -> _Part:
+        if cost > self._room:
+            return _Part(kind, length, None, block)
+        self._room -= cost
+        return _Part(kind, length, bytearray(), block)
+
+    def feed(self, payload: bytes) -> bool:
+        """Take the next bytes; True says that the capture waits for the disk."""
+        if len(payload) > self.missing:
+            raise FrameError(f"{len(payload) - self.missing} bytes more than the result has")
+        self.missing -= len(payload)
+        waits = False
+        start = 0
+        while start < len(payload):
+            part = self._parts[self._at]
+            if not part.missing:
+                self._at += 1
+                continue
+            piece = payload[start : start + part.missing] if start or part.missing < len(payload) else payload
+            part.missing -= len(piece)
+            start += len(piece)
+            if part.kind == "text":
+                waits = self._capture.feed(piece) or waits
+            elif part.kept is not None:
+                part.kept += piece
+        return waits
+
+    def finish_now(self) -> Result | None:
+        """The result, where nothing of it waits for the disk."""
+        clipped = self._capture.finish_now()
+        return None if clipped is None else self._result(clipped.text, clipped.total_bytes, None, cut=False)
+
+    async def finish(self) -> Result:
+        """The result, with the whole of its text kept beside."""
+        clipped, output = await self._capture.finish()
+        return self._result(clipped.text, clipped.total_bytes, output, cut=clipped.cut)
+
+    def _result(self, text: str, total_bytes: int, output: Output | None, *, cut: bool) -> Result:
+        content = self._content(text, cut=cut)
+        details = next((part for part in self._parts if part.kind == "details"), None)
+        if details is None:
+            encoded = b"null"
+        elif details.kept is None:
+            encoded = _encoded({"left_out": True, "output_id": output.handle if output is not None else None})
+        else:
+            encoded = bytes(details.kept) if _is_json(details.kept) else b"null"
+        body = b"".join((b'{"content":', content, b',"details":', encoded, b"}"))
+        return Result(body, self._metadata(), output, total_bytes, text[:TEXT_HEAD_CHARACTERS])
+
+    def _content(self, text: str, *, cut: bool) -> bytes:
+        if not cut and len(self._parts) and len(self._blocks) == 1 and self._blocks[0]["type"] == "text":
+            return b'[{"type":"text","text":' + _encoded(text) + b"}]"
+        content: list[object] = []
+        whole = text.encode()
+        start = 0
+        if cut:  # the clip is over all of the text; images stand behind it
+            content.append({"type": "text", "text": text})
+        images = iter(part for part in self._parts if part.kind == "image")
+        for block in self._blocks:
+            if block["type"] == "text":
+                if not cut:
+                    piece = whole[start : start + block["bytes"]]
+                    start += block["bytes"]
+                    content.append({"type": "text", "text": piece.decode(errors="replace")})
+            elif block["type"] == "image":
+                content.append(_image(next(images)))
+            else:
+                content.append(block)
+        return _encoded(content)
+
+    def _metadata(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for part in self._parts:
+            if part.kind == "metadata" and part.kept is not None:
+                try:
+                    found: object = from_json(bytes(part.kept), allow_inf_nan=False)
+                except ValueError:
+                    continue
+                if isinstance(found, dict):
+                    values.update(cast("dict[str, Any]", found))
+        if self._title:
+            values["title"] = self._title
+        return values
+
+
+def _image(part: _Part) -> dict[str, object]:
+    assert part.block is not None
+    if part.kept is None:
+        return {"type": "text", "text": f"[image of {part.block['bytes']} bytes left out: too large]"}
+    return {
+        "type": "image",
+        "data": base64.b64encode(part.kept).decode("ascii"),
+        "mime_type": part.block["mime_type"],
+    }
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _is_json(text: bytearray) -> bool:
+    try:
+        from_json(bytes(text), allow_inf_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _length(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value <= PART_BYTES_MAX:
+        raise FrameError("a length of a result is no length")
+    return value
+
+
+def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
+    given: object = header.get("blocks", [])
+    if not isinstance(given, list) or len(cast("list[object]", given)) > BLOCKS_MAX:
+        raise FrameError(f"the blocks are no list of at most {BLOCKS_MAX}")
+    blocks: list[dict[str, Any]] = []
+    for block in cast("list[object]", given):
+        match block:
+            case {"type": "text", "bytes": length}:
+                blocks.append({"type": "text", "bytes": _length(length)})
+            case {"type": "image", "bytes": length, "mime_type": str() as mime_type}:
+                blocks.append({"type": "image", "bytes": _length(length), "mime_type": mime_type[:100]})
+            case {"type": "resource_link", "uri": str() as uri, "name": name, "mime_type": mime_type}:
+                blocks.append(
+                    {
+                        "type": "resource_link",
+                        "uri": uri[:4000],
+                        "name": name[:1000] if isinstance(name, str) else None,
+                        "mime_type": mime_type[:100] if isinstance(mime_type, str) else None,
+                    }
+                )
+            case _:
+                raise FrameError("a block of the result is none of the known ones")
+    return blocks
+
+
+def update_body(payload: bytes, settings: Settings) -> bytes | None:
+    """A partial result as it goes on the wire: its text clipped; None when it is none."""
+    try:
+        update: object = from_json(payload, allow_inf_nan=False)
+    except ValueError:
+        return None
+    match update:
+        case {"content": list() as content}:
+            found = cast("dict[str, object]", update)
+        case _:
+            return None
+    limits = settings.limits
+    for block in cast("list[object]", content):
+        match block:
+            case {"type": "text", "text": str() as text}:
+                clip = Clip(limits.output_lines, limits.output_bytes, settings.output)
+                clip.feed(text.encode(errors="replace"))
+                cast("dict[str, object]", block)["text"] = clip.result().text
+            case _:
+                pass
+    return _encoded({"content": cast("list[object]", content), "details": found.get("details")})

@@ -1,0 +1,277 @@
+"""How the cells of one interpreter are started: its zygote, as the daemon sees it.
+
+A runtime starts its zygote when the first cell is wanted (the daemon's own is started ahead)
+and starts another one, with backoff, after one has died. The cells of a dead zygote live on:
+their life lines lead to the daemon, not to it.
+
+Starting is a race of three: `ready`, exit, deadline; each ending says what happened, with the
+last lines of stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import toolcell
+
+__all__ = ["Runtime", "RuntimeFailed", "Spawned"]
+
+READY_SECONDS_MAX: Final = 20.0
+"""A fresh interpreter with pydantic takes 0.2 s here; a cold disk and a loaded machine a hundred times that."""
+BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
+"""Between the deaths of zygotes; the last for all that follow."""
+STDERR_LINES_MAX: Final = 40
+MESSAGE_BYTES_MAX: Final = 64 * 1024
+
+ENTRY: Final = Path(__file__).parent / "worker" / "__main__.py"
+ROOTS: Final = tuple(sorted({str(Path(__file__).parents[1]), str(Path(toolcell.__file__).parents[1])}))
+
+
+class RuntimeFailed(Exception):
+    """No cell can be started with this interpreter; the message says why and what to do."""
+
+
+class Spawned:
+    """A keeper that has been forked: its process, and its end as the zygote saw it."""
+
+    __slots__ = ("pid", "pidfd", "swept")
+
+    def __init__(self, pid: int, pidfd: int, swept: asyncio.Future[None]) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.swept = swept
+        """Done when the zygote has reaped the keeper and nothing of its cell is left, or when the zygote is gone."""
+
+
+class Runtime:
+    """One interpreter and its zygote."""
+
+    def __init__(self, interpreter: str, on_stderr: Callable[[str], None]) -> None:
+        self.interpreter = interpreter
+        self._on_stderr = on_stderr
+        self._lock = asyncio.Lock()
+        self._zygote: _Zygote | None = None
+        self._deaths = 0
+
+    async def spawn(self, worker_id: str, plan: dict[str, Any], descriptors: Sequence[int]) -> Spawned:
+        """Fork a keeper; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
+        zygote = self._zygote
+        if zygote is None or not zygote.alive:
+            zygote = await self.start()
+        return await zygote.spawn(worker_id, plan, descriptors)
+
+    async def start(self) -> _Zygote:
+        """Have a living zygote; starts one if there is none."""
+        async with self._lock:
+            if self._zygote is not None and self._zygote.alive:
+                return self._zygote
+            if self._zygote is not None:
+                await self._zygote.stop()
+                self._deaths += 1
+            await asyncio.sleep(BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)])
+            self._zygote = await _Zygote.start(self.interpreter, self._on_stderr)
+            return self._zygote
+
+    def replace(self) -> None:
+        """Give up a zygote that does not answer; the next spawn starts another."""
+        if self._zygote is not None:
+            self._zygote.kill()
+
+    @property
+    def pid(self) -> int | None:
+        """The zygote's process, for people."""
+        return self._zygote.process.pid if self._zygote is not None and self._zygote.alive else None
+
+    async def aclose(self) -> None:
+        """End the zygote and reap it."""
+        if self._zygote is not None:
+            await self._zygote.stop()
+            self._zygote = None
+
+
+class _Zygote:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, on_stderr: Callable[[str], None]) -> None:
+        self.process = process
+        self.alive = True
+        self._control = control
+        self._on_stderr = on_stderr
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._spawning: dict[str, asyncio.Future[Spawned]] = {}
+        self._cells: dict[str, asyncio.Future[None]] = {}
+        self._lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
+        self._partial = b""
+        assert process.stderr is not None
+        self._stderr = process.stderr.fileno()
+        os.set_blocking(self._stderr, False)
+        self._loop.add_reader(control, self._on_message)
+        self._loop.add_reader(self._stderr, self._on_stderr_ready)
+
+    @classmethod
+    async def start(cls, interpreter: str, on_stderr: Callable[[str], None]) -> _Zygote:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
+        ours.setblocking(False)
+        command = [interpreter, "-I", str(ENTRY), str(theirs.fileno()), *ROOTS]
+        try:
+            with theirs:
+                process = await asyncio.to_thread(
+                    subprocess.Popen,
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=[theirs.fileno()],
+                    env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise RuntimeFailed(f"{interpreter}: {error.strerror}; is the interpreter's path right?") from error
+        zygote = cls(process, ours, on_stderr)
+        try:
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                await zygote._ready
+        except TimeoutError:
+            await zygote.stop()
+            raise RuntimeFailed(f"{interpreter} was not ready after {READY_SECONDS_MAX:.0f} s{zygote.last_lines()}") from None
+        except RuntimeFailed:
+            await zygote.stop()
+            raise
+        except asyncio.CancelledError:
+            await zygote.stop()
+            raise
+        return zygote
+
+    async def spawn(self, worker_id: str, plan: dict[str, Any], descriptors: Sequence[int]) -> Spawned:
+        answer: asyncio.Future[Spawned] = self._loop.create_future()
+        self._spawning[worker_id] = answer
+        message = json.dumps({"type": "spawn", "id": worker_id, **plan}).encode()
+        try:
+            while True:
+                try:
+                    socket.send_fds(self._control, [message], list(descriptors))
+                    break
+                except BlockingIOError:
+                    await self._writable()
+            return await answer
+        except OSError as error:
+            raise RuntimeFailed(f"the zygote of {self.process.args} took no order: {error.strerror}") from error
+        finally:
+            self._spawning.pop(worker_id, None)
+
+    async def _writable(self) -> None:
+        room: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_writer(self._control, lambda: room.done() or room.set_result(None))
+        try:
+            await room
+        finally:
+            self._loop.remove_writer(self._control)
+
+    def _on_message(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 4)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data, descriptors = b"", []
+        if not data:
+            self._gone()
+            return
+        message = json.loads(data)
+        match message["type"]:
+            case "ready":
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            case "spawned":
+                swept = self._cells[message["id"]] = self._loop.create_future()
+                spawned = Spawned(message["pid"], descriptors.pop(), swept)
+                answer = self._spawning.get(message["id"])
+                if answer is None or answer.done():
+                    os.close(spawned.pidfd)  # nobody waits any more; the keeper's life line is closed already
+                else:
+                    answer.set_result(spawned)
+            case "refused":
+                answer = self._spawning.get(message["id"])
+                if answer is not None and not answer.done():
+                    answer.set_exception(RuntimeFailed(message["message"]))
+            case "exited":
+                swept = self._cells.pop(message["id"])
+                if not swept.done():
+                    swept.set_result(None)
+            case _:
+                pass
+        for number in descriptors:
+            os.close(number)
+
+    def _on_stderr_ready(self) -> None:
+        try:
+            data = os.read(self._stderr, 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._stderr)
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        self._partial = self._partial[-4096:]
+        for line in lines:
+            text = line.decode(errors="replace")[:1000]
+            self._lines.append(text)
+            self._on_stderr(text)
+
+    def last_lines(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            self._on_stderr_ready()
+        told = [*self._lines, self._partial.decode(errors="replace")]
+        text = "\n  ".join(line for line in told if line)
+        return f":\n  {text}" if text else ""
+
+    def _gone(self) -> None:
+        """The control socket has ended: no order is obeyed any more, no end is reported."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._loop.remove_reader(self._control)
+        failure = RuntimeFailed(f"{self.process.args[0] if isinstance(self.process.args, list) else self.process.args} ended{self.last_lines()}")  # type: ignore[index]  # a list of our own
+        for answer in (self._ready, *self._spawning.values()):
+            if not answer.done():
+                answer.set_exception(failure)
+        for swept in self._cells.values():
+            if not swept.done():
+                swept.set_result(None)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        self._gone()
+        if self._ready.done() and not self._ready.cancelled():
+            self._ready.exception()  # it has been told already
+        self._control.close()
+        self._loop.remove_reader(self._stderr)
+        try:
+            await asyncio.to_thread(self.process.wait, 2)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            await asyncio.to_thread(self.process.wait)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+def own_interpreter() -> str:
+    """The interpreter that the daemon itself runs on."""
+    return sys.executable

@@ -1,0 +1,355 @@
+"""The edge: decodes a request, calls the domain, encodes what it says, maps refusals to status codes.
+
+The only code that knows both gRPC and the domain. A stream belongs to a session but is not it:
+one task reads what comes up, this one writes what the session's outbox gives, and when either
+ends the session is detached, not closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+
+import toolcelld
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
+from toolcelld import catalog, events
+from toolcelld.catalogs import Catalogs, DirectoryError
+from toolcelld.encoding import (
+    ARGUMENTS_BYTES_MAX, PROTOCOL, STATUS_CODES, call_info, catalog_part, decode_call, decode_open, encode_event,
+    encode_output, encode_problem, encode_refusal, encode_tool, too_large,
+)  # fmt: skip
+from toolcelld.lifecycle import Session as SessionState
+from toolcelld.limits import resolve
+from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
+from toolcelld.sessions import House, OpenRequest, Session, Sessions
+from toolcelld.spills import Output, Spills, UnknownOutput
+
+__all__ = ["Edge", "ToolCell", "abort", "refusals"]
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES_MAX: Final = 48 * 1024
+PARTIAL_CALLS_MAX: Final = 8
+"""Calls of one stream whose arguments are still coming; together they hold at most 128 MiB."""
+FIRST_MESSAGE_SECONDS: Final = 10.0
+"""For the Open of a stream; who opens a stream has it ready."""
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+AttachContext: TypeAlias = grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
+
+
+class Edge(House, Protocol):
+    """What the edge needs of the daemon."""
+
+    sessions: Sessions
+
+    def is_operator(self, context: Context) -> bool:
+        """Whether the caller showed the operator's token."""
+        ...
+
+
+async def abort(context: Context, refusal: Refusal) -> NoReturn:
+    """End an RPC with a refusal and its details."""
+    status = encode_refusal(refusal)
+    await context.abort(
+        STATUS_CODES[refusal.reason],
+        refusal.message[:4000],
+        trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),),
+    )
+    raise AssertionError("abort returned")
+
+
+@contextlib.asynccontextmanager
+async def refusals(context: Context) -> AsyncIterator[None]:
+    """Within: a `Refusal` ends the RPC as one."""
+    try:
+        yield
+    except Refusal as refusal:
+        await abort(context, refusal)
+
+
+class ToolCell(rpc.ToolCellServicer):
+    """The service for agents."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    # A session
+
+    async def Attach(  # type: ignore[override]  # written to and read from, not generated
+        self, request_iterator: AsyncIterator[pb.AttachRequest], context: AttachContext
+    ) -> None:
+        async with refusals(context):
+            session, welcome = await self._open(context)
+            number = session.attach()
+            superseded = session.superseded
+            try:
+                await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
+                for part in session.publish(session.catalog):
+                    await context.write(pb.AttachResponse(events=[encode_event(part)]))
+                await self._pump(session, context, superseded)
+            finally:
+                session.detach(number)
+
+    async def _open(self, context: AttachContext) -> tuple[Session, bool]:
+        try:
+            async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
+                first = await context.read()
+        except TimeoutError:
+            raise Refusal(RefusalReason.OUT_OF_ORDER, f"no Open within {FIRST_MESSAGE_SECONDS:.0f} s of the stream's start.") from None
+        if first is grpc.aio.EOF or first.WhichOneof("message") != "open":  # type: ignore[union-attr, comparison-overlap]  # EOF is a value of its own type
+            raise Refusal(RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open")
+        wanted: pb.Open = first.open  # type: ignore[union-attr]  # not EOF
+        request = decode_open(wanted)
+        if wanted.session_id:
+            session = self._edge.sessions.resume(wanted.session_id, wanted.resume_token)
+            if session is not None:
+                session.outbox.acknowledge(first.acknowledged)  # type: ignore[union-attr]  # not EOF
+                session.answers = request.answers
+                return session, True
+        return await self._edge.sessions.open(request), False
+
+    async def _pump(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
+        """Read and write until either side has enough."""
+        outbox = session.outbox
+        reader = asyncio.create_task(self._read(session, context))  # awaited below
+        over = asyncio.create_task(superseded.wait())  # awaited below
+        ended = {reader, over}
+        for task in ended:
+            task.add_done_callback(lambda _: outbox.ready.set())
+        try:
+            while True:
+                await outbox.ready.wait()
+                if over.done():
+                    raise Refusal(RefusalReason.SUPERSEDED, "another stream has taken the session over.")
+                if reader.done():
+                    reader.result()
+                    return
+                if message := outbox.take():
+                    await context.write(pb.AttachResponse(events=[encode_event(event) for event in message]))
+                elif session.state is SessionState.CLOSED:
+                    return
+        finally:
+            for task in ended:
+                task.cancel()
+            await asyncio.gather(*ended, return_exceptions=True)
+
+    async def _read(self, session: Session, context: AttachContext) -> None:
+        partial: dict[str, tuple[pb.Call, bytearray]] = {}
+        while True:
+            message = await context.read()
+            if message is grpc.aio.EOF:  # type: ignore[comparison-overlap]  # EOF is a value of its own type
+                return
+            if message.acknowledged:  # type: ignore[union-attr]  # not EOF
+                session.outbox.acknowledge(message.acknowledged)  # type: ignore[union-attr]
+            try:
+                self._obey(session, message, partial)  # type: ignore[arg-type]  # not EOF
+            except Refusal as refusal:
+                call_id = _subject(message)  # type: ignore[arg-type]  # not EOF
+                partial.pop(call_id, None)
+                session.outbox.put(events.Refused(refusal, call_id=call_id))
+
+    def _obey(self, session: Session, message: pb.AttachRequest, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+        match message.WhichOneof("message"):
+            case "call":
+                self._on_call(session, message.call, partial)
+            case "chunk":
+                self._on_chunk(session, message.chunk, partial)
+            case "abort":
+                reason = message.abort.reason[:200] or "by the client"
+                partial.pop(message.abort.call_id, None)
+                session.abort(message.abort.call_id, Stop(Kind.ABORTED, "client", reason))
+            case "answer":
+                answer = message.answer
+                call = session.calls.get(answer.call_id)
+                if call is not None:
+                    call.questions.answer(answer.ask_id, answer.allowed, answer.always, answer.message)
+            case "refresh":
+                self._edge.tasks.create_task(self._refresh(session))
+            case "close":
+                session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))
+            case "open":
+                raise Refusal(RefusalReason.OUT_OF_ORDER, "Open is the first message of a stream, and only the first.", field="open")
+            case _:
+                pass  # an acknowledgement alone
+
+    def _on_call(self, session: Session, call: pb.Call, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+        if call.arguments_bytes > len(call.arguments):
+            if call.arguments_bytes > ARGUMENTS_BYTES_MAX:
+                raise too_large("call.arguments", call.arguments_bytes)
+            if len(partial) >= PARTIAL_CALLS_MAX:
+                raise Refusal(
+                    RefusalReason.BUSY, f"the arguments of {PARTIAL_CALLS_MAX} calls are still coming.", retry_seconds=1
+                )
+            partial[call.call_id] = (call, bytearray(call.arguments))
+            return
+        session.admit(decode_call(call, call.arguments, session.agent))
+
+    def _on_chunk(self, session: Session, chunk: pb.Chunk, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+        if chunk.call_id not in partial:
+            raise Refusal(RefusalReason.OUT_OF_ORDER, f"a chunk for call {chunk.call_id[:128]!r}, which expects none.", field="chunk.call_id")
+        call, arguments = partial[chunk.call_id]
+        arguments += chunk.data
+        if len(arguments) > call.arguments_bytes or (chunk.last and len(arguments) < call.arguments_bytes):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"chunk.data: {len(arguments)} bytes of arguments, where call.arguments_bytes said {call.arguments_bytes}.",
+                field="chunk.data",
+            )
+        if chunk.last or len(arguments) == call.arguments_bytes:
+            del partial[chunk.call_id]
+            session.admit(decode_call(call, bytes(arguments), session.agent))
+
+    async def _refresh(self, session: Session) -> None:
+        try:
+            await self._edge.catalogs.refresh(session.directory)
+        except DirectoryError as error:
+            session.outbox.put(events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory")))
+            return
+        if session.state is SessionState.OPEN:
+            session.republish()
+
+    # One call without a session
+
+    async def CallTool(self, request: pb.CallToolRequest, context: Context) -> AsyncIterator[pb.CallToolResponse]:  # type: ignore[override]  # an asynchronous generator is one
+        async with refusals(context):
+            if not request.call.call_id:
+                request.call.call_id = f"c-{secrets.token_hex(8)}"
+            wanted = decode_call(request.call, request.call.arguments, request.agent)
+            opened = OpenRequest(agent=request.agent or "unknown", directory=request.directory, linger_seconds=0)
+            session = await self._edge.sessions.open(opened)
+            number = session.attach()
+            try:
+                call = session.admit(wanted)
+                assert call is not None
+                over = False
+                while not over:
+                    await session.outbox.ready.wait()
+                    for event in session.outbox.take():
+                        if isinstance(event, events.Refused):
+                            raise event.refusal
+                        if event.call_id:
+                            event.number = 0
+                            yield pb.CallToolResponse(event=encode_event(event))
+                        over = over or _is_last(event)
+            finally:
+                # Also when the client is gone or its deadline has passed: then this stops the call.
+                session.detach(number)
+
+    # Tools
+
+    async def ListTools(self, request: pb.ListToolsRequest, context: Context) -> pb.ListToolsResponse:
+        async with refusals(context):
+            found = await self._look(request.directory)
+            part = catalog_part(found, 0, len(found.tools), last=True)
+            del part.problems[:]
+            part.problems.extend(encode_problem(problem) for problem in found.problems)
+            return pb.ListToolsResponse(catalog=part, text=catalog.render(found))
+        raise AssertionError
+
+    async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
+        async with refusals(context):
+            pin = await self._pin(request.directory)
+            session = Session(self._edge, OpenRequest(agent="", directory=request.directory), pin, lambda _: None)
+            try:
+                tool = session.find(request.name)
+            finally:
+                pin.close()
+            settings = resolve(self._edge.config, tool.name, tool.declared, tool.file.source)
+            lines = [pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines]
+            return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
+        raise AssertionError
+
+    async def _look(self, directory: str) -> catalog.Catalog:
+        pin = await self._pin(directory)
+        pin.close()
+        return pin.catalog
+
+    async def _pin(self, directory: str) -> Any:
+        try:
+            return await self._edge.catalogs.open(directory)
+        except DirectoryError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+
+    # Aborting and reading
+
+    async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
+        async with refusals(context):
+            stop = Stop(Kind.ABORTED, "client", request.reason[:200] or "by the client")
+            if self._edge.is_operator(context) and not request.resume_token:
+                return self._abort_as_operator(request, stop)
+            session = self._edge.sessions.get(request.session_id, request.resume_token)
+            running = session.abort(request.call_id, stop)
+            return pb.AbortCallResponse(running=running, call_id=request.call_id)
+        raise AssertionError
+
+    def _abort_as_operator(self, request: pb.AbortCallRequest, stop: Stop) -> pb.AbortCallResponse:
+        found = self._edge.sessions.find_call(request.call_id)
+        if len(found) > 1:
+            raise Refusal(RefusalReason.UNKNOWN_CALL, f"{len(found)} running calls begin with {request.call_id!r}; say more of it.", field="call_id")
+        if not found:
+            raise Refusal(RefusalReason.UNKNOWN_CALL, f"no running call {request.call_id[:128]!r}.", field="call_id")
+        session, call_id = found[0]
+        return pb.AbortCallResponse(running=session.abort(call_id, stop), call_id=call_id)
+
+    async def ReadOutput(self, request: pb.ReadOutputRequest, context: Context) -> AsyncIterator[pb.ReadOutputResponse]:  # type: ignore[override]  # an asynchronous generator is one
+        async with refusals(context):
+            spills = self._edge.spills
+            output = await self._find_output(spills, request, context)
+            yield pb.ReadOutputResponse(output=encode_output(output))
+            if request.first_line:
+                parts = spills.read_lines(output, request.first_line, request.last_line)
+            else:
+                parts = spills.read(output, request.start_bytes, request.length_bytes)
+            try:
+                async for part in parts:
+                    yield pb.ReadOutputResponse(data=part)
+            except UnknownOutput as error:
+                raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
+
+    async def _find_output(self, spills: Spills, request: pb.ReadOutputRequest, context: Context) -> Output:
+        try:
+            if self._edge.is_operator(context) and not request.resume_token:
+                return await spills.find(request.output_id)
+            session = self._edge.sessions.get(request.session_id, request.resume_token)
+            output = await spills.get(request.output_id)
+        except UnknownOutput as error:
+            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
+        if not output.belongs_to(session.id, session.secret_digest):
+            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, f"there is no output {request.output_id[:64]!r}.", field="output_id")
+        return output
+
+
+def _welcome(session: Session, *, resumed: bool) -> pb.Event:
+    return pb.Event(
+        welcome=pb.Welcome(
+            session_id=session.id,
+            resume_token=session.secret,
+            resumed=resumed,
+            daemon_version=toolcelld.version(),
+            protocol=PROTOCOL,
+            generation=session.catalog.generation,
+            calls=[call_info(call, session) for call in session.known_calls()],
+            directory=session.directory,
+            worktree=session.worktree,
+        )
+    )
+
+
+def _subject(message: pb.AttachRequest) -> str:
+    which = message.WhichOneof("message")
+    return str(getattr(getattr(message, which), "call_id", ""))[:128] if which else ""
+
+
+def _is_last(event: events.Event) -> bool:
+    return (isinstance(event, events.Ended) and not event.more) or (isinstance(event, events.Chunk) and event.last)
+
+

@@ -1,0 +1,126 @@
+"""The few calls of the kernel that Python does not offer, by ctypes.
+
+Each function is one system call and raises `OSError` when the kernel refuses. Numbers of system
+calls that libc does not wrap are the same on x86-64 and arm64 (they are newer than the split).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Final
+
+__all__ = [
+    "die_with_parent", "drop_capabilities", "landlock_abi", "no_new_privileges", "restrict_signals",
+    "set_dumpable", "subreaper",
+]  # fmt: skip
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+# <linux/prctl.h>
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_DROP: Final = 24
+PR_SET_CHILD_SUBREAPER: Final = 36
+PR_SET_NO_NEW_PRIVS: Final = 38
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+
+# <linux/landlock.h>; the same numbers on x86-64 and arm64
+SYS_LANDLOCK_CREATE_RULESET: Final = 444
+SYS_LANDLOCK_RESTRICT_SELF: Final = 446
+LANDLOCK_CREATE_RULESET_VERSION: Final = 1
+LANDLOCK_SCOPE_SIGNAL: Final = 1 << 1
+LANDLOCK_ABI_SIGNAL: Final = 6  # Linux 6.12
+
+CAPABILITY_VERSION_3: Final = 0x20080522
+
+
+def _checked(result: int, what: str) -> int:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _prctl(option: int, *arguments: int) -> None:
+    words = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    _checked(_libc.prctl(option, *words), f"prctl({option})")
+
+
+def die_with_parent(signal: int) -> None:
+    """Have the kernel send `signal` when the parent dies; the caller then checks that it still lives."""
+    _prctl(PR_SET_PDEATHSIG, signal)
+
+
+def set_dumpable(dumpable: bool) -> None:
+    """Whether processes of the same user may look into this one."""
+    _prctl(PR_SET_DUMPABLE, int(dumpable))
+
+
+def subreaper() -> None:
+    """Become the parent of every descendant whose own parent dies."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def no_new_privileges() -> None:
+    """Give up, for this process and all its descendants, what setuid programs would grant."""
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+
+class _CapabilityData(ctypes.Structure):
+    _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set of this process, for good."""
+    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    if os.geteuid() == 0:  # the bounding set can be lowered only by who has CAP_SETPCAP
+        with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+            last = int(file.read())
+        for capability in range(last + 1):
+            try:
+                _prctl(PR_CAPBSET_DROP, capability)
+            except PermissionError:
+                break  # uid 0 without capabilities, as in a container: nothing left to lower
+    header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
+    nothing = (_CapabilityData * 2)()
+    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(nothing)), "capset")
+
+
+class _RulesetAttributes(ctypes.Structure):
+    _fields_ = [
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    ]
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel offers; 0 where there is none."""
+    version: int = _libc.syscall(
+        SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(LANDLOCK_CREATE_RULESET_VERSION)
+    )
+    return max(version, 0)
+
+
+def restrict_signals() -> None:
+    """Enter a Landlock domain from which no process outside can be signalled. Needs no_new_privileges."""
+    attributes = _RulesetAttributes(0, 0, LANDLOCK_SCOPE_SIGNAL)
+    ruleset = _checked(
+        _libc.syscall(
+            SYS_LANDLOCK_CREATE_RULESET,
+            ctypes.byref(attributes),
+            ctypes.c_size_t(ctypes.sizeof(attributes)),
+            ctypes.c_uint32(0),
+        ),
+        "landlock_create_ruleset",
+    )
+    try:
+        _checked(_libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+    finally:
+        os.close(ruleset)

@@ -1,0 +1,136 @@
+"""Run one tool file from the bytes that the daemon passed, and find its tools.
+
+The bytes and not the path, so that a pinned catalog runs its own code after the file has
+changed; `__file__`, line numbers and tracebacks are the file's all the same. Beside the file
+its siblings can be imported, before installed packages but after the standard library: a tool
+called `calendar.py` must not break everybody who imports that.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+
+from toolcell import Aborted
+from toolcell._exports import Exports, exports
+
+__all__ = ["Broken", "Source", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One tool file as the daemon read it."""
+
+    path: str
+    stem: str
+    directory: str  # where its siblings are
+    package: bool
+    content: bytes
+
+
+class Broken(Exception):
+    """The file cannot be used: the stage it failed in, the cause, and the line if there is one."""
+
+    def __init__(self, stage: str, message: str, line: int = 0, *, module: str = "", told: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.message = message
+        self.line = line
+        self.module = module  # that is missing
+        self.told = told  # the traceback, for the log
+
+
+class _Pinned(importlib.abc.InspectLoader):
+    """A loader that has the source already."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._source.content)
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source.content, self._source.path, "exec", dont_inherit=True)
+
+    def is_package(self, fullname: str) -> bool:
+        return self._source.package
+
+
+class _Siblings:
+    """Finds modules beside the tool file, except names of the standard library."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or name in sys.stdlib_module_names:
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, [self._directory], target)
+
+
+def load(source: Source) -> Exports:
+    """The file's tools, or `Broken` with the cause; `Aborted` when loading was stopped from outside."""
+    if importlib.machinery.PathFinder not in sys.meta_path:
+        raise Broken("import", "this interpreter has no path finder")
+    position = sys.meta_path.index(importlib.machinery.PathFinder)
+    sys.meta_path.insert(position, _Siblings(source.directory))
+    name = source.stem if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names else f"{source.stem}_tool"
+    loader = _Pinned(source)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=source.path, is_package=source.package)
+    spec.has_location = True
+    if source.package:
+        spec.submodule_search_locations = [os.path.dirname(source.path)]
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except Aborted as stopped:
+        raise Broken("import", f"still loading after {stopped}: {_last_text(source, stopped)}", _line(source, stopped)) from None
+    except SyntaxError as error:
+        inside = error.filename == source.path
+        where = "" if inside else f" in {error.filename} line {error.lineno}"
+        raise Broken("syntax", f"{error.msg}{where}", error.lineno or 0 if inside else _line(source, error)) from None
+    except SystemExit as error:
+        raise Broken("import", f"called sys.exit({error.code!r}) while it was loaded", _line(source, error)) from None
+    except ImportError as error:
+        missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+        raise Broken("import", str(error), _line(source, error), module=missing, told=_told(error)) from None
+    except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
+        raise Broken("import", _first_line(error), _line(source, error), told=_told(error)) from None
+    return exports(vars(module), source.stem)
+
+
+def _frames_of(source: Source, error: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source.path]
+
+
+def _line(source: Source, error: BaseException) -> int:
+    frames = _frames_of(source, error)
+    return frames[-1].lineno or 0 if frames else 0
+
+
+def _last_text(source: Source, error: BaseException) -> str:
+    frames = _frames_of(source, error)
+    return frames[-1].line or "" if frames else "outside of the file"
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # the exception's class is a tool's own code
+        text = ""
+    first = text.strip().splitlines()[0][:500] if text.strip() else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error, chain=True))[-16_000:]

@@ -1,0 +1,180 @@
+"""What happens to a process between its fork and the user's file, as two lists in order.
+
+The order is the security argument, so it is written down once, here, and `keeper` only walks it.
+
+1.  A session of its own, default signals: nothing a terminal or a parent arranged reaches in.
+2.  Descriptors at fixed numbers, everything else closed: what is not open cannot leak.
+3.  The barrier: wait for the daemon's word, which comes when the cell is in its control group.
+    A process that is placed after its start may have forked out of the group by then.
+4.  Environment from the plan alone, and the working directory.
+5.  The enclosure: no new privileges, and a Landlock domain that has only the signal scope, so
+    that the keeper's `kill(-1)` hits exactly its own tree. It is a means to kill and no policy,
+    which is why it stands here, in every profile, and is proven before it is relied upon: a
+    signal to the zygote must be refused.
+6.  The fork of the worker (in `keeper`).
+7.  The worker dies with its keeper. Resource limits, which it cannot raise again; no capabilities.
+8.  A second Landlock domain, so that the worker cannot signal its own keeper.
+9.  The system-call filter's place: last, because everything before needs calls that it refuses.
+10. The layers are reported (in `serve`), and only then is the user's file run.
+
+Every step returns the name of the layer it put on, or nothing. Whatever a step raises ends the
+start; the tool never runs in half a cell.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from toolcelld.worker import linux
+
+__all__ = ["ABORT", "ABORT_SIGNAL", "AROUND", "INSIDE", "LIFE", "PROTOCOL", "Plan", "SetupFailed", "walk"]
+
+LIFE: Final = 3
+"""The keeper's line to the daemon."""
+PROTOCOL: Final = 4
+"""The worker's frames."""
+ABORT: Final = 5
+"""The worker's abort channel."""
+
+ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
+"""What the keeper sends to have the worker look at its abort channel; real-time, so that no library uses it."""
+
+
+class SetupFailed(Exception):
+    """A step could not be taken; the message names it."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the daemon wants of a cell, and what has been done about it."""
+
+    worker_id: str
+    directory: str
+    environment: dict[str, str]
+    open_files: int | None
+    file_size_bytes: int | None
+    descriptors: Sequence[int]  # life line, protocol, abort, stdout, stderr: as the zygote received them
+    zygote_pid: int = 0
+    keeper_pid: int = 0
+    scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
+    layers: list[str] = field(default_factory=list[str])
+
+
+Step: TypeAlias = Callable[[Plan], str | None]
+
+
+def walk(steps: Sequence[Step], plan: Plan) -> None:
+    """Take every step in order, or raise `SetupFailed` naming the one that could not be taken."""
+    for step in steps:
+        try:
+            layer = step(plan)
+        except (OSError, ValueError) as error:
+            raise SetupFailed(f"{step.__name__.replace('_', ' ').strip()}: {error}") from error
+        if layer is not None:
+            plan.layers.append(layer)
+
+
+def _own_session(plan: Plan) -> None:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    plan.keeper_pid = os.getpid()
+
+
+def _descriptors(plan: Plan) -> None:
+    import fcntl
+
+    # Out of the way first: a source may stand at another one's target.
+    high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
+    life, protocol, abort, stdout, stderr = high
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(source, target, inheritable=True)
+    for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
+        os.dup2(source, target, inheritable=False)
+    os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    # Line by line, so that what a tool prints is seen as it comes.
+    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # they are final for users, not for who makes the process
+
+
+def _barrier(plan: Plan) -> None:
+    with socket.socket(fileno=os.dup(LIFE)) as life:
+        if life.recv(16) != b"go":
+            raise SystemExit(0)  # the daemon is gone, or does not want this cell any more
+
+
+def _surroundings(plan: Plan) -> None:
+    os.environ.clear()
+    os.environ.update(plan.environment)
+    os.umask(0o077)
+    os.chdir(plan.directory)
+
+
+def _enclosure(plan: Plan) -> str | None:
+    linux.no_new_privileges()
+    linux.subreaper()
+    if linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
+        return "no-new-privileges"
+    linux.restrict_signals()
+    try:
+        os.kill(plan.zygote_pid, 0)
+    except OSError as error:
+        # ESRCH: the zygote is gone. Then nothing is proven, but the domain was entered without an error.
+        if error.errno not in (errno.EPERM, errno.ESRCH):
+            raise
+        plan.scoped = error.errno == errno.EPERM
+    return "no-new-privileges, signal scope" if plan.scoped else "no-new-privileges"
+
+
+def _tie_to_keeper(plan: Plan) -> None:
+    linux.die_with_parent(signal.SIGKILL)
+    if os.getppid() != plan.keeper_pid:
+        raise SystemExit(0)  # the keeper died before the kernel was told
+
+
+def _limits(plan: Plan) -> str:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for what, value in ((resource.RLIMIT_NOFILE, plan.open_files), (resource.RLIMIT_FSIZE, plan.file_size_bytes)):
+        if value is not None:
+            _, hard = resource.getrlimit(what)
+            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(what, (bound, bound))
+    return "resource limits"
+
+
+def _capabilities(plan: Plan) -> str:
+    linux.drop_capabilities()
+    return "no capabilities"
+
+
+def _files(plan: Plan) -> str | None:
+    # The policy on files joins here. Without one, the domain still keeps the worker from its keeper.
+    if not plan.scoped:
+        return None
+    linux.restrict_signals()
+    return "keeper out of reach"
+
+
+def _system_calls(plan: Plan) -> None:
+    """The filter joins here, last."""
+
+
+AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _surroundings, _enclosure)
+"""What the keeper does before it forks the worker."""
+
+INSIDE: Final[Sequence[Step]] = (_tie_to_keeper, _limits, _capabilities, _files, _system_calls)
+"""What the worker does before it runs the user's file."""

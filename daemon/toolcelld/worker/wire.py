@@ -1,0 +1,211 @@
+"""The worker's end of the protocol socketpair.
+
+Two ways to send. `send` is for what ends something (a result, what was loaded): it blocks until
+the kernel has it. `Teller` is for what a tool says on its way: it returns at once, the newest
+update and progress win, metadata is merged, log lines are kept up to a bound; a thread that
+lives only while something waits brings it out, at most every 20 ms, so that a tool which tells
+in a loop costs the daemon fifty messages a second and not fifty thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+
+__all__ = ["Teller", "Wire"]
+
+TELL_INTERVAL_SECONDS: Final = 0.02
+LOG_RECORDS_MAX: Final = 1000
+LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX // 2
+"""What waits of a log between two messages; a message stays one frame."""
+UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
+"""A partial result is one frame; the model would read a fifth of that."""
+METADATA_BYTES_MAX: Final = 32 * 1024
+"""A title and some values."""
+MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
+"""Arguments are at most 16 MiB, a source file at most 1 MiB."""
+
+
+class Wire:
+    """Frames over one blocking socket; any thread may send, one thread at a time receives."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._decoder = Decoder()
+        self._frames: deque[Frame] = deque()
+        self._sending = threading.Lock()
+        self._rest = b""  # of a frame that `offer` could only begin; goes before everything else
+
+    def receive(self) -> Frame | None:
+        """The next message with its chunks joined; None when the daemon is gone."""
+        frame = self._next()
+        if frame is None or "size" not in frame.header:
+            return frame
+        size = int(frame.header["size"])
+        if size > MESSAGE_BYTES_MAX:
+            raise FrameError(f"message of {size} bytes")
+        parts = [frame.payload]
+        missing = size - len(frame.payload)
+        while missing > 0:
+            chunk = self._next()
+            if chunk is None:
+                return None
+            if chunk.header["type"] != "chunk" or not chunk.payload:
+                raise FrameError(f"{chunk.header['type']} where a chunk should be")
+            parts.append(chunk.payload)
+            missing -= len(chunk.payload)
+        return Frame(frame.header, b"".join(parts))
+
+    def _next(self) -> Frame | None:
+        while not self._frames:
+            data = self._socket.recv(PAYLOAD_BYTES_MAX)
+            if not data:
+                return None
+            self._frames.extend(self._decoder.feed(data))
+        return self._frames.popleft()
+
+    def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
+        """Send one message and wait until the kernel has all of it."""
+        self.send_frames(split(header, payload))
+
+    def send_frames(self, frames: Iterable[bytes]) -> None:
+        with self._sending:
+            if self._rest:
+                rest, self._rest = self._rest, b""
+                self._socket.sendall(rest)
+            for frame in frames:
+                self._socket.sendall(frame)
+
+    def offer(self, frame: bytes) -> bool:
+        """Send if it costs no waiting; False says that nothing was taken."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if self._rest:
+                return False
+            try:
+                sent = self._socket.send(frame, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            self._rest = frame[sent:]
+            return True
+        finally:
+            self._sending.release()
+
+    def flush_rest(self) -> None:
+        """Wait until what `offer` began is whole."""
+        if self._rest:
+            self.send_frames(())
+
+    def wait_writable(self, timeout_seconds: float) -> None:
+        """Wait for room, at most so long."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT)
+        poll.poll(timeout_seconds * 1000)
+
+
+class Teller:
+    """What one call tells on its way: coalesced, bounded, never waited for."""
+
+    def __init__(self, wire: Wire, sequence: int) -> None:
+        self._wire = wire
+        self._sequence = sequence
+        self._lock = threading.Lock()
+        self._newest: dict[str, tuple[Mapping[str, Any], bytes]] = {}
+        self._metadata: dict[str, Any] = {}
+        self._log: list[Mapping[str, Any]] = []
+        self._log_bytes = 0
+        self._lost = 0
+        self._told_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    def tell(self, kind: str, header: Mapping[str, Any], payload: bytes = b"") -> None:
+        """Keep it for the next message; the newest of its kind wins."""
+        with self._lock:
+            if kind == "metadata":
+                self._merge_metadata(header, payload)
+            elif kind == "log":
+                self._keep_log(header)
+            elif len(payload) <= UPDATE_BYTES_MAX:
+                self._newest[kind] = (header, payload)
+            else:
+                self._keep_log({"level": "warning", "text": f"an {kind} of {len(payload)} bytes was dropped: too large"})
+            if self._thread is not None or self._ended.is_set():
+                return
+            now = time.monotonic()
+            if now - self._told_at >= TELL_INTERVAL_SECONDS and self._bring_out(self._wire.offer):
+                self._told_at = now
+                return
+            self._thread = threading.Thread(target=self._bring_out_later, name="toolcell-teller", daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Bring out what waits, now, in order before whatever is sent next."""
+        with self._lock:
+            self._ended.set()
+            self._bring_out(self._send)
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _bring_out_later(self) -> None:
+        while not self._ended.wait(TELL_INTERVAL_SECONDS):
+            self._wire.flush_rest()
+            self._wire.wait_writable(1)
+            with self._lock:
+                if self._bring_out(self._wire.offer) and not self._newest:
+                    self._told_at = time.monotonic()
+                    self._thread = None
+                    break
+        self._wire.flush_rest()
+
+    def _send(self, frame: bytes) -> bool:
+        self._wire.send_frames((frame,))
+        return True
+
+    def _bring_out(self, way: Callable[[bytes], bool]) -> bool:
+        """Send everything that waits on this way; False as soon as it takes no more."""
+        if self._metadata:
+            if not way(encode({"type": "metadata", "seq": self._sequence}, json.dumps(self._metadata).encode())):
+                return False
+            self._metadata = {}
+        if self._log:
+            records = json.dumps(self._log).encode()
+            if not way(encode({"type": "log", "seq": self._sequence, "lost": self._lost}, records)):
+                return False
+            self._log, self._log_bytes, self._lost = [], 0, 0
+        for kind, (header, payload) in list(self._newest.items()):
+            if not way(encode({"type": kind, "seq": self._sequence, **header}, payload)):
+                return False
+            del self._newest[kind]
+        return True
+
+    def _merge_metadata(self, header: Mapping[str, Any], payload: bytes) -> None:
+        merged = dict(self._metadata)
+        if header.get("title") is not None:
+            merged["title"] = header["title"]
+        if payload:
+            merged.update(json.loads(payload))
+        if len(json.dumps(merged)) <= METADATA_BYTES_MAX:
+            self._metadata = merged
+        else:
+            self._keep_log({"level": "warning", "text": "metadata was dropped: too large"})
+
+    def _keep_log(self, record: Mapping[str, Any]) -> None:
+        size = len(record.get("text", "")) * 2 + 64
+        if len(self._log) >= LOG_RECORDS_MAX or self._log_bytes + size > LOG_BYTES_MAX:
+            self._lost += 1
+            return
+        self._log.append(record)
+        self._log_bytes += size
+
+

@@ -1,0 +1,124 @@
+"""The process that cells are forked from: one for each interpreter, started by exec, single-threaded.
+
+It has imported what every worker needs and nothing of any user. It obeys one socket:
+
+    daemon → zygote   {"type": "spawn", "id", "directory", "env", "open_files", "file_size_bytes"}
+                      with five descriptors: life line, protocol, abort, stdout, stderr
+    zygote → daemon   {"type": "ready", "python"}
+                      {"type": "spawned", "id", "pid"} with a pidfd of the keeper
+                      {"type": "refused", "id", "message"}
+                      {"type": "exited", "id", "status"}    and nothing of that cell is left
+
+It is a subreaper: the orphans of a keeper that was killed become its children, and a child that
+it did not fork is killed. The end of its socket is the end of it; its cells have life lines of
+their own, and so outlive it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+from toolcelld.worker import keeper, linux
+from toolcelld.worker.steps import Plan
+
+__all__ = ["main"]
+
+MESSAGE_BYTES_MAX: Final = 512 * 1024
+"""An environment may be 128 KiB and more; a message is one datagram."""
+
+
+def main(control: int) -> None:
+    """Fork keepers until the daemon closes the socket."""
+    _Zygote(socket.socket(fileno=control)).run()
+
+
+class _Zygote:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._keepers: dict[int, str] = {}
+        self._woken, self._waker = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        linux.subreaper()
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # What is alive now is alive in every worker: do not let their collectors touch, and so copy, it.
+        gc.collect()
+        gc.freeze()
+
+    def run(self) -> None:
+        self._tell({"type": "ready", "python": sys.version.split()[0]})
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._woken.fileno():
+                    self._woken.recv(4096)
+                    self._reap()
+                elif not self._obey():
+                    return
+
+    def _obey(self) -> bool:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 8)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        wish = json.loads(data)
+        plan = Plan(
+            worker_id=wish["id"],
+            directory=wish["directory"],
+            environment=wish["env"],
+            open_files=wish["open_files"],
+            file_size_bytes=wish["file_size_bytes"],
+            descriptors=descriptors,
+            zygote_pid=os.getpid(),
+        )
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell({"type": "refused", "id": plan.worker_id, "message": f"fork: {error.strerror}"})
+        else:
+            if pid == 0:
+                gc.enable()
+                keeper.keep(plan)
+            self._keepers[pid] = plan.worker_id
+            pidfd = os.pidfd_open(pid)
+            self._tell({"type": "spawned", "id": plan.worker_id, "pid": pid}, pidfd)
+            os.close(pidfd)
+        for number in descriptors:
+            os.close(number)
+        return True
+
+    def _reap(self) -> None:
+        ended: list[tuple[str, int]] = []
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if (worker_id := self._keepers.pop(pid, None)) is not None:
+                    ended.append((worker_id, status))
+                self._kill_orphans()
+        for worker_id, status in ended:
+            self._tell({"type": "exited", "id": worker_id, "status": status})
+
+    def _kill_orphans(self) -> None:
+        while orphans := keeper.children(os.getpid()) - self._keepers.keys():
+            keeper.kill_all(scoped=False, spare=self._keepers)
+            for pid in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def _tell(self, message: dict[str, Any], *descriptors: int) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionError):  # the next read sees the end
+            socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)

@@ -1,0 +1,329 @@
+"""A worker as the daemon sees it: a cell that has loaded one tool file and runs one call at a time.
+
+Starting one is a race of three: `loaded`, exit, deadline. Each ending has its own message, with
+the last lines that were printed. Then the worker is IDLE because it said so. While it has a call,
+its frames go to that call's `Listener`; what it prints goes there too, and to nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from toolcelld.cells import Cell, Death, Receiver, Source
+from toolcelld.description import Description
+from toolcelld.frames import Frame, FrameError
+from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
+from toolcelld.lifecycle import Worker as State
+from toolcelld.runtimes import Runtime, RuntimeFailed
+from toolcelld.sources import ToolFile
+
+__all__ = ["CellSpec", "Invocation", "Listener", "StartFailed", "Worker"]
+
+LOAD_SECONDS_MAX: Final = 10.0
+"""Importing a tool file and what it imports; pandas takes one, a cold disk several."""
+LOAD_GRACE_SECONDS: Final = 1.0
+"""For a worker that was told to stop loading to say where it stood."""
+SURVEY_SECONDS_MAX: Final = 1.0
+"""A keeper answers within a fraction of a millisecond; one that does not is not believed."""
+DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
+"""All tools of one file, as JSON."""
+LOADING: Final = 0
+"""The sequence number of loading; calls begin at 1."""
+ECHO_CHARACTERS_MAX: Final = 200
+
+
+class StartFailed(Exception):  # noqa: N818  # an ending of the race, told to callers
+    """A worker could not be started; `stage` says how far it came."""
+
+    def __init__(self, stage: str, message: str, line: int = 0, missing_module: str = "") -> None:
+        super().__init__(message)
+        self.missing_module = missing_module
+        self.stage = stage  # "spawn", "setup", "import", "exit", "deadline", …
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class CellSpec:
+    """What makes two cells interchangeable: calls with equal specs may share one."""
+
+    file: ToolFile
+    directory: str
+    environment: tuple[tuple[str, str], ...]
+    open_files: int | None
+    file_size_bytes: int | None
+    owner: str = ""  # the session or the call that it is for, or nobody's
+    serial: bool = False  # one worker at most, and its calls in order
+    hashed: int = field(init=False, compare=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        # The content is behind the digest, and hashing it for every call would cost more than the call.
+        key = (self.file.digest, self.directory, self.environment, self.open_files, self.file_size_bytes, self.owner)
+        object.__setattr__(self, "hashed", hash(key))
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def plan(self) -> dict[str, Any]:
+        """What the zygote is told."""
+        return {
+            "directory": self.directory,
+            "env": dict(self.environment),
+            "open_files": self.open_files,
+            "file_size_bytes": self.file_size_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call as the worker is told of it."""
+
+    tool: str
+    arguments: bytes
+    context: Mapping[str, str]
+
+
+class Listener(Protocol):
+    """A call, as its worker sees it. Called on the loop; must not block."""
+
+    def on_frame(self, frame: Frame) -> None:
+        """The worker says something about the call."""
+        ...
+
+    def on_output(self, source: Source, data: bytes) -> bool:
+        """The tool printed; True asks to read no more until the cell's `resume_output`."""
+        ...
+
+    def on_broken(self, error: FrameError) -> None:
+        """The worker broke the protocol; its cell is being ended."""
+        ...
+
+    def on_death(self, death: Death) -> None:
+        """The cell has ended."""
+        ...
+
+
+class Worker(Receiver):
+    """A cell, its file, and its state. Only the pool fires its events, but for HELLO and EXIT."""
+
+    def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
+        self.id = worker_id
+        self.spec = spec
+        self.machine = Machine(WORKER, State.STARTING)
+        self.started_at = self.since = time.time()
+        self.calls = 0
+        self.call_id = ""
+        self.description: Description | None = None
+        self.printed = b""  # while it loaded
+        self._cell: Cell | None = None
+        self._listener: Listener | None = None
+        self._loaded: asyncio.Future[Description] | None = None
+        self._body: bytearray | None = None
+        self._body_missing = 0
+        self._on_change = on_change
+        self._retiring: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self.machine.state
+
+    @property
+    def cell(self) -> Cell:
+        """Its cell; only for a worker that has been started."""
+        assert self._cell is not None
+        return self._cell
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 while it starts."""
+        return self._cell.worker_pid if self._cell is not None else 0
+
+    @property
+    def keeper_pid(self) -> int:
+        """Its keeper's process; 0 while it starts."""
+        return self._cell.keeper_pid if self._cell is not None else 0
+
+    def fire(self, event: WorkerEvent) -> None:
+        """Move to the next state."""
+        self.machine.fire(event)
+        self.since = time.time()
+        self._on_change(self)
+
+    # Starting
+
+    async def start(self, runtime: Runtime) -> Description:
+        """Build the cell and load the file; raises `StartFailed`, and then the cell is gone."""
+        loop = asyncio.get_running_loop()
+        self._loaded = loop.create_future()
+        file = self.spec.file
+        try:
+            self._cell = await Cell.start(runtime, self.id, self.spec.plan(), self)
+        except RuntimeFailed as failure:
+            self.fire(WorkerEvent.EXIT)
+            raise StartFailed("spawn", str(failure)) from failure
+        except BaseException:
+            self.fire(WorkerEvent.EXIT)
+            raise
+        self._cell.ended.add_done_callback(self._on_ended)
+        self._cell.send(
+            {
+                "type": "load",
+                "path": file.path,
+                "stem": file.stem,
+                "directory": file.directory,
+                "package": file.path.endswith("/__init__.py"),
+            },
+            file.content,
+        )
+        deadline = loop.call_later(LOAD_SECONDS_MAX, self._cell.abort, LOADING, f"{LOAD_SECONDS_MAX:.0f} s")
+        try:
+            async with asyncio.timeout(LOAD_SECONDS_MAX + LOAD_GRACE_SECONDS):
+                self.description = await self._loaded
+        except TimeoutError:
+            await self.end()
+            raise StartFailed(
+                "deadline", f"still loading after {LOAD_SECONDS_MAX:.0f} s, and it does not stop"
+            ) from None
+        except BaseException:
+            await self.end()
+            raise
+        finally:
+            deadline.cancel()
+            self._loaded = None
+        if self.state is State.STARTING:
+            self.fire(WorkerEvent.HELLO)
+        return self.description
+
+    async def end(self) -> Death:
+        """End the cell now, and wait until it is empty. A second cancellation leaves it to the keeper."""
+        self.cell.end()
+        return await asyncio.shield(self.cell.ended)
+
+    def retire(self, grace_seconds: float) -> None:
+        """Ask an idle worker to exit, with its `atexit` run; after the grace the cell is ended."""
+        if self._cell is None or self._cell.ended.done() or self._retiring is not None:
+            return
+        self._cell.send({"type": "retire"})
+        self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
+
+    # Calling
+
+    def begin(self, invocation: Invocation, listener: Listener) -> int:
+        """Hand it a call; the answer is the call's number in this worker."""
+        self.calls += 1
+        self._listener = listener
+        self.cell.send(
+            {"type": "call", "seq": self.calls, "tool": invocation.tool, "context": invocation.context},
+            invocation.arguments,
+        )
+        return self.calls
+
+    def release(self) -> None:
+        """The call is over: nothing of it is listened to any more."""
+        self._listener = None
+
+    async def survey(self) -> int:
+        """Processes besides the worker; -1 when the keeper does not say."""
+        answer = self.cell.survey()
+        guard = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _give_up, answer)
+        try:
+            return await answer
+        finally:
+            guard.cancel()
+
+    # From the cell
+
+    def on_frame(self, frame: Frame) -> None:
+        if self._listener is not None:
+            self._listener.on_frame(frame)
+            return
+        loaded = self._loaded
+        if loaded is None or loaded.done():
+            return  # said after its time: about a call that is over
+        header, payload = frame
+        match header["type"]:
+            case "hello":
+                return
+            case "loaded":
+                size = header.get("size", len(payload))
+                if not isinstance(size, int) or size > DESCRIPTION_BYTES_MAX:
+                    loaded.set_exception(StartFailed("describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe"))
+                    self.cell.end()
+                    return
+                self._body, self._body_missing = bytearray(payload), size - len(payload)
+            case "chunk" if self._body is not None:
+                self._body += payload
+                self._body_missing -= len(payload)
+            case "broken":
+                loaded.set_exception(
+                    StartFailed(
+                        str(header.get("stage", ""))[:40],
+                        str(header.get("message", ""))[:4000],
+                        header["line"] if isinstance(header.get("line"), int) else 0,
+                        str(header.get("module", ""))[:200],
+                    )
+                )
+                return
+            case "failed":
+                loaded.set_exception(StartFailed("setup", f"sandbox_setup_failed: {str(header.get('message', ''))[:1000]}"))
+                return
+            case unexpected:
+                self.cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
+                return
+        if self._body is not None and self._body_missing <= 0:
+            self._on_described(bytes(self._body), loaded)
+
+    def _on_described(self, body: bytes, loaded: asyncio.Future[Description]) -> None:
+        self._body = None
+        self.cell.drain("stdout")
+        self.cell.drain("stderr")
+        try:
+            loaded.set_result(Description.from_json(body))
+        except ValueError as error:
+            loaded.set_exception(StartFailed("describe", f"its tools cannot be read: {str(error)[:200]}"))
+
+    def on_output(self, source: Source, data: bytes) -> bool:
+        if self._listener is not None:
+            return self._listener.on_output(source, data)
+        if self._loaded is not None and source == "stdout":
+            self.printed = (self.printed + data)[:ECHO_CHARACTERS_MAX]
+        return False
+
+    def on_broken(self, error: FrameError) -> None:
+        if self._listener is not None:
+            self._listener.on_broken(error)
+        elif self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
+
+    def _on_ended(self, ended: asyncio.Future[Death]) -> None:
+        death = ended.result()
+        if self._retiring is not None:
+            self._retiring.cancel()
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(_died_while_loading(death))
+        self.fire(WorkerEvent.EXIT)
+        if self._listener is not None:
+            self._listener.on_death(death)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"
+
+
+def _died_while_loading(death: Death) -> StartFailed:
+    cause = death.cause()
+    how = f"the process exited with status {cause[5:]}" if cause.startswith("exit ") else f"the process was ended by {cause}"
+    lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
+    return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
+
+
+def _give_up(answer: asyncio.Future[int]) -> None:
+    with contextlib.suppress(asyncio.InvalidStateError):
+        answer.set_result(-1)
+
+
