@@ -32,7 +32,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._log import ChannelHandler
+from toolcell._log import LogHandler
 from toolcell._exports import Export, Exports, InvalidArguments
 from toolcell._result import ImageBlock, Result, TextBlock, describe_exception
 from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError, encode
@@ -236,7 +236,7 @@ class _Worker:
         context = ToolContext(channel, **header["context"])
         before = _cpu_seconds()
         os.chdir(self._directory)
-        log = ChannelHandler(channel)
+        log = LogHandler(channel)
         root = logging.getLogger()
         root.addHandler(log)
         try:
