@@ -62,6 +62,7 @@ class Catalogs:
     ) -> None:
         for shelf in list(self._shelves.values()):
             shelf.close()
+        self._descriptions.close()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
