@@ -481,3 +481,54 @@ async def test_what_the_body_raises_comes_out_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(KeyError, match="mine"):
             async with connect(scripted.socket, daemon="running"):
                 raise KeyError("mine")
+
+
+async def test_a_call_that_is_aborted_while_its_arguments_go_up_has_not_begun(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def script(line: Line) -> None:
+        await line.welcome()
+        await line.hear_call()
+        begun.set()
+        while (heard := await line.hear()) is not None and heard.HasField("chunk"):
+            assert not heard.chunk.last
+        assert heard is not None
+        assert heard.HasField("abort")
+        small = await line.hear_call()
+        await line.say(ok(small.call_id, "next"))
+        await until_closed(line)
+
+    async with daemon(tmp_path, script) as scripted, connect(scripted.socket, daemon="running") as session:
+        large = session.call("echo", {"a": "x" * 10_000_000})
+        await begun.wait()
+        large.abort("changed my mind")
+        outcome = await large
+        assert (outcome.kind, outcome.ran) == (Kind.aborted, False)
+        assert outcome.message == "changed my mind, before it was sent"
+        assert (await session.call("echo")).text == "next"
+
+
+async def test_few_large_calls_go_up_at_once_and_a_small_one_waits_for_none(tmp_path: Path) -> None:
+    started: list[str] = []
+    partial: set[str] = set()
+
+    async def script(line: Line) -> None:
+        await line.welcome()
+        while len(started) < 11 or partial:
+            heard = await line.hear()
+            assert heard is not None
+            if heard.HasField("call"):
+                started.append(heard.call.call_id)
+                if heard.call.arguments_bytes:
+                    partial.add(heard.call.call_id)
+            elif heard.chunk.last:
+                partial.remove(heard.chunk.call_id)
+            assert len(partial) <= 4
+        await line.say(*(ok(call_id, "") for call_id in started))
+        await until_closed(line)
+
+    async with daemon(tmp_path, script) as scripted, connect(scripted.socket, daemon="running") as session:
+        large = [session.call("echo", {"a": "x" * 200_000}) for _ in range(10)]
+        small = session.call("echo", call_id="small")
+        await asyncio.gather(small, *large)
+        assert started.index("small") == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -14,7 +15,7 @@ from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
 from toolcell.client.inbox import Inbox
 from toolcell.client.limits import encode_limits
-from toolcell.client.outbox import Outbox
+from toolcell.client.outbox import SOURCES_MAX, Outbox
 from toolcell.client.wire import encode_arguments, read_outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -90,7 +91,7 @@ def test_an_update_that_was_given_up_half_way_does_not_end_in_the_outcome() -> N
     assert inbox.take(pb.Event(chunk=pb.Chunk(call_id="c-1", data=b"late", last=True))) is None
 
 
-@given(st.lists(st.integers(0, 5), max_size=6))
+@given(st.lists(st.integers(0, 5), max_size=9))
 def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths: list[int]) -> None:
     def source(number: int, length: int) -> Iterator[pb.AttachRequest]:
         for n in range(length):
@@ -103,8 +104,11 @@ def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths
         return [(await outbox.take()).chunk.call_id for _ in range(sum(lengths))]
 
     taken = asyncio.run(drain())
-    assert sorted(taken, key=lambda name: int(name.split(".")[1])) == taken, "round after round"
     assert len(set(taken)) == sum(lengths)
+    for number, length in enumerate(lengths):
+        mine = [place for place, name in enumerate(taken) if name.startswith(f"{number}.")]
+        assert [taken[place] for place in mine] == [f"{number}.{n}" for n in range(length)]
+        assert all(later - place <= SOURCES_MAX for place, later in pairwise(mine)), "nobody is kept waiting"
 
 
 @given(st.lists(st.integers(1, 400_000), max_size=30))

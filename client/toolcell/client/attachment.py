@@ -14,7 +14,7 @@ Everything happens on the session's loop and nothing holds a lock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
@@ -104,17 +104,25 @@ class Attachment:
         finally:
             await self._end_pump()
 
-    def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
+    def send(self, message: pb.AttachRequest) -> None:
         """Say something; without a line it is left to `_welcome`, which tells the state of each call."""
         if self.line is not None:
-            self.line[1].send(messages)
+            self.line[1].send(message)
         else:
             self._wanted.set()
 
     def fly(self, flight: Flight) -> None:
         """Send a call on its way."""
         self.flights[flight.call.id] = flight
-        self.send(flight.requests())
+        if self.line is not None:
+            flight.launch(self.line[1])
+        else:
+            self._wanted.set()
+
+    def land(self, flight: Flight) -> None:
+        """Forget a call that has ended."""
+        if self.flights.get(flight.call.id) is flight:
+            del self.flights[flight.call.id]
 
     async def reload(self) -> Catalog:
         """Scan the directory again. Raises Refused."""
@@ -188,16 +196,17 @@ class Attachment:
             if flight.call.id in known:
                 flight.accepted = True
             elif flight.accepted or (flight.sent and not welcome.resumed):
-                self._end(flight, _lost(flight, "The daemon was restarted while the call was under way."))
+                flight.end(_lost(flight, "The daemon was restarted while the call was under way."))
                 continue
             else:
-                stream.send(flight.requests())
-            stream.send(flight.repeats())
+                flight.launch(stream)
+            for message in flight.repeats():
+                stream.send(message)
         if self._reloads:
             stream.send(pb.AttachRequest(refresh=pb.Refresh()))
 
     def _find(self, info: pb.CallInfo) -> None:
-        flight = Flight(pb.Call(call_id=info.call_id, tool=info.tool), b"", self.send)
+        flight = Flight(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
         flight.accepted = flight.sent = True
         self.flights[info.call_id] = flight
         self.found[info.call_id] = flight.call
@@ -213,9 +222,9 @@ class Attachment:
             return
         match event.WhichOneof("event"):
             case "outcome":
-                self._end(flight, read_outcome(event.outcome, body))
+                flight.end(read_outcome(event.outcome, body))
             case "refused":
-                self._end(flight, refused(refusal_of(event.refused)))
+                flight.end(refused(refusal_of(event.refused)))
             case "accepted":
                 flight.accepted = True
             case "ask":
@@ -261,14 +270,10 @@ class Attachment:
         if self._asked is not None:
             flight.answer(await answer(self._asked, flight.call, ask))
 
-    def _end(self, flight: Flight, outcome: Outcome) -> None:
-        self.flights.pop(flight.call.id, None)
-        flight.end(outcome)
-
     def _lose(self, why: Refusal) -> None:
         self.line = None
         for flight in list(self.flights.values()):
-            self._end(flight, _lost(flight, why.message, why.reason))
+            flight.end(_lost(flight, why.message, why.reason))
         for reload in self._take_reloads():
             reload.set_exception(Refused(why))
 

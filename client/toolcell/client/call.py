@@ -12,13 +12,14 @@ waits is woken by a future of its own. All of it lives on the session's loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import Any, Protocol
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .events import Event, Unread
-from .outcome import Outcome
+from .outcome import Kind, Outcome
+from .stream import Stream
 
 __all__ = ["Call", "Flight"]
 
@@ -27,19 +28,31 @@ ANSWERS_KEPT_MAX = 64  # to be sent again after a drop; more questions than a to
 CANCELLED = "whoever waited for it was cancelled"
 
 
+class Carrier(Protocol):
+    """What carries flights: the session's attachment."""
+
+    def send(self, message: pb.AttachRequest, /) -> None:
+        """Say something about a call, if there is somebody to hear it."""
+        ...
+
+    def land(self, flight: Flight, /) -> None:
+        """Forget a flight that has ended."""
+        ...
+
+
 class Flight:
     """A call under way, as its session knows it.
 
-    The state is here and nowhere else: `outcome` (ended), `abort_reason` (asked to stop), `accepted` (the daemon is
-    known to have it), `sent` (the daemon may have it), and the answers given.
+    The state is here and nowhere else: `outcome` (ended), `abort_reason` (asked to stop), `sent` (the daemon may have
+    some of it), `whole` (may have all of it), `accepted` (is known to have it), and the answers given.
     """
 
     __slots__ = (
         "_answers",
         "_arguments",
+        "_carrier",
         "_reader",
         "_request",
-        "_send",
         "_unread",
         "_waiters",
         "abort_reason",
@@ -48,9 +61,10 @@ class Flight:
         "call",
         "outcome",
         "sent",
+        "whole",
     )
 
-    def __init__(self, request: pb.Call, arguments: bytes, send: Callable[[pb.AttachRequest], None]) -> None:
+    def __init__(self, request: pb.Call, arguments: bytes, carrier: Carrier) -> None:
         if len(arguments) > PART_BYTES_MAX:
             request.arguments = arguments[:PART_BYTES_MAX]
             request.arguments_bytes = len(arguments)
@@ -58,7 +72,7 @@ class Flight:
             request.arguments = arguments
         self._request = request
         self._arguments = arguments
-        self._send = send
+        self._carrier = carrier
         self._answers: dict[int, pb.Answer] = {}
         self._unread: Unread | None = None
         self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
@@ -67,6 +81,7 @@ class Flight:
         self.abort_reason: str | None = None
         self.accepted = False
         self.sent = False
+        self.whole = len(arguments) <= PART_BYTES_MAX
         self.outcome: Outcome | None = None
         self.call = Call(request.call_id, request.tool, self)
 
@@ -74,16 +89,26 @@ class Flight:
         """Whether a request under the same id is the same call."""
         return self.call.tool == tool and (self._arguments == arguments or self.accepted)
 
-    def requests(self) -> Iterator[pb.AttachRequest]:
-        """The messages that start the call, or rejoin it; no more than needed once it is to stop."""
+    def launch(self, stream: Stream) -> None:
+        """Send what starts the call, or rejoins it."""
         self.sent = True
-        yield pb.AttachRequest(call=self._request)
+        if len(self._arguments) <= PART_BYTES_MAX:
+            stream.send(pb.AttachRequest(call=self._request))
+        else:
+            self.whole = False
+            stream.send(self._parts())
+
+    def _parts(self) -> Iterator[pb.AttachRequest]:
+        """The request and the rest of its arguments; no more of it once the call has ended."""
+        if self.outcome is None:
+            yield pb.AttachRequest(call=self._request)
         size = len(self._arguments)
         for start in range(PART_BYTES_MAX, size, PART_BYTES_MAX):
-            if self.outcome is not None or self.abort_reason is not None:
+            if self.outcome is not None:
                 return
             end = start + PART_BYTES_MAX
-            part = pb.Chunk(call_id=self.call.id, data=self._arguments[start:end], last=end >= size)
+            self.whole = end >= size
+            part = pb.Chunk(call_id=self.call.id, data=self._arguments[start:end], last=self.whole)
             yield pb.AttachRequest(chunk=part)
 
     def repeats(self) -> Iterator[pb.AttachRequest]:
@@ -94,10 +119,12 @@ class Flight:
             yield pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=self.abort_reason))
 
     def abort(self, reason: str) -> None:
-        """Say once that the call is to stop."""
+        """Say once that the call is to stop. One whose arguments have not all gone up has not begun, and ends here."""
         if self.outcome is None and self.abort_reason is None:
             self.abort_reason = reason
-            self._send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
+            self._carrier.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
+            if not self.whole:
+                self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
     def answer(self, answer: pb.Answer) -> None:
         """Answer a question, and remember it in case the line drops."""
@@ -106,7 +133,7 @@ class Flight:
             self._answers[answer.ask_id] = answer
             if len(self._answers) > ANSWERS_KEPT_MAX:
                 del self._answers[next(iter(self._answers))]
-            self._send(pb.AttachRequest(answer=answer))
+            self._carrier.send(pb.AttachRequest(answer=answer))
 
     def deliver(self, event: Event, size_bytes: int) -> None:
         """Keep an event for whoever iterates."""
@@ -125,6 +152,7 @@ class Flight:
             self._wake_reader()
             for ask in self.asks.values():
                 ask.cancel()
+            self._carrier.land(self)
 
     async def ended(self) -> Outcome:
         """The outcome; being cancelled is the abort."""

@@ -1,6 +1,7 @@
 """What goes up one stream, in turns: a call with megabytes of arguments does not hold up an abort behind it.
 
-Arguments come as iterators and are cut while they are sent, so that what waits here is small.
+Long requests come as sources and are cut while they are sent, so that what waits here is small. Few of them are under
+way at a time: the daemon keeps what has come of each, and refuses calls beyond its own bound.
 """
 
 from __future__ import annotations
@@ -13,19 +14,29 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["Outbox"]
 
+SOURCES_MAX = 4  # half of the calls whose arguments a daemon takes at once
+
 
 class Outbox:
     """Messages, and sources of messages, in order of arrival; a source goes to the end after each of its messages."""
 
-    __slots__ = ("_turns", "_wake")
+    __slots__ = ("_begun", "_turns", "_waiting", "_wake")
 
     def __init__(self) -> None:
         self._turns: deque[pb.AttachRequest | Iterator[pb.AttachRequest]] = deque()
+        self._begun = 0  # sources among the turns
+        self._waiting: deque[Iterator[pb.AttachRequest]] = deque()  # for their first turn
         self._wake: asyncio.Future[None] | None = None
 
     def put(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let something be sent."""
-        self._turns.append(messages)
+        if isinstance(messages, pb.AttachRequest):
+            self._turns.append(messages)
+        elif self._begun < SOURCES_MAX:
+            self._begun += 1
+            self._turns.append(messages)
+        else:
+            self._waiting.append(messages)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -39,5 +50,9 @@ class Outbox:
                 if (message := next(turn, None)) is not None:
                     self._turns.append(turn)
                     return message
+                if self._waiting:
+                    self._turns.append(self._waiting.popleft())
+                else:
+                    self._begun -= 1
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake

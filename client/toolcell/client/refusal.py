@@ -91,5 +91,7 @@ def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
         if key == _DETAILS and isinstance(value, bytes):
             return refusal_of(status_pb2.Status.FromString(value))
     code = error.code()
-    reason = "unreachable" if code is grpc.StatusCode.UNAVAILABLE else code.name.lower()
-    return Refusal(code, reason, f"The daemon does not answer: {error.details()}", _REMEDIES.get(reason, ""))
+    if code is grpc.StatusCode.UNAVAILABLE:
+        message = f"The daemon does not answer: {error.details()}"
+        return Refusal(code, "unreachable", message, _REMEDIES["unreachable"])
+    return Refusal(code, code.name.lower(), error.details() or code.name)

@@ -95,7 +95,7 @@ class Session:
         known = attachment.flights.get(request.call_id)
         if known is not None and known.same_request(tool, encoded):
             return known.call
-        flight = Flight(request, encoded, attachment.send)
+        flight = Flight(request, encoded, attachment)
         if attachment.over is not None:
             flight.end(refused(attachment.over))
         elif known is not None:
