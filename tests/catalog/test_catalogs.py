@@ -152,6 +152,14 @@ async def test_one_digest_is_described_once_whoever_needs_it(shop: Shop) -> None
     assert list(shop.kept) == ["d1"]
 
 
+async def test_a_few_files_are_described_side_by_side_whoever_asks(shop: Shop) -> None:
+    async with asyncio.TaskGroup() as group:
+        descriptions = Descriptions(group, shop.describe, shop, 2)
+        for number in range(10):
+            descriptions.start(ToolFile("/p/a.py", "user", "global", "a", b"1", f"d{number}", "/p"))
+    assert (len(shop.described), shop.most_running) == (10, 2)
+
+
 async def test_a_common_source_is_described_for_one_directory_only(
     shop: Shop, tmp_path: Path, home: Path
 ) -> None:
@@ -308,8 +316,12 @@ async def test_the_last_pin_drops_the_directory_and_what_runs_for_it(shop: Shop,
         second.close()
         assert list(catalogs.directories) == []
         shop.opening.set()
-        await asyncio.sleep(0)
         reopened = await catalogs.open(directory, wait_seconds=LONG)
+        assert sorted(shop.described) == [
+            "later1",
+            "later2",
+            "slow",
+        ]  # what was under way went on, for the cache
         assert len(reopened.catalog.tools) == 3
         assert reopened.catalog.generation > second.catalog.generation
 
