@@ -37,7 +37,7 @@ types: $(READY) ## mypy and pyright, both strict
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
 
 imports: $(READY) ## who may import whom
-	@$(BIN)/lint-imports --no-timing >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+	@$(BIN)/lint-imports >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 # buf reads an image that protoc made, as it could fetch google.rpc only from its own registry.
 contract: $(READY) ## buf, over the contract

@@ -205,7 +205,7 @@ async def slow() -> None:
                 case _:
                     pass
         outcome = await call
-    print(f"  {outcome.kind}, {outcome.stopped}: {outcome.message}")
+    show(f"{outcome.kind}, {outcome.stopped}: {outcome.message}")
     print(f"  What it had said last: {outcome.text.splitlines()[-1]}")
     expect(outcome.kind == "aborted", f"{outcome.kind} in place of aborted")
     expect(outcome.stopped in {"settled", "killed"}, "there is no proof that it stopped")
