@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import cast
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +17,11 @@ from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, U
 from toolcell.client.inbox import Inbox
 from toolcell.client.limits import encode_limits
 from toolcell.client.outbox import SOURCES_MAX, Outbox
+from toolcell.client.refusal import refusal_of
 from toolcell.client.wire import encode_arguments, read_outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .scripted import body
+from .scripted import body, status
 
 
 def cut(call_id: str, data: bytes, size: int) -> list[pb.Event]:
@@ -235,3 +237,11 @@ def test_limits_are_read_with_their_units_and_a_time_out_bounds_the_queue_as_wel
         encode_limits(cast("Limits", {"memry": 1}))
     with pytest.raises(ValueError, match="more than 0"):
         encode_limits(None, 0)
+
+
+def test_a_refusal_names_its_field_and_says_nothing_twice() -> None:
+    fields = [("call.tool", "no tool 'nope'"), ("call.call_id", "is too long")]
+    refusal = refusal_of(status(grpc.StatusCode.NOT_FOUND, "UNKNOWN_TOOL", "no tool 'nope'", fields=fields))
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.NOT_FOUND, "unknown_tool")
+    assert refusal.message == "call.tool: no tool 'nope'\n  call.call_id: is too long"
+    assert refusal.remedy == "See what the directory offers: toolcell tools"

@@ -69,20 +69,25 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
     code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
     reason = code.name.lower()
     retry_seconds: float | None = None
-    blamed: list[str] = []
+    blamed: list[tuple[str, str]] = []
     for detail in status.details:
         if detail.Unpack(info := error_details_pb2.ErrorInfo()):
             if info.domain == DOMAIN and info.reason:
                 reason = info.reason.lower()
         elif detail.Unpack(bad := error_details_pb2.BadRequest()):
-            blamed += [f"{violation.field}: {violation.description}" for violation in bad.field_violations]
+            blamed += [(violation.field, violation.description) for violation in bad.field_violations]
         elif detail.Unpack(quota := error_details_pb2.QuotaFailure()):
-            blamed += [f"{violation.subject}: {violation.description}" for violation in quota.violations]
+            blamed += [(violation.subject, violation.description) for violation in quota.violations]
         elif detail.Unpack(retry := error_details_pb2.RetryInfo()):
             retry_seconds = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
-    lines = [status.message, *(f"  {line}" for line in blamed if line not in status.message)]
+    message = status.message or code.name
+    for what, why in blamed:
+        if why not in message:
+            message += f"\n  {what}: {why}"
+        elif what not in message:
+            message = f"{what}: {message}"
     remedy = f"Try again in {retry_seconds:g} s." if retry_seconds is not None else _REMEDIES.get(reason, "")
-    return Refusal(code, reason, "\n".join(line for line in lines if line) or code.name, remedy)
+    return Refusal(code, reason, message, remedy)
 
 
 def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
