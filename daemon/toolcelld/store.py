@@ -234,12 +234,7 @@ def _open_file(path: str) -> sqlite3.Connection:
     """The database at a path, made where there is none, begun anew where it is damaged."""
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(
-            lock, fcntl.LOCK_EX
-        )  # two daemons that start together would move each other's new file aside
-        os.close(
-            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )  # its mode is also that of the WAL
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two that start together would move each other's new file aside
         try:
             return _connect(path)
         except _DamagedError as error:
@@ -249,19 +244,18 @@ def _open_file(path: str) -> sqlite3.Connection:
             for suffix in ("-wal", "-shm"):
                 if os.path.exists(path + suffix):
                     os.replace(path + suffix, aside + suffix)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return _connect(path)
     finally:
         os.close(lock)
 
 
 def _connect(path: str) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its mode is also the WAL's
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(
-            "PRAGMA synchronous = NORMAL"
-        )  # a power cut may cost the last records, never the file
+        # A power cut may cost the last records, never the file.
+        database.execute("PRAGMA synchronous = NORMAL")
         if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _DamagedError(verdict)
         return _bring_up(database)

@@ -98,15 +98,10 @@ def test_two_thousand_long_lines_are_still_within_the_bytes() -> None:
 
 
 def test_an_output_within_its_bytes_is_never_said_to_exceed_them() -> None:
-    data = (
-        b"z" * 95 + b"\n\n\n\n"
-    )  # five bytes of room are too few for a notice, and only the lines are too many
-    result = clip(data, 3, 100)
-    assert (
-        result.text
-        == "z" * (100 - 2 - len("[truncated: output exceeded 100 bytes]"))
-        + "\n\n[truncated: 3 lines omitted]"
-    )
+    # Only the lines are too many, but one byte of room is too little for the notice.
+    result = clip(b"z" * 95 + b"\n\n\n\n", 3, 100)
+    room = 100 - len("\n\n[truncated: output exceeded 100 bytes]")
+    assert result.text == "z" * room + "\n\n[truncated: 3 lines omitted]"
 
 
 def test_bytes_that_are_no_text_are_replaced_and_still_bounded() -> None:
@@ -120,6 +115,14 @@ def test_bytes_that_are_no_text_are_replaced_and_still_bounded() -> None:
 def test_bounds_without_room_for_a_notice_still_hold(keep: Keep, text: str) -> None:
     result = clip(b"abcdefgh\nij", 1, 5, keep)
     assert (result.text, result.cut) == (text, True)
+
+
+def test_without_a_notice_the_middle_is_not_joined_over() -> None:
+    assert clip(b"abcdefghij", None, 5, "middle").text == "abc"
+
+
+def test_an_end_that_begins_within_a_character_begins_with_the_next() -> None:
+    assert clip("😀".encode() * 5, None, 7, "tail").text == "😀"
 
 
 @pytest.mark.parametrize("off", [None, 0])

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -103,7 +103,7 @@ async def test_a_description_beyond_the_bound_is_not_remembered(path: Path) -> N
         assert await store.get_many(["large"]) == {}
 
 
-async def test_only_the_user_can_read_the_database(path: Path) -> None:
+async def test_only_the_user_can_read_the_database(path: Path, generous_umask: None) -> None:
     async with opened(path) as store:
         store.put("a", b"")
         await store.flush()
@@ -234,6 +234,13 @@ async def test_writes_that_a_dead_disk_never_takes_are_bounded(
                 store.write("INSERT INTO descriptions VALUES (?, x'', 0)", [f"{number}"])
         assert await store.read("SELECT count(*) FROM descriptions") == [(WAITING_MAX,)]
         assert "7 were lost" in caplog.text
+
+
+@pytest.fixture
+def generous_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(autouse=True)
