@@ -16,11 +16,12 @@ import ctypes
 import gc
 import os
 import select
+import sqlite3
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,19 +138,45 @@ def left_behind(before: World) -> list[str]:
     return []
 
 
-def sockets_below(directory: Path) -> list[str]:
-    """Sockets and pipes that nobody removed; a directory that forbids looking holds none of ours."""
-    return [
-        f"file {path}"
-        for top, _, names in os.walk(directory)
-        for path in (os.path.join(top, name) for name in names)
-        if stat.S_ISSOCK(mode := os.lstat(path).st_mode) or stat.S_ISFIFO(mode)
-    ]
+def files_left(directory: Path) -> list[str]:
+    """What a daemon that has ended must not leave below `directory`: doors, and outputs that no index knows."""
+    left: list[str] = []
+    for top, directories, names in os.walk(directory):
+        paths = [os.path.join(top, name) for name in names]
+        left += (f"file {path}" for path in paths if is_door(path))
+        if "toolcell.sqlite" in names and "outputs" in directories:  # a daemon's state
+            kept = os.listdir(os.path.join(top, "outputs"))
+            left += (
+                f"file {top}/outputs/{name}"
+                for name in set(kept) - handles(os.path.join(top, "toolcell.sqlite"))
+            )
+    return left
+
+
+def is_door(path: str) -> bool:
+    mode = os.lstat(path).st_mode
+    return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
+
+
+def handles(index: str) -> set[str]:
+    """The outputs that a daemon's index knows; each is also the name of a file."""
+    with closing(sqlite3.connect(f"{Path(index).as_uri()}?mode=ro", uri=True)) as connection:
+        return {row[0] for row in connection.execute("SELECT handle FROM outputs")}
+
+
+@pytest.fixture
+def no_files_left() -> Callable[[Path], None]:
+    """The same check for a fixture that removes its directory itself: to be called when its daemon has ended."""
+
+    def check(directory: Path) -> None:
+        assert files_left(directory) == []
+
+    return check
 
 
 @pytest.fixture(autouse=True)
 def the_world_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that leaves a process, a descriptor, a thread, a socket or a pipe behind."""
+    """Fail a test that leaves a process, a descriptor, a thread, a socket or an output without an owner behind."""
     directory: Path | None = (
         request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     )
@@ -157,7 +184,7 @@ def the_world_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = left_behind(before)
     if directory is not None:
-        left += sockets_below(directory)
+        left += files_left(directory)
     if left:
         pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 LEAKS = """
-import asyncio, os, socket, subprocess, sys, threading
+import asyncio, contextlib, os, socket, sqlite3, subprocess, sys, threading
 import conftest
 import pytest
 
@@ -35,6 +35,27 @@ def test_thread():
 def test_socket_file(tmp_path):
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(tmp_path / "forgotten.sock"))
+
+def state(directory, *known):
+    (directory / "outputs").mkdir()
+    (directory / "outputs" / "o-1").touch()
+    with contextlib.closing(sqlite3.connect(directory / "toolcell.sqlite")) as connection, connection:
+        connection.execute("create table outputs (handle text)")
+        connection.executemany("insert into outputs values (?)", [(handle,) for handle in known])
+
+def test_output_without_a_row(tmp_path):
+    state(tmp_path, "o-2")
+
+def test_output_with_a_row(tmp_path):
+    state(tmp_path, "o-1")
+
+def test_output_checked_by_a_fixture(tmp_path, tmp_path_factory, no_files_left):
+    state(tmp_path, "o-1")
+    no_files_left(tmp_path)
+    other = tmp_path_factory.mktemp("other")
+    state(other)
+    with pytest.raises(AssertionError):
+        no_files_left(other)
 
 @pytest.mark.anyio
 async def test_task():
@@ -110,6 +131,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ("descriptor", "/dev/null"),
         ("thread", "thread forgotten"),
         ("socket_file", "forgotten.sock"),
+        ("output_without_a_row", "outputs/o-1"),
         ("task", "name='forgotten'"),
     ],
 )
@@ -119,7 +141,15 @@ def test_a_leftover_fails_its_test(name: str, said: str, verdicts: dict[str, str
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "orphan_that_is_just_ending", "nothing_async", "fixture_with_a_task_of_its_own"]
+    "name",
+    [
+        "nothing",
+        "nothing_async",
+        "orphan_that_is_just_ending",
+        "output_with_a_row",
+        "output_checked_by_a_fixture",
+        "fixture_with_a_task_of_its_own",
+    ],
 )
 def test_a_clean_test_passes(name: str, verdicts: dict[str, str]) -> None:
     assert verdicts[f"test_{name}"] == ""
