@@ -10,6 +10,7 @@ This module is imported by every tool file, so what is heavy is imported where i
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -108,8 +109,6 @@ class ToolContext:
     call_id: str
     agent: str
     agent_name: str
-    directory: Path
-    worktree: Path
     abort: Abort
 
     def __init__(
@@ -125,8 +124,6 @@ class ToolContext:
         directory: str | os.PathLike[str],
         worktree: str | os.PathLike[str],
     ) -> None:
-        from pathlib import Path
-
         self._channel = channel
         self._log: logging.Logger | None = None
         self.session_id = session_id
@@ -134,14 +131,28 @@ class ToolContext:
         self.call_id = call_id
         self.agent = agent
         self.agent_name = agent_name
-        self.directory = Path(directory)
-        self.worktree = Path(worktree)
+        self._directory = directory
+        self._worktree = worktree
         self.abort = Abort()
 
     def __repr__(self) -> str:
         return (
             f"ToolContext(call_id={self.call_id!r}, agent={self.agent!r}, directory={str(self.directory)!r})"
         )
+
+    @cached_property
+    def directory(self) -> Path:
+        """The directory that the session works in; absolute, and the working directory."""
+        from pathlib import Path
+
+        return Path(self._directory)
+
+    @cached_property
+    def worktree(self) -> Path:
+        """The repository around the directory, else the same."""
+        from pathlib import Path
+
+        return Path(self._worktree)
 
     @property
     def log(self) -> logging.Logger:

@@ -37,6 +37,8 @@ DRAIN_BYTES_MAX: Final = 256 * 1024
 """What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
 STDERR_TAIL_BYTES: Final = 4096
 """The last lines that a dying worker printed, for the diagnosis."""
+ONE_THREAD_LINKS: Final = 3
+"""Links of /proc/PID/task: two of its own and one for each thread."""
 ABORT_HEADER: Final = struct.Struct(">Q")
 
 Source = Literal["stdout", "stderr"]
@@ -131,6 +133,7 @@ class Cell:
         self._abort: socket.socket
         self._pipes: dict[Source, int] = {}
         self._paused: set[Source] = set()
+        self._listing: _Listing | None = None
 
     @property
     def keeper_pid(self) -> int:
@@ -202,6 +205,21 @@ class Cell:
         with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._say(b"abort")
+
+    def is_clear(self) -> bool:
+        """Whether the kernel shows, here and now, nobody in the cell but a worker of one thread.
+
+        Three system calls on open descriptors, and no word to the keeper, because every warm call
+        asks it. A no is not certain (a dead child may not be reaped yet): then `survey` asks the keeper.
+        """
+        if not self.worker_pid:
+            return False
+        try:
+            if self._listing is None:
+                self._listing = _Listing(self.keeper_pid, self.worker_pid)
+            return self._listing.is_clear()
+        except OSError:
+            return False
 
     def survey(self) -> asyncio.Future[int]:
         """How many processes there are besides the worker; -1 when the keeper is gone."""
@@ -326,6 +344,9 @@ class Cell:
             self.loop.remove_reader(number)
             os.close(number)
         self._pipes.clear()
+        if self._listing is not None:
+            self._listing.close()
+            self._listing = None
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)
@@ -369,6 +390,39 @@ class Cell:
             self._paused.add(source)
             self.loop.remove_reader(number)
         return len(data)
+
+
+class _Listing:
+    """The kernel's lists of a cell's processes, held open: reading one again is one system call."""
+
+    __slots__ = ("_expected", "_keeper", "_tasks", "_worker")
+
+    def __init__(self, keeper_pid: int, worker_pid: int) -> None:
+        self._expected = str(worker_pid).encode()
+        self._keeper = self._worker = self._tasks = -1
+        try:
+            self._keeper = _open(f"/proc/{keeper_pid}/task/{keeper_pid}/children")
+            self._worker = _open(f"/proc/{worker_pid}/task/{worker_pid}/children")
+            self._tasks = _open(f"/proc/{worker_pid}/task")
+        except OSError:
+            self.close()
+            raise
+
+    def is_clear(self) -> bool:
+        return (
+            os.pread(self._worker, 64, 0) == b""
+            and os.pread(self._keeper, 64, 0).strip() == self._expected
+            and os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
+        )
+
+    def close(self) -> None:
+        for number in (self._keeper, self._worker, self._tasks):
+            if number != -1:
+                os.close(number)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _pair(kind: int) -> tuple[socket.socket, int]:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -148,6 +149,8 @@ class Daemon:
         if what == "call.ended" and call is not None:
             self.calls_ended += 1
             self._recent.append(call)
+        if not self.happenings.followed:
+            return
         message = ""
         if call is not None and call.outcome is not None:
             message = call.outcome.kind.value + (f" ({call.outcome.cause})" if call.outcome.cause else "")
@@ -289,6 +292,8 @@ async def run(arrangement: Arrangement, premises: Premises) -> None:
     """A daemon's whole life, on premises that were taken."""
     loop = asyncio.get_running_loop()
     linux.set_dumpable(False)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(arrangement, premises, tasks)
         handler = LogbookHandler(daemon.logbook, loop)

@@ -16,7 +16,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.calls import Call, Request
 from toolcelld.catalog import Catalog, ToolInfo
-from toolcelld.limits import Limits
+from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
 from toolcelld.sessions import OpenRequest, Session
 from toolcelld.sources import Problem
@@ -299,6 +299,8 @@ def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
 
 def decode_limits(wire: pb.Limits, field: str) -> Limits:
     """Limits that a client lowers; what is not set says nothing. Raises `Refusal` naming the field."""
+    if not wire.ByteSize():
+        return NO_LIMITS
     given: dict[str, float | int] = {}
     for descriptor, value in wire.ListFields():
         if not value >= 0 or value == math.inf:

@@ -24,7 +24,7 @@ from toolcelld.sections import Declared, DefaultsSection, Isolation, Keep, Limit
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["KEYS", "DeclarationError", "Limits", "Setting", "Settings", "declare", "lower", "resolve"]
+__all__ = ["KEYS", "NO_LIMITS", "DeclarationError", "Limits", "Setting", "Settings", "declare", "lower", "resolve"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,9 @@ class Limits:
     output_lines: int | None = None
     output_bytes: int | None = None
 
+
+NO_LIMITS = Limits()
+"""What says nothing."""
 
 # The configuration's word for each field: {"timeout": "timeout_seconds", …}.
 KEYS: Mapping[str, str] = {info.alias or name: name for name, info in LimitKeys.model_fields.items()}
@@ -165,6 +168,8 @@ def _written(name: str, value: object) -> str:
 
 def lower(limits: Limits, by: Limits) -> Limits:
     """Those limits under the others: of each the smaller one; None in `by` says nothing."""
+    if by is NO_LIMITS or limits is NO_LIMITS:  # most calls lower nothing
+        return limits if by is NO_LIMITS else by
     return Limits(**{name: _least(getattr(limits, name), getattr(by, name)) for name in KEYS.values()})
 
 

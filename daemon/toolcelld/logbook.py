@@ -47,6 +47,11 @@ class Feed(Generic[T]):
     def __init__(self) -> None:
         self._readers: set[_Reader[T]] = set()
 
+    @property
+    def followed(self) -> bool:
+        """Whether anybody reads."""
+        return bool(self._readers)
+
     def publish(self, item: T) -> None:
         """Tell every reader; never waits."""
         for reader in self._readers:
@@ -113,6 +118,8 @@ class LogbookHandler(logging.Handler):
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = Line(time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX])
+        line = Line(
+            time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX]
+        )
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._book.write, line)

@@ -30,7 +30,7 @@ from toolcelld.catalogs import Catalogs, DirectoryError, Pin
 from toolcelld.config import Config
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
-from toolcelld.limits import Limits, Settings, lower, resolve
+from toolcelld.limits import NO_LIMITS, Limits, Settings, lower, resolve
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
@@ -65,7 +65,7 @@ class OpenRequest:
     deny: Sequence[str] = ()
     linger_seconds: float | None = None
     answers: bool = False
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     follow: bool = False
 
 
@@ -264,7 +264,7 @@ class Session:
         spec = self._spec(prepared, request.call_id, limits)
         self._check_ancestors(request, spec)
         call = Call(
-            replace(request, agent=request.agent or self.agent, limits=limits),
+            request if limits is request.limits else replace(request, limits=limits),
             prepared.tool,
             prepared.settings,
             spec,

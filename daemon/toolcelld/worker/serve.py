@@ -169,6 +169,9 @@ class _Worker:
         self._tools: dict[str, Export] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: _CallPool | None = None
+        self._cpu_seconds = 0.0
+        self._current: _Channel | None = None
+        self._ran_loop = False  # in this call
 
     def run(self, layers: Sequence[str]) -> None:
         self.wire.send(
@@ -218,13 +221,22 @@ class _Worker:
             )
             return
         except Aborted as stopped:
-            self.wire.send({"type": "broken", "stage": "describe", "message": f"still describing after {stopped}", "line": 0})
+            self.wire.send(
+                {
+                    "type": "broken",
+                    "stage": "describe",
+                    "message": f"still describing after {stopped}",
+                    "line": 0,
+                }
+            )
             return
         finally:
             self.abortable.end()
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in found.tools}
+        # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
+        logging.getLogger().addHandler(LogHandler(self))
         self.wire.send({"type": "loaded"}, answer)
 
     # Calling
@@ -234,23 +246,22 @@ class _Worker:
         tool = self._tools.get(header["tool"])
         channel = _Channel(self, sequence)
         context = ToolContext(channel, **header["context"])
-        before = _cpu_seconds()
         os.chdir(self._directory)
-        log = LogHandler(channel)
-        root = logging.getLogger()
-        root.addHandler(log)
-        try:
-            ending = self._ending(tool, sequence, payload, context, channel)
-        finally:
-            root.removeHandler(log)
+        self._current = channel
+        ending = self._ending(tool, sequence, payload, context, channel)
+        self._current = None
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
         channel.finish()
+        mine = resource.getrusage(resource.RUSAGE_SELF)
+        theirs = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Since the last call: what is used between two calls is nothing.
+        before, self._cpu_seconds = self._cpu_seconds, mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime
         ending.header.update(
             seq=sequence,
-            cpu=round(_cpu_seconds() - before, 6),
-            rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            cpu=round(self._cpu_seconds - before, 6),
+            rss=mine.ru_maxrss * 1024,
             threads=self._left_behind(),
         )
         self.wire.send_frames(ending.frames())
@@ -269,7 +280,7 @@ class _Worker:
         try:
             with self.abortable.inside():
                 value = tool.invoke(arguments, context)
-                if inspect.isawaitable(value):
+                if tool.is_async or inspect.isawaitable(value):
                     value = self.complete(value)
                 result = tool.normalise(value)
             kind = "aborted" if self.abortable.delivered else "tool_error" if result.is_error else "ok"
@@ -290,6 +301,11 @@ class _Worker:
         finally:
             self.abortable.end()
 
+    def tell(self, kind: Literal["update", "progress", "metadata", "log"], header: Mapping[str, Any], payload: bytes = b"") -> None:
+        """What the root logger's handler speaks through: the channel of the call that runs."""
+        if self._current is not None:
+            self._current.tell(kind, header, payload)
+
     def _raised(self, error: BaseException, channel: _Channel) -> _Ending:
         told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": told})
@@ -302,6 +318,7 @@ class _Worker:
         if self._pool is None:
             self._pool = _CallPool(thread_name_prefix="toolcell-pool")
             self._loop.set_default_executor(self._pool)
+        self._ran_loop = True
         task = self._loop.create_task(_awaited(awaitable))
         loop = self._loop
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
@@ -312,7 +329,8 @@ class _Worker:
 
     def _left_behind(self) -> int:
         """Threads and tasks that outlive their call."""
-        tasks = len(asyncio.all_tasks(self._loop)) if self._loop is not None else 0
+        tasks = len(asyncio.all_tasks(self._loop)) if self._loop is not None and self._ran_loop else 0
+        self._ran_loop = False
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
@@ -332,16 +350,21 @@ class _Channel:
     def __init__(self, worker: _Worker, sequence: int) -> None:
         self._worker = worker
         self._sequence = sequence
-        self._teller = Teller(worker.wire, sequence)
+        self._teller: Teller | None = None  # most calls tell nothing
         self._questions: dict[int, Future[Mapping[str, Any]]] = {}
         self._asked = 0
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
 
     def tell(
-        self, kind: Literal["update", "progress", "metadata", "log"], header: Mapping[str, Any], payload: bytes = b""
+        self,
+        kind: Literal["update", "progress", "metadata", "log"],
+        header: Mapping[str, Any],
+        payload: bytes = b"",
     ) -> None:
-        with self._worker.abortable.held():
+        with self._worker.abortable.held(), self._lock:
+            if self._teller is None:
+                self._teller = Teller(self._worker.wire, self._sequence)
             self._teller.tell(kind, header, payload)
 
     def ask(self, header: Mapping[str, Any], payload: bytes = b"") -> Future[Mapping[str, Any]]:
@@ -349,9 +372,13 @@ class _Channel:
         with self._worker.abortable.held(), self._lock:
             self._asked += 1
             self._questions[self._asked] = answer
-            self._worker.wire.send({"type": "ask", "seq": self._sequence, "ask": self._asked, **header}, payload)
+            self._worker.wire.send(
+                {"type": "ask", "seq": self._sequence, "ask": self._asked, **header}, payload
+            )
             if self._reader is None:
-                self._reader = threading.Thread(target=self._read_answers, name="toolcell-answers", daemon=True)
+                self._reader = threading.Thread(
+                    target=self._read_answers, name="toolcell-answers", daemon=True
+                )
                 self._reader.start()
         return answer
 
@@ -381,7 +408,8 @@ class _Channel:
             self._worker.wire.send({"type": "withdraw", "seq": self._sequence, "ask": number})
         if reader is not None:
             reader.join()
-        self._teller.finish()
+        if self._teller is not None:
+            self._teller.finish()
 
     def _read_answers(self) -> None:
         while True:
@@ -416,7 +444,9 @@ class _Ending:
             with contextlib.suppress(TypeError, ValueError, RecursionError):
                 encoded = json.dumps(details, allow_nan=False).encode()
         blocks = (TextBlock(text),) if text else ()
-        return cls(kind, Result(blocks=blocks, details=encoded, title=None, metadata=None, is_error=False), ran=ran)
+        return cls(
+            kind, Result(blocks=blocks, details=encoded, title=None, metadata=None, is_error=False), ran=ran
+        )
 
     def frames(self) -> Iterator[bytes]:
         """The header says the length of every part; the parts follow, cut into frames."""
@@ -436,7 +466,12 @@ class _Ending:
             else:
                 length = 0
                 blocks.append(
-                    {"type": "resource_link", "uri": block.uri, "name": block.name, "mime_type": block.mime_type}
+                    {
+                        "type": "resource_link",
+                        "uri": block.uri,
+                        "name": block.name,
+                        "mime_type": block.mime_type,
+                    }
                 )
             size += length
         self.header["blocks"] = blocks
@@ -448,7 +483,9 @@ class _Ending:
         if result.title:
             self.header["title"] = result.title[:1000]
         if size <= PAYLOAD_BYTES_MAX:
-            yield encode(self.header, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts))
+            yield encode(
+                self.header, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts)
+            )
             return
         yield encode({**self.header, "size": size})
         for part in parts:
@@ -489,13 +526,8 @@ def _described(found: Exports) -> bytes:
                 for tool in found.tools
             ],
             "problems": [
-                {"tool": problem.tool, "message": problem.message, "line": problem.line} for problem in found.problems
+                {"tool": problem.tool, "message": problem.message, "line": problem.line}
+                for problem in found.problems
             ],
         }
     ).encode()
-
-
-def _cpu_seconds() -> float:
-    mine = resource.getrusage(resource.RUSAGE_SELF)
-    theirs = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime

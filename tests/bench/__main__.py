@@ -1,0 +1,245 @@
+"""`make bench`: what a call costs, beside what it could cost at least.
+
+Every figure is a ratio of medians within one run, its contenders interleaved call by call, because
+machines drift. Exits 1 when a bound is passed.
+
+- warm call: a validated `add(a, b)` on an attached session, synchronous and asynchronous, beside an
+  empty grpc.aio unary echo over a unix socket (the floor) and FastMCP over stdio
+- first call: the call for which a worker has to be started, beside a warm one
+- opening: a session on a directory of 1,000 tool files, beside one on an empty directory
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import grpc.aio
+from rich.console import Console
+from rich.table import Table
+from toolcell import _paths
+from toolcell.client import Session, connect
+
+HERE = Path(__file__).parent
+WARM_RATIO_MAX = 1.5
+FIRST_CALL_SECONDS_MAX = 0.025
+WARM_OPEN_SECONDS_MAX = 0.3
+COLD_OPEN_SECONDS_MAX = 2.5  # the two seconds of the bound, and the way there and back
+FILES = 1000
+
+TOOLS = '''
+from toolcell import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+@tool
+async def later(a: int, b: int) -> int:
+    """Add two numbers on the loop."""
+    return a + b
+
+@tool(isolation="call")
+def fresh(a: int, b: int) -> int:
+    """Add two numbers in a fresh process."""
+    return a + b
+'''
+
+
+@contextlib.contextmanager
+def served(directory: Path) -> Iterator[str]:
+    """A daemon with its own state, and a project with the tools."""
+    tools = directory / "project" / ".toolcell" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "add.py").write_text(TOOLS)
+    (directory / "config.toml").touch()
+    socket = str(directory / "run" / "daemon.sock")
+    command = [
+        sys.executable, "-m", "toolcelld", "--private", "--socket", socket,
+        "--state", str(directory / "state"), "--config", str(directory / "config.toml"),
+    ]  # fmt: skip
+    with (directory / "log").open("wb") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
+        while not os.path.exists(socket):
+            if process.poll() is not None:
+                sys.exit((directory / "log").read_text())
+            time.sleep(0.01)
+        yield socket
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@contextlib.asynccontextmanager
+async def floor(directory: Path) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
+    """The empty echo."""
+    socket = str(directory / "floor" / "floor.sock")
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "floor.py"), socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    process.stdout.readline()
+    with open(_paths.agent_token_path(socket), encoding="ascii") as file:
+        metadata = (("authorization", f"Bearer {file.read()}"),)
+    async with grpc.aio.insecure_channel(f"unix:{socket}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+        echo = channel.unary_unary("/bench.Floor/Echo")
+
+        async def call(_: int) -> object:
+            return await echo(b"", metadata=metadata)
+
+        yield call
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
+@contextlib.asynccontextmanager
+async def fastmcp() -> AsyncIterator[Callable[[int], Awaitable[object]] | None]:
+    """The same tool on FastMCP, where it is installed."""
+    try:
+        from fastmcp import Client
+        from fastmcp.client.transports import PythonStdioTransport
+    except ImportError:
+        yield None
+        return
+    async with Client(PythonStdioTransport(HERE / "fastmcp_server.py", python_cmd=sys.executable)) as client:
+
+        async def call(n: int) -> object:
+            return await client.call_tool("add", {"a": n, "b": n + 1})
+
+        yield call
+
+
+async def interleaved(
+    contenders: dict[str, Callable[[int], Awaitable[object]]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of every call, one of each contender in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for n in range(-50, rounds):
+        for name, call in contenders.items():
+            began = time.perf_counter()
+            await call(n)
+            if n >= 0:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def tool(session: Session, name: str) -> Callable[[int], Awaitable[object]]:
+    async def call(n: int) -> object:
+        outcome = await session.call(name, {"a": n, "b": n + 1})
+        assert outcome.details == 2 * n + 1, outcome
+        return outcome
+
+    return call
+
+
+async def warm_calls(console: Console, directory: Path, socket: str, rounds: int) -> bool:
+    async with (
+        floor(directory) as echo,
+        fastmcp() as neighbour,
+        connect(socket, directory=directory / "project", daemon="running") as session,
+    ):
+        contenders = {"empty unary echo": echo, "add, def": tool(session, "add"), "add, async def": tool(session, "add_later")}
+        if neighbour is not None:
+            contenders["add, FastMCP over stdio"] = neighbour
+        seconds = await interleaved(contenders, rounds)
+    table = Table("warm call", "p50 ms", "p95 ms", "p99 ms", "p50 / floor", "bound", box=None)
+    base = statistics.median(seconds["empty unary echo"])
+    good = True
+    for name, figures in seconds.items():
+        ratio = statistics.median(figures) / base
+        bound = f"{WARM_RATIO_MAX:g}" if name.endswith("def") else ""
+        good = good and not (bound and ratio > WARM_RATIO_MAX)
+        cuts = statistics.quantiles(figures, n=100)
+        table.add_row(name, *(f"{cuts[p - 1] * 1000:.3f}" for p in (50, 95, 99)), f"{ratio:.2f}", bound)
+    console.print(table)
+    return good
+
+
+async def first_calls(console: Console, directory: Path, socket: str, rounds: int) -> bool:
+    async with connect(socket, directory=directory / "project", daemon="running") as session:
+        seconds = await interleaved({"warm": tool(session, "add"), "new worker": tool(session, "add_fresh")}, rounds)
+    warm, new = (statistics.median(figures) for figures in seconds.values())
+    console.print(
+        f"\nfirst call of a new worker, its end included: {(new - warm) * 1000:.1f} ms over a warm one "
+        f"(bound {FIRST_CALL_SECONDS_MAX * 1000:.0f} ms)"
+    )
+    return new - warm <= FIRST_CALL_SECONDS_MAX
+
+
+async def openings(console: Console, directory: Path, socket: str) -> bool:
+    empty, full = directory / "empty", directory / "full"
+    empty.mkdir()
+    (full / ".toolcell" / "tools").mkdir(parents=True)
+    for n in range(FILES):
+        source = f'from toolcell import tool\n\n@tool\ndef t{n:04}(x: int = {n}) -> int:\n    """Tool {n}."""\n    return x\n'
+        (full / ".toolcell" / "tools" / f"t{n:04}.py").write_text(source)
+
+    async def opened(place: Path) -> float:
+        began = time.perf_counter()
+        async with connect(socket, directory=place, daemon="running"):
+            return time.perf_counter() - began
+
+    began = time.perf_counter()
+    arrived = asyncio.Event()
+    count = 0
+
+    def on_catalog(catalog: object) -> None:
+        nonlocal count
+        count = len(catalog.tools)  # type: ignore[attr-defined]  # a Catalog
+        if count == FILES:
+            arrived.set()
+
+    async with connect(socket, directory=full, daemon="running", on_catalog=on_catalog) as session:
+        cold = time.perf_counter() - began
+        first = len(session.catalog.tools)
+        if first < FILES:
+            await arrived.wait()
+        whole = time.perf_counter() - began
+    seconds: dict[str, list[float]] = {"empty": [], "full": []}
+    for _ in range(9):
+        seconds["empty"].append(await opened(empty))
+        seconds["full"].append(await opened(full))
+    over = statistics.median(seconds["full"]) - statistics.median(seconds["empty"])
+    console.print(
+        f"\nopening on {FILES} tool files: cold {cold:.2f} s with {first} tools, all of them after {whole:.1f} s "
+        f"(bound {COLD_OPEN_SECONDS_MAX:g} s); warm {over * 1000:.0f} ms over an empty directory "
+        f"(bound {WARM_OPEN_SECONDS_MAX * 1000:.0f} ms)"
+    )
+    return cold <= COLD_OPEN_SECONDS_MAX and over <= WARM_OPEN_SECONDS_MAX
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description="What a call costs.")
+    parser.add_argument("--rounds", type=int, default=2000, help="calls of each contender")
+    parser.add_argument("--only", choices=["warm", "first", "open"])
+    arguments = parser.parse_args()
+    console = Console(width=110, highlight=False)
+    directory = Path(tempfile.mkdtemp(prefix="tb-", dir="/tmp"))
+    try:
+        with served(directory) as socket:
+            good = True
+            if arguments.only in (None, "warm"):
+                good = await warm_calls(console, directory, socket, arguments.rounds) and good
+            if arguments.only in (None, "first"):
+                good = await first_calls(console, directory, socket, min(100, arguments.rounds)) and good
+            if arguments.only in (None, "open"):
+                good = await openings(console, directory, socket) and good
+    finally:
+        shutil.rmtree(directory)
+    console.print("\nwithin the bounds" if good else "\nOVER A BOUND")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
