@@ -262,7 +262,7 @@ def test_a_signal_handler_wakes_waiters_on_another_threads_loop(alarm: Abort) ->
         asyncio.get_running_loop().call_soon(waiting.set)
         await alarm.wait()
 
-    thread = threading.Thread(target=asyncio.run, args=(wait(),))
+    thread = threading.Thread(target=asyncio.run, args=(wait(),), daemon=True)
     thread.start()
     assert waiting.wait(10)
     signal.raise_signal(signal.SIGUSR1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -47,6 +48,20 @@ async def test_what_is_too_much_is_cut_and_the_program_goes_on() -> None:
     assert len(done.stdout) == KEPT_BYTES_MAX
     assert done.truncated
     assert (done.stderr, done.code) == ("end\n", 0)
+
+
+async def test_what_is_still_in_the_pipe_at_the_end_is_read() -> None:
+    # A pipe larger than one read holds everything until the program has ended: the loop stands still meanwhile.
+    script = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20); os.write(1, b'x' * 1_000_000)"
+    running = asyncio.ensure_future(run([sys.executable, "-c", script]))
+    await anyio.lowlevel.checkpoint()
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222  the loop is to stand still
+    assert len((await running).stdout) == 1_000_000
+
+
+async def test_a_program_leads_a_session_of_its_own() -> None:
+    script = "import os; print(os.getsid(0) == os.getpid())"
+    assert (await run([sys.executable, "-c", script])).stdout == "True\n"
 
 
 async def test_bytes_that_are_no_text_are_replaced() -> None:
