@@ -10,8 +10,8 @@ This module is imported by every tool file, so what is heavy is imported where i
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from toolcell._errors import Denied, ToolError
@@ -125,7 +125,6 @@ class ToolContext:
         worktree: str | os.PathLike[str],
     ) -> None:
         self._channel = channel
-        self._log: logging.Logger | None = None
         self.session_id = session_id
         self.message_id = message_id
         self.call_id = call_id
@@ -154,14 +153,12 @@ class ToolContext:
 
         return Path(self._worktree)
 
-    @property
+    @cached_property
     def log(self) -> logging.Logger:
         """A logger of this call; `logging.getLogger()` and `print()` arrive as well."""
-        if self._log is None:
-            from toolcell._log import logger
+        from toolcell._log import logger
 
-            self._log = logger(self._channel)
-        return self._log
+        return logger(self._channel)
 
     def update(self, content: object, *, details: object = None) -> None:
         """Show the partial result so far; it replaces the one before and is what a stopped call leaves."""

@@ -48,10 +48,7 @@ class Export:
     _shapes: bool
 
     def arguments(self, raw: bytes) -> Any:
-        """Validate a JSON object for `invoke`.
-
-        Raises InvalidArguments; a validator of the tool's own may raise anything else.
-        """
+        """Validate a JSON object for `invoke`; raises InvalidArguments and nothing else."""
         return self._parameters.read(raw)
 
     def invoke(self, arguments: Any, context: ToolContext) -> object:

@@ -27,6 +27,7 @@ from toolcell._complaints import complaints, unknown
 from toolcell._data import to_json
 from toolcell._errors import InvalidArguments, ToolError
 from toolcell._jsonschema import check_schema, violations
+from toolcell._redaction import describe_exception
 
 __all__ = ["Parameters", "Unfit", "from_args", "from_fields", "record"]
 
@@ -64,6 +65,8 @@ class Parameters:
                 value = self.adapter.validate_json(raw)
             except ValidationError as error:
                 wrong += complaints(error, data)
+            except Exception as error:  # noqa: BLE001  a validator of the tool's own may raise anything
+                wrong = [("", f"were refused by the tool's own validation: {describe_exception(error)}")]
         if wrong:
             raise InvalidArguments(wrong)
         return value

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from toolcell._errors import PROBLEMS_SHOWN, InvalidArguments
 from toolcell._function import read_function
 from toolcell._schema import Parameters, from_args
@@ -204,6 +205,22 @@ def test_a_model_that_holds_itself_is_an_object_on_top() -> None:
 
 def test_a_validator_speaks_to_the_model() -> None:
     assert refused(from_args(Even), b'{"n": 3}').problems == (("n", "should be even, got 3"),)
+
+
+class Broken(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def lookup(cls, n: int) -> int:
+        return {1: 1}[n]
+
+
+def test_a_validator_that_breaks_refuses_the_arguments() -> None:
+    text = str(refused(from_args(Broken), b'{"n": 3}'))
+    assert (
+        text == "the arguments were refused by the tool's own validation: KeyError: 3, the tool did not run."
+    )
 
 
 def test_arguments_may_be_given_as_types() -> None:

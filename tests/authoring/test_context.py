@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 import pytest
+
 from toolcell import Abort, Denied, ToolContext, ToolError
 from toolcell._log import TEXT_BYTES_MAX, LogHandler
 from toolcell.testing import Asked, FakeContext, Logged, Progressed

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+
 from toolcell import ExecResult, ToolError
 from toolcell._exec import KEPT_BYTES_MAX, run
 from toolcell.testing import FakeContext

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from toolcell._exports import Export, Exports, exports
 from toolcell.testing import FakeContext
 

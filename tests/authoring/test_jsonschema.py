@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcell._errors import InvalidArguments
 from toolcell._jsonschema import violations
 from toolcell._schema import Unfit, from_args

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 import toolcell
 
 HEAVY = ("asyncio", "pydantic", "inspect", "dataclasses", "logging", "grpc", "pathlib", "json")

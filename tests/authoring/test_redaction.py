@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcell import ToolError
 from toolcell._redaction import describe_exception, redacted
 

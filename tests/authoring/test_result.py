@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+
 from toolcell import Image, Link, ToolError, ToolResult
 from toolcell._result import (
     ImageBlock,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, assert_type
 
 from pydantic import BaseModel
+
 from toolcell import ExecResult, Field, Image, Tool, ToolContext, ToolError, ToolResult, tool
 from toolcell.testing import FakeContext
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from toolcell._exports import exports
 
 HERE = Path(__file__).parent
