@@ -237,7 +237,7 @@ class ToolContext:
         where = self.directory if cwd is None else self.directory / cwd
         return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
 
-    async def request(self, service: str, /, **arguments: object) -> Any:  # noqa: ARG002  the services come with the adapters
+    async def request(self, service: str, /, **arguments: object) -> Any:
         """Use a service that the agent's adapter offers; raises ToolError where it offers none of that name."""
         raise ToolError(f"{self.agent or 'The agent'} offers no service {service!r}.")
 

@@ -192,7 +192,7 @@ def _first_line(error: Exception) -> str:
 class _Plain(GenerateJsonSchema):
     """Without a title for every field, which repeats its name, and silent about defaults that are no JSON."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  the base class's signature
+    def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
