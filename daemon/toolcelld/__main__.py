@@ -24,7 +24,9 @@ def main() -> None:
     os.umask(0o077)
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(levelname)s %(name)s: %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        format="%(levelname)s %(name)s: %(message)s"
+        if "JOURNAL_STREAM" in os.environ
+        else "%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
     from toolcelld.access import AccessError, AlreadyRunning, Premises
@@ -35,6 +37,7 @@ def main() -> None:
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),
         state_directory=os.path.abspath(arguments.state or _paths.state_directory()),
         config_paths=(os.path.abspath(arguments.config),) if arguments.config else None,
+        only=tuple(os.path.abspath(path) for path in arguments.only),
         idle_exit_seconds=arguments.idle_exit,
         private=arguments.private,
         drain_seconds=arguments.drain,
@@ -48,7 +51,7 @@ def main() -> None:
     except AccessError as error:
         sys.exit(_told(error, EXIT_UNAVAILABLE))
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(run(arrangement, premises))
     except* ConfigError as group:
         sys.exit(_told(group.exceptions[0], EXIT_CONFIG))
@@ -56,11 +59,10 @@ def main() -> None:
         premises.leave()
 
 
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+def _new_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
-    factory: type[asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+    return uvloop.new_event_loop()
 
 
 def _told(error: BaseException, status: int) -> int:
@@ -69,13 +71,30 @@ def _told(error: BaseException, status: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too.")
-    parser.add_argument("--socket", help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR")
+    parser = argparse.ArgumentParser(
+        prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too."
+    )
+    parser.add_argument(
+        "--socket", help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR"
+    )
     parser.add_argument("--state", help="directory of outputs and records; default below $XDG_STATE_HOME")
     parser.add_argument("--config", help="a configuration file in place of the user's")
-    parser.add_argument("--idle-exit", type=float, metavar="SECONDS", help="end after so long without a session")
-    parser.add_argument("--drain", type=float, default=10.0, metavar="SECONDS", help="what running calls get at the end")
-    parser.add_argument("--private", action="store_true", help="end with stdin: for a client that owns this daemon")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="serve this tool file and no other; may come again",
+    )
+    parser.add_argument(
+        "--idle-exit", type=float, metavar="SECONDS", help="end after so long without a session"
+    )
+    parser.add_argument(
+        "--drain", type=float, default=10.0, metavar="SECONDS", help="what running calls get at the end"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="end with stdin: for a client that owns this daemon"
+    )
     parser.add_argument("--verbose", action="store_true", help="log more")
     parser.add_argument("--version", action="version", version=toolcelld.version())
     return parser

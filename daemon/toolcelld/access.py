@@ -8,6 +8,7 @@ obstacle: the kernel dropped the lock with the process that held it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hmac
 import os
@@ -19,7 +20,10 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has none
+    error_details_pb2,
+    status_pb2,
+)
 
 from toolcell import _paths
 
@@ -33,7 +37,7 @@ class AccessError(Exception):
     """The runtime directory cannot be used; the message says why and what to do."""
 
 
-class AlreadyRunning(Exception):  # noqa: N818  # an answer, and not an error: another daemon serves
+class AlreadyRunning(Exception):
     """Another daemon holds the lock."""
 
 
@@ -50,12 +54,18 @@ class Premises:
         """Make the directory ours, take the lock, write new tokens. Raises `AccessError`, `AlreadyRunning`."""
         directory = os.path.dirname(self.socket)
         if len(os.fsencode(self.socket)) > 100:  # sun_path has 108 bytes, and gRPC adds to it
-            raise AccessError(f"{self.socket} is too long for a unix socket; set TOOLCELL_SOCKET to a shorter path")
+            raise AccessError(
+                f"{self.socket} is too long for a unix socket; set TOOLCELL_SOCKET to a shorter path"
+            )
         try:
             _make_private(directory)
-            self._lock = os.open(_paths.lock_path(self.socket), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._lock = os.open(
+                _paths.lock_path(self.socket), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
         except OSError as error:
-            raise AccessError(f"{directory} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place") from error
+            raise AccessError(
+                f"{directory} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,7 +82,11 @@ class Premises:
         """Remove what is ours; the lock file stays, as removing it would let two hold it."""
         if self._lock == -1:
             return
-        for path in (self.socket, _paths.agent_token_path(self.socket), _paths.operator_token_path(self.socket)):
+        for path in (
+            self.socket,
+            _paths.agent_token_path(self.socket),
+            _paths.operator_token_path(self.socket),
+        ):
             _unlink(path)
         os.close(self._lock)
         self._lock = -1
@@ -82,11 +96,17 @@ def _make_private(directory: str) -> None:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     found = os.stat(directory, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
-        raise AccessError(f"{directory} is not a directory; remove it, or set TOOLCELL_SOCKET to another place")
+        raise AccessError(
+            f"{directory} is not a directory; remove it, or set TOOLCELL_SOCKET to another place"
+        )
     if found.st_uid != os.geteuid():
-        raise AccessError(f"{directory} belongs to user {found.st_uid}, not to you; set TOOLCELL_SOCKET to another place")
+        raise AccessError(
+            f"{directory} belongs to user {found.st_uid}, not to you; set TOOLCELL_SOCKET to another place"
+        )
     if found.st_mode & 0o077:
-        raise AccessError(f"{directory} is open to others (mode {found.st_mode & 0o777:o}); chmod 700 {directory}")
+        raise AccessError(
+            f"{directory} is open to others (mode {found.st_mode & 0o777:o}); chmod 700 {directory}"
+        )
 
 
 def _write_token(path: str) -> str:
@@ -99,13 +119,11 @@ def _write_token(path: str) -> str:
 
 
 def _unlink(path: str) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
-class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the stubs have no type for it
+class Gate(grpc.aio.ServerInterceptor):
     """Lets an RPC through that shows the right token."""
 
     def __init__(self, premises: Premises) -> None:
@@ -114,9 +132,9 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the stubs have 
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Check the token before the handler is even looked up."""
         shown = _shown(handler_call_details.invocation_metadata)
         if hmac.compare_digest(shown, self._operator):
@@ -125,11 +143,15 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the stubs have 
         if hmac.compare_digest(shown, self._agent):
             if not for_operators:
                 return await continuation(handler_call_details)
-            return _refusing(grpc.StatusCode.PERMISSION_DENIED, "this needs the operator's token, from operator.token beside the socket.")
+            return _refusing(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "this needs the operator's token, from operator.token beside the socket.",
+            )
         which = "operator.token" if for_operators else "agent.token"
         what = "no token was shown" if not shown else "the token is not this daemon's"
         return _refusing(
-            grpc.StatusCode.UNAUTHENTICATED, f"{what}; read {which} beside the socket and send it as authorization: Bearer."
+            grpc.StatusCode.UNAUTHENTICATED,
+            f"{what}; read {which} beside the socket and send it as authorization: Bearer.",
         )
 
     def is_operator(self, context: grpc.aio.ServicerContext[Any, Any]) -> bool:

@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -141,7 +141,9 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(cls, runtime: Runtime, worker_id: str, plan: Mapping[str, Any], receiver: Receiver) -> Cell:
+    async def start(
+        cls, runtime: Runtime, worker_id: str, plan: Mapping[str, Any], receiver: Receiver
+    ) -> Cell:
         """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
         cell = cls(worker_id, receiver)
         theirs: list[int] = []
@@ -164,7 +166,9 @@ class Cell:
                     cell._spawned = await runtime.spawn(worker_id, dict(plan), theirs)
             except TimeoutError:
                 runtime.replace()
-                raise RuntimeFailed(f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced") from None
+                raise RuntimeFailed(
+                    f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
+                ) from None
         except BaseException:
             cell._close()
             raise
@@ -195,7 +199,11 @@ class Cell:
 
     def resume_frames(self) -> None:
         """Read frames again."""
-        if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
+        if (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and not self._transport.is_reading()
+        ):
             self._transport.resume_reading()
 
     # To the keeper
@@ -232,7 +240,9 @@ class Cell:
     def end(self) -> None:
         """End the cell; returns at once, harmless twice. `ended` says when it is empty."""
         if self._ending is None and not self.ended.done():
-            self._ending = self.loop.create_task(self._end())  # awaited by whoever awaits `ended`: it cannot fail
+            self._ending = self.loop.create_task(
+                self._end()
+            )  # awaited by whoever awaits `ended`: it cannot fail
 
     async def _end(self) -> None:
         spawned = self._spawned

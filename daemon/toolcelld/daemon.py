@@ -18,8 +18,8 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import grpc.aio
@@ -70,6 +70,7 @@ class Arrangement:
     socket: str
     state_directory: str
     config_paths: tuple[str, ...] | None = None  # None: those of the user
+    only: tuple[str, ...] = ()  # tool files; empty: all that the sources have
     idle_exit_seconds: float | None = None
     private: bool = False  # ends with its stdin
     drain_seconds: float = DRAIN_SECONDS
@@ -168,14 +169,20 @@ class Daemon:
     def _worker_changed(self, worker: Worker) -> None:
         if worker.state is WorkerState.DEAD:
             self.sessions.on_worker_dead(worker)
-            self.happenings.publish(Happening("worker.dead", worker_id=worker.id, message=worker.spec.file.path))
+            self.happenings.publish(
+                Happening("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
+            )
         elif worker.state is WorkerState.IDLE and not worker.calls:
-            self.happenings.publish(Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path))
+            self.happenings.publish(
+                Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
+            )
 
     def _runtime(self, python: str | None) -> Runtime:
         interpreter = python or sys.executable
         if interpreter not in self._runtimes:
-            self._runtimes[interpreter] = Runtime(interpreter, lambda text: logger.warning("%s: %s", interpreter, text))
+            self._runtimes[interpreter] = Runtime(
+                interpreter, lambda text: logger.warning("%s: %s", interpreter, text)
+            )
         return self._runtimes[interpreter]
 
     async def _describe(self, file: ToolFile) -> Description:
@@ -191,7 +198,8 @@ class Daemon:
 
     def _load_config(self) -> Config:
         paths = self.arrangement.config_paths
-        return config.load(paths, required=paths is not None)
+        loaded = config.load(paths, required=paths is not None)
+        return replace(loaded, only=self.arrangement.only)
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
@@ -245,7 +253,7 @@ class Daemon:
         self.machine.fire(DaemonEvent.GONE)
 
     @contextlib.asynccontextmanager
-    async def _own_zygote(self) -> AsyncIterator[None]:
+    async def _own_zygote(self) -> AsyncGenerator[None]:
         """Start our own interpreter's zygote ahead of need; end all of them at last."""
         starting = self.tasks.create_task(self._start_ahead())
         try:
@@ -319,7 +327,7 @@ async def _reload(daemon: Daemon) -> None:
     try:
         await daemon.reload()
     except config.ConfigError as error:
-        logger.error("The configuration stays as it was: %s", error)
+        logger.warning("The configuration stays as it was: %s", error)
 
 
 def _watch_owner(daemon: Daemon) -> None:
@@ -335,5 +343,8 @@ def notify_systemd(*lines: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager, contextlib.suppress(OSError):
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager,
+        contextlib.suppress(OSError),
+    ):
         manager.sendto("\n".join(lines).encode(), address)

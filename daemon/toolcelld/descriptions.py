@@ -22,11 +22,11 @@ Describe = Callable[[ToolFile], Awaitable[Description]]
 class Cache(Protocol):
     """Where descriptions outlive the daemon."""
 
-    async def get_many(self, digests: Sequence[str]) -> Mapping[str, bytes]:
+    async def get_many(self, digests: Sequence[str], /) -> Mapping[str, bytes]:
         """Those that are known."""
         ...
 
-    def put(self, digest: str, value: bytes) -> None:
+    def put(self, digest: str, value: bytes, /) -> None:
         """Keep one; returns at once."""
         ...
 

@@ -10,7 +10,10 @@ from typing import Final
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has none
+    error_details_pb2,
+    status_pb2,
+)
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
@@ -59,8 +62,13 @@ STATUS_CODES: Final = {
     RefusalReason.DISABLED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
-_KINDS: Final = {value.name.removeprefix("OUTCOME_KIND_").lower(): value.number for value in pb.OutcomeKind.DESCRIPTOR.values}
-_STOPPED: Final = {value.name.removeprefix("STOPPED_").lower(): value.number for value in pb.Stopped.DESCRIPTOR.values}
+_KINDS: Final = {
+    value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
+    for value in pb.OutcomeKind.DESCRIPTOR.values
+}
+_STOPPED: Final = {
+    value.name.removeprefix("STOPPED_").lower(): value.number for value in pb.Stopped.DESCRIPTOR.values
+}
 
 
 # Down
@@ -75,18 +83,25 @@ def timestamp(seconds: float) -> Timestamp:
 def encode_refusal(refusal: Refusal) -> status_pb2.Status:
     """A refusal with its details: which field, when to come again, which bound."""
     status = status_pb2.Status(code=STATUS_CODES[refusal.reason].value[0], message=refusal.message[:4000])
-    details: list[error_details_pb2.ErrorInfo | error_details_pb2.BadRequest | error_details_pb2.RetryInfo | error_details_pb2.QuotaFailure] = [
-        error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain="toolcell")
-    ]
+    details: list[
+        error_details_pb2.ErrorInfo
+        | error_details_pb2.BadRequest
+        | error_details_pb2.RetryInfo
+        | error_details_pb2.QuotaFailure
+    ] = [error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain="toolcell")]
     if refusal.field:
-        violation = error_details_pb2.BadRequest.FieldViolation(field=refusal.field, description=refusal.message[:1000])
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=refusal.field, description=refusal.message[:1000]
+        )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     if refusal.retry_seconds is not None:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(refusal.retry_seconds * 1e9))
         details.append(retry)
     if refusal.quota:
-        failure = error_details_pb2.QuotaFailure.Violation(subject=refusal.quota, description=refusal.message[:1000])
+        failure = error_details_pb2.QuotaFailure.Violation(
+            subject=refusal.quota, description=refusal.message[:1000]
+        )
         details.append(error_details_pb2.QuotaFailure(violations=[failure]))
     for detail in details:
         packed = AnyMessage()
@@ -213,13 +228,23 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
 
 def _problem(problem: Problem) -> pb.Problem:
     return pb.Problem(
-        path=problem.path, tool=problem.tool, reason=problem.reason, message=problem.message[:400], line=problem.line
+        path=problem.path,
+        tool=problem.tool,
+        reason=problem.reason,
+        message=problem.message[:400],
+        line=problem.line,
     )
 
 
 def encode_problem(problem: Problem) -> pb.Problem:
     """What cannot be used, and why, whole."""
-    return pb.Problem(path=problem.path, tool=problem.tool, reason=problem.reason, message=problem.message, line=problem.line)
+    return pb.Problem(
+        path=problem.path,
+        tool=problem.tool,
+        reason=problem.reason,
+        message=problem.message,
+        line=problem.line,
+    )
 
 
 def call_info(call: Call, session: Session | None = None) -> pb.CallInfo:

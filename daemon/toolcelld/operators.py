@@ -104,7 +104,9 @@ class Operator(rpc.OperatorServicer):
             kill_method=site.kill_method,
         )
 
-    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
+    async def ListSessions(
+        self, request: pb.ListSessionsRequest, context: Context
+    ) -> pb.ListSessionsResponse:
         return pb.ListSessionsResponse(
             sessions=[
                 pb.SessionInfo(
@@ -176,10 +178,16 @@ class Operator(rpc.OperatorServicer):
             return found[beginning]
         if len(found) == 1:
             return next(iter(found.values()))
-        problem = f"{len(found)} calls begin with {beginning[:128]!r}; say more of it." if found else f"no call {beginning[:128]!r} is running or remembered."
+        problem = (
+            f"{len(found)} calls begin with {beginning[:128]!r}; say more of it."
+            if found
+            else f"no call {beginning[:128]!r} is running or remembered."
+        )
         raise Refusal(RefusalReason.UNKNOWN_CALL, problem, field="call_id")
 
-    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.WatchEventsResponse]:  # type: ignore[override]  # an asynchronous generator is one
+    async def WatchEvents(
+        self, request: pb.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[pb.WatchEventsResponse]:
         async for happening, lost in self._site.happenings.follow():
             if lost:
                 yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
@@ -195,17 +203,27 @@ class Operator(rpc.OperatorServicer):
                 message=happening.message,
             )
 
-    async def TailLogs(self, request: pb.TailLogsRequest, context: Context) -> AsyncIterator[pb.TailLogsResponse]:  # type: ignore[override]  # an asynchronous generator is one
+    async def TailLogs(
+        self, request: pb.TailLogsRequest, context: Context
+    ) -> AsyncIterator[pb.TailLogsResponse]:
         book = self._site.logbook
         wanted = request.tool_or_call
         lines = book.last(min(request.lines or LINES_DEFAULT, LINES_MAX), wanted)
         for start in range(0, len(lines), LINES_PER_MESSAGE):
-            yield pb.TailLogsResponse(lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]])
+            yield pb.TailLogsResponse(
+                lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]
+            )
         if not request.follow:
             return
         async for line, lost in book.feed.follow():
             if lost:
-                yield pb.TailLogsResponse(lines=[_line(Line(line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"))])
+                yield pb.TailLogsResponse(
+                    lines=[
+                        _line(
+                            Line(line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly")
+                        )
+                    ]
+                )
             if line.about(wanted):
                 yield pb.TailLogsResponse(lines=[_line(line)])
 
@@ -214,13 +232,21 @@ class Operator(rpc.OperatorServicer):
             try:
                 directories, tools, problems = await self._site.reload()
             except ConfigError as error:
-                raise Refusal(RefusalReason.BAD_REQUEST, f"the configuration stays as it was: {error}", field="configuration") from error
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    f"the configuration stays as it was: {error}",
+                    field="configuration",
+                ) from error
             return pb.ReloadResponse(
-                directories=directories, tools=tools, problems=[encode_problem(problem) for problem in problems]
+                directories=directories,
+                tools=tools,
+                problems=[encode_problem(problem) for problem in problems],
             )
         raise AssertionError
 
-    async def RestartWorkers(self, request: pb.RestartWorkersRequest, context: Context) -> pb.RestartWorkersResponse:
+    async def RestartWorkers(
+        self, request: pb.RestartWorkersRequest, context: Context
+    ) -> pb.RestartWorkersResponse:
         paths = self._paths_of(request.tool)
         retired = retiring = 0
         for worker in self._site.pool.workers:

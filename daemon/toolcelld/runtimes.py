@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -101,7 +100,14 @@ class Runtime:
 
 
 class _Zygote:
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, on_stderr: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        interpreter: str,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        on_stderr: Callable[[str], None],
+    ) -> None:
+        self.interpreter = interpreter
         self.process = process
         self.alive = True
         self._control = control
@@ -140,14 +146,18 @@ class _Zygote:
                 )
         except OSError as error:
             ours.close()
-            raise RuntimeFailed(f"{interpreter}: {error.strerror}; is the interpreter's path right?") from error
-        zygote = cls(process, ours, on_stderr)
+            raise RuntimeFailed(
+                f"{interpreter}: {error.strerror}; is the interpreter's path right?"
+            ) from error
+        zygote = cls(interpreter, process, ours, on_stderr)
         try:
             async with asyncio.timeout(READY_SECONDS_MAX):
                 await zygote._ready
         except TimeoutError:
             await zygote.stop()
-            raise RuntimeFailed(f"{interpreter} was not ready after {READY_SECONDS_MAX:.0f} s{zygote.last_lines()}") from None
+            raise RuntimeFailed(
+                f"{interpreter} was not ready after {READY_SECONDS_MAX:.0f} s{zygote.last_lines()}"
+            ) from None
         except RuntimeFailed:
             await zygote.stop()
             raise
@@ -169,13 +179,15 @@ class _Zygote:
                     await self._writable()
             return await answer
         except OSError as error:
-            raise RuntimeFailed(f"the zygote of {self.process.args} took no order: {error.strerror}") from error
+            raise RuntimeFailed(
+                f"the zygote of {self.interpreter} took no order: {error.strerror}"
+            ) from error
         finally:
             self._spawning.pop(worker_id, None)
 
     async def _writable(self) -> None:
         room: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(self._control, lambda: room.done() or room.set_result(None))
+        self._loop.add_writer(self._control, _let_go, room)
         try:
             await room
         finally:
@@ -191,31 +203,31 @@ class _Zygote:
         if not data:
             self._gone()
             return
-        message = json.loads(data)
-        match message["type"]:
-            case "ready":
-                if not self._ready.done():
-                    self._ready.set_result(None)
-            case "spawned":
-                swept = self._cells[message["id"]] = self._loop.create_future()
-                spawned = Spawned(message["pid"], descriptors.pop(), swept)
-                answer = self._spawning.get(message["id"])
-                if answer is None or answer.done():
-                    os.close(spawned.pidfd)  # nobody waits any more; the keeper's life line is closed already
-                else:
-                    answer.set_result(spawned)
-            case "refused":
-                answer = self._spawning.get(message["id"])
+        try:
+            self._deal(json.loads(data), descriptors)
+        finally:
+            for number in descriptors:
+                os.close(number)
+
+    def _deal(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        """One message of the zygote; a descriptor that is kept is taken out of the list."""
+        match message:
+            case {"type": "ready"}:
+                _let_go(self._ready)
+            case {"type": "spawned", "id": worker_id, "pid": pid}:
+                swept = self._cells[worker_id] = self._loop.create_future()
+                answer = self._spawning.get(worker_id)
+                # Where nobody waits any more, the keeper's life line is closed already.
                 if answer is not None and not answer.done():
-                    answer.set_exception(RuntimeFailed(message["message"]))
-            case "exited":
-                swept = self._cells.pop(message["id"])
-                if not swept.done():
-                    swept.set_result(None)
+                    answer.set_result(Spawned(pid, descriptors.pop(), swept))
+            case {"type": "refused", "id": worker_id, "message": why}:
+                answer = self._spawning.get(worker_id)
+                if answer is not None and not answer.done():
+                    answer.set_exception(RuntimeFailed(why))
+            case {"type": "exited", "id": worker_id}:
+                _let_go(self._cells.pop(worker_id))
             case _:
-                pass
-        for number in descriptors:
-            os.close(number)
+                raise AssertionError(f"the zygote says {message}")
 
     def _on_stderr_ready(self) -> None:
         try:
@@ -245,13 +257,14 @@ class _Zygote:
             return
         self.alive = False
         self._loop.remove_reader(self._control)
-        failure = RuntimeFailed(f"{self.process.args[0] if isinstance(self.process.args, list) else self.process.args} ended{self.last_lines()}")  # type: ignore[index]  # a list of our own
-        for answer in (self._ready, *self._spawning.values()):
+        failure = RuntimeFailed(f"{self.interpreter} ended{self.last_lines()}")
+        if not self._ready.done():
+            self._ready.set_exception(failure)
+        for answer in self._spawning.values():
             if not answer.done():
                 answer.set_exception(failure)
         for swept in self._cells.values():
-            if not swept.done():
-                swept.set_result(None)
+            _let_go(swept)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -272,6 +285,6 @@ class _Zygote:
         self.process.stderr.close()
 
 
-def own_interpreter() -> str:
-    """The interpreter that the daemon itself runs on."""
-    return sys.executable
+def _let_go(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

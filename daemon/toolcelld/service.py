@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import grpc
@@ -21,15 +21,26 @@ import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld import catalog, events
-from toolcelld.catalogs import Catalogs, DirectoryError
+from toolcelld.catalogs import OPEN_SECONDS_MAX, DirectoryError, Pin
 from toolcelld.encoding import (
-    ARGUMENTS_BYTES_MAX, PROTOCOL, STATUS_CODES, call_info, catalog_part, decode_call, decode_open, encode_event,
-    encode_output, encode_problem, encode_refusal, encode_tool, too_large,
+    ARGUMENTS_BYTES_MAX,
+    PROTOCOL,
+    STATUS_CODES,
+    call_info,
+    catalog_part,
+    decode_call,
+    decode_open,
+    encode_event,
+    encode_output,
+    encode_problem,
+    encode_refusal,
+    encode_tool,
+    too_large,
 )  # fmt: skip
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
-from toolcelld.sessions import House, OpenRequest, Session, Sessions
+from toolcelld.sessions import House, OpenRequest, Session, Sessions, find_tool
 from toolcelld.spills import Output, Spills, UnknownOutput
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]
@@ -39,11 +50,13 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES_MAX: Final = 48 * 1024
 PARTIAL_CALLS_MAX: Final = 8
 """Calls of one stream whose arguments are still coming; together they hold at most 128 MiB."""
+LOOK_SECONDS_MAX: Final = 25.0
+"""What ListTools waits for files that hang while they are loaded (10 s each, some side by side); clients give it 30 s."""
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """For the Open of a stream; who opens a stream has it ready."""
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-AttachContext: TypeAlias = grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
+AttachContext: TypeAlias = Any  # the stubs do not know what a stream's `read` and `write` take
 
 
 class Edge(House, Protocol):
@@ -68,7 +81,7 @@ async def abort(context: Context, refusal: Refusal) -> NoReturn:
 
 
 @contextlib.asynccontextmanager
-async def refusals(context: Context) -> AsyncIterator[None]:
+async def refusals(context: Context) -> AsyncGenerator[None]:
     """Within: a `Refusal` ends the RPC as one."""
     try:
         yield
@@ -84,7 +97,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     # A session
 
-    async def Attach(  # type: ignore[override]  # written to and read from, not generated
+    async def Attach(  # type: ignore[override]  # written to and read from; the stubs know only generators
         self, request_iterator: AsyncIterator[pb.AttachRequest], context: AttachContext
     ) -> None:
         async with refusals(context):
@@ -104,15 +117,20 @@ class ToolCell(rpc.ToolCellServicer):
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
                 first = await context.read()
         except TimeoutError:
-            raise Refusal(RefusalReason.OUT_OF_ORDER, f"no Open within {FIRST_MESSAGE_SECONDS:.0f} s of the stream's start.") from None
-        if first is grpc.aio.EOF or first.WhichOneof("message") != "open":  # type: ignore[union-attr, comparison-overlap]  # EOF is a value of its own type
-            raise Refusal(RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open")
-        wanted: pb.Open = first.open  # type: ignore[union-attr]  # not EOF
+            raise Refusal(
+                RefusalReason.OUT_OF_ORDER,
+                f"no Open within {FIRST_MESSAGE_SECONDS:.0f} s of the stream's start.",
+            ) from None
+        if first is grpc.aio.EOF or first.WhichOneof("message") != "open":
+            raise Refusal(
+                RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open"
+            )
+        wanted: pb.Open = first.open
         request = decode_open(wanted)
         if wanted.session_id:
             session = self._edge.sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
-                session.outbox.acknowledge(first.acknowledged)  # type: ignore[union-attr]  # not EOF
+                session.outbox.acknowledge(first.acknowledged)
                 session.answers = request.answers
                 return session, True
         return await self._edge.sessions.open(request), False
@@ -122,7 +140,7 @@ class ToolCell(rpc.ToolCellServicer):
         outbox = session.outbox
         reader = asyncio.create_task(self._read(session, context))  # awaited below
         over = asyncio.create_task(superseded.wait())  # awaited below
-        ended = {reader, over}
+        ended: set[asyncio.Task[Any]] = {reader, over}
         for task in ended:
             task.add_done_callback(lambda _: outbox.ready.set())
         try:
@@ -130,7 +148,7 @@ class ToolCell(rpc.ToolCellServicer):
                 await outbox.ready.wait()
                 if over.done():
                     raise Refusal(RefusalReason.SUPERSEDED, "another stream has taken the session over.")
-                if reader.done():
+                if reader.done() and session.state is not SessionState.CLOSING:
                     reader.result()
                     return
                 if message := outbox.take():
@@ -140,24 +158,26 @@ class ToolCell(rpc.ToolCellServicer):
         finally:
             for task in ended:
                 task.cancel()
-            await asyncio.gather(*ended, return_exceptions=True)
+            await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext) -> None:
         partial: dict[str, tuple[pb.Call, bytearray]] = {}
         while True:
             message = await context.read()
-            if message is grpc.aio.EOF:  # type: ignore[comparison-overlap]  # EOF is a value of its own type
+            if message is grpc.aio.EOF:
                 return
-            if message.acknowledged:  # type: ignore[union-attr]  # not EOF
-                session.outbox.acknowledge(message.acknowledged)  # type: ignore[union-attr]
+            if message.acknowledged:
+                session.outbox.acknowledge(message.acknowledged)
             try:
-                self._obey(session, message, partial)  # type: ignore[arg-type]  # not EOF
+                self._obey(session, message, partial)
             except Refusal as refusal:
-                call_id = _subject(message)  # type: ignore[arg-type]  # not EOF
+                call_id = _subject(message)
                 partial.pop(call_id, None)
                 session.outbox.put(events.Refused(refusal, call_id=call_id))
 
-    def _obey(self, session: Session, message: pb.AttachRequest, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+    def _obey(
+        self, session: Session, message: pb.AttachRequest, partial: dict[str, tuple[pb.Call, bytearray]]
+    ) -> None:
         match message.WhichOneof("message"):
             case "call":
                 self._on_call(session, message.call, partial)
@@ -177,25 +197,39 @@ class ToolCell(rpc.ToolCellServicer):
             case "close":
                 session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))
             case "open":
-                raise Refusal(RefusalReason.OUT_OF_ORDER, "Open is the first message of a stream, and only the first.", field="open")
+                raise Refusal(
+                    RefusalReason.OUT_OF_ORDER,
+                    "Open is the first message of a stream, and only the first.",
+                    field="open",
+                )
             case _:
                 pass  # an acknowledgement alone
 
-    def _on_call(self, session: Session, call: pb.Call, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+    def _on_call(
+        self, session: Session, call: pb.Call, partial: dict[str, tuple[pb.Call, bytearray]]
+    ) -> None:
         if call.arguments_bytes > len(call.arguments):
             if call.arguments_bytes > ARGUMENTS_BYTES_MAX:
                 raise too_large("call.arguments", call.arguments_bytes)
             if len(partial) >= PARTIAL_CALLS_MAX:
                 raise Refusal(
-                    RefusalReason.BUSY, f"the arguments of {PARTIAL_CALLS_MAX} calls are still coming.", retry_seconds=1
+                    RefusalReason.BUSY,
+                    f"the arguments of {PARTIAL_CALLS_MAX} calls are still coming.",
+                    retry_seconds=1,
                 )
             partial[call.call_id] = (call, bytearray(call.arguments))
             return
         session.admit(decode_call(call, call.arguments, session.agent))
 
-    def _on_chunk(self, session: Session, chunk: pb.Chunk, partial: dict[str, tuple[pb.Call, bytearray]]) -> None:
+    def _on_chunk(
+        self, session: Session, chunk: pb.Chunk, partial: dict[str, tuple[pb.Call, bytearray]]
+    ) -> None:
         if chunk.call_id not in partial:
-            raise Refusal(RefusalReason.OUT_OF_ORDER, f"a chunk for call {chunk.call_id[:128]!r}, which expects none.", field="chunk.call_id")
+            raise Refusal(
+                RefusalReason.OUT_OF_ORDER,
+                f"a chunk for call {chunk.call_id[:128]!r}, which expects none.",
+                field="chunk.call_id",
+            )
         call, arguments = partial[chunk.call_id]
         arguments += chunk.data
         if len(arguments) > call.arguments_bytes or (chunk.last and len(arguments) < call.arguments_bytes):
@@ -212,19 +246,25 @@ class ToolCell(rpc.ToolCellServicer):
         try:
             await self._edge.catalogs.refresh(session.directory)
         except DirectoryError as error:
-            session.outbox.put(events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory")))
+            session.outbox.put(
+                events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
+            )
             return
         if session.state is SessionState.OPEN:
             session.republish()
 
     # One call without a session
 
-    async def CallTool(self, request: pb.CallToolRequest, context: Context) -> AsyncIterator[pb.CallToolResponse]:  # type: ignore[override]  # an asynchronous generator is one
+    async def CallTool(
+        self, request: pb.CallToolRequest, context: Context
+    ) -> AsyncIterator[pb.CallToolResponse]:
         async with refusals(context):
             if not request.call.call_id:
                 request.call.call_id = f"c-{secrets.token_hex(8)}"
             wanted = decode_call(request.call, request.call.arguments, request.agent)
-            opened = OpenRequest(agent=request.agent or "unknown", directory=request.directory, linger_seconds=0)
+            opened = OpenRequest(
+                agent=request.agent or "unknown", directory=request.directory, linger_seconds=0
+            )
             session = await self._edge.sessions.open(opened)
             number = session.attach()
             try:
@@ -257,25 +297,22 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
-            pin = await self._pin(request.directory)
-            session = Session(self._edge, OpenRequest(agent="", directory=request.directory), pin, lambda _: None)
-            try:
-                tool = session.find(request.name)
-            finally:
-                pin.close()
+            tool = find_tool(await self._look(request.directory), request.name)
             settings = resolve(self._edge.config, tool.name, tool.declared, tool.file.source)
-            lines = [pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines]
+            lines = [
+                pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines
+            ]
             return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
         raise AssertionError
 
     async def _look(self, directory: str) -> catalog.Catalog:
-        pin = await self._pin(directory)
+        pin = await self._pin(directory, LOOK_SECONDS_MAX)
         pin.close()
         return pin.catalog
 
-    async def _pin(self, directory: str) -> Any:
+    async def _pin(self, directory: str, wait_seconds: float = OPEN_SECONDS_MAX) -> Pin:
         try:
-            return await self._edge.catalogs.open(directory)
+            return await self._edge.catalogs.open(directory, wait_seconds=wait_seconds)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
@@ -294,13 +331,21 @@ class ToolCell(rpc.ToolCellServicer):
     def _abort_as_operator(self, request: pb.AbortCallRequest, stop: Stop) -> pb.AbortCallResponse:
         found = self._edge.sessions.find_call(request.call_id)
         if len(found) > 1:
-            raise Refusal(RefusalReason.UNKNOWN_CALL, f"{len(found)} running calls begin with {request.call_id!r}; say more of it.", field="call_id")
+            raise Refusal(
+                RefusalReason.UNKNOWN_CALL,
+                f"{len(found)} running calls begin with {request.call_id!r}; say more of it.",
+                field="call_id",
+            )
         if not found:
-            raise Refusal(RefusalReason.UNKNOWN_CALL, f"no running call {request.call_id[:128]!r}.", field="call_id")
+            raise Refusal(
+                RefusalReason.UNKNOWN_CALL, f"no running call {request.call_id[:128]!r}.", field="call_id"
+            )
         session, call_id = found[0]
         return pb.AbortCallResponse(running=session.abort(call_id, stop), call_id=call_id)
 
-    async def ReadOutput(self, request: pb.ReadOutputRequest, context: Context) -> AsyncIterator[pb.ReadOutputResponse]:  # type: ignore[override]  # an asynchronous generator is one
+    async def ReadOutput(
+        self, request: pb.ReadOutputRequest, context: Context
+    ) -> AsyncIterator[pb.ReadOutputResponse]:
         async with refusals(context):
             spills = self._edge.spills
             output = await self._find_output(spills, request, context)
@@ -324,7 +369,11 @@ class ToolCell(rpc.ToolCellServicer):
         except UnknownOutput as error:
             raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
         if not output.belongs_to(session.id, session.secret_digest):
-            raise Refusal(RefusalReason.UNKNOWN_OUTPUT, f"there is no output {request.output_id[:64]!r}.", field="output_id")
+            raise Refusal(
+                RefusalReason.UNKNOWN_OUTPUT,
+                f"there is no output {request.output_id[:64]!r}.",
+                field="output_id",
+            )
         return output
 
 
@@ -350,6 +399,6 @@ def _subject(message: pb.AttachRequest) -> str:
 
 
 def _is_last(event: events.Event) -> bool:
-    return (isinstance(event, events.Ended) and not event.more) or (isinstance(event, events.Chunk) and event.last)
-
-
+    return (isinstance(event, events.Ended) and not event.more) or (
+        isinstance(event, events.Chunk) and event.last
+    )

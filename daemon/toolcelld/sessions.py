@@ -112,7 +112,9 @@ class _Ended:
 class Session:
     """An open session. Made by `Sessions`, over when it is CLOSED."""
 
-    def __init__(self, house: House, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]) -> None:
+    def __init__(
+        self, house: House, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]
+    ) -> None:
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
@@ -251,7 +253,9 @@ class Session:
         if self._rejoins(request.call_id, digest):
             return None
         if self.state is not State.OPEN:
-            raise Refusal(RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one.")
+            raise Refusal(
+                RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
+            )
         if len(self.calls) >= CALLS_MAX:
             raise Refusal(
                 RefusalReason.BUSY,
@@ -293,7 +297,10 @@ class Session:
                 field="call.call_id",
             )
         if running is None and ended is None:
-            raise Refusal(RefusalReason.CALL_EXISTS, f"call {call_id} has ended long ago; its outcome is not kept any more.")
+            raise Refusal(
+                RefusalReason.CALL_EXISTS,
+                f"call {call_id} has ended long ago; its outcome is not kept any more.",
+            )
         if ended is not None:
             for event in ended.events:
                 self.outbox.put(replace(event, number=0))
@@ -308,7 +315,7 @@ class Session:
             self._prepared.clear()
         if (found := self._prepared.get(name)) is not None:
             return found
-        tool = self.find(name)
+        tool = find_tool(self.catalog, name)
         if not self._may_call(name):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
         settings = resolve(self._config, name, tool.declared, tool.file.source)
@@ -323,24 +330,6 @@ class Session:
         )
         prepared = self._prepared[name] = _Prepared(tool, settings, spec)
         return prepared
-
-    def find(self, name: str) -> ToolInfo:
-        """The tool, or a refusal that says why there is none."""
-        catalog = self.catalog
-        tool = catalog.tools.get(name)
-        if tool is not None:
-            return tool
-        for problem in catalog.problems:
-            stem = os.path.basename(problem.path).removesuffix(".py")
-            if problem.tool == name or (not problem.tool and stem == name):
-                where = f"{problem.path} line {problem.line}" if problem.line else problem.path
-                raise Refusal(RefusalReason.BROKEN_TOOL, f"{name} is {problem.reason}: {where}: {problem.message}")
-        near = difflib.get_close_matches(name, catalog.tools, n=3, cutoff=0.0)
-        hint = f"; it sees {', '.join(near)}" if near else "; it sees no tools at all"
-        waiting = f" ({catalog.pending} files are still being described)" if catalog.pending else ""
-        raise Refusal(
-            RefusalReason.UNKNOWN_TOOL, f"{self.directory} sees no tool {name[:64]!r}{hint}{waiting}.", field="call.tool"
-        )
 
     def _may_call(self, name: str) -> bool:
         allow, deny = self.request.allow, self.request.deny
@@ -369,11 +358,13 @@ class Session:
         while parent is not None:
             depth += 1
             if depth > ANCESTORS_MAX:
-                raise Refusal(RefusalReason.WOULD_DEADLOCK, f"calls start calls more than {ANCESTORS_MAX} deep.")
+                raise Refusal(
+                    RefusalReason.WOULD_DEADLOCK, f"calls start calls more than {ANCESTORS_MAX} deep."
+                )
             if spec.serial and parent.spec == spec:
                 raise Refusal(
                     RefusalReason.WOULD_DEADLOCK,
-                    f"{request.tool} needs the cell that its ancestor {parent.id} holds: isolation is \"session\".",
+                    f'{request.tool} needs the cell that its ancestor {parent.id} holds: isolation is "session".',
                 )
             parent = self.calls.get(parent.request.parent_call_id)
 
@@ -384,7 +375,9 @@ class Session:
             return call.stop(stop)
         if call_id in self._ended or call_id in self._forgotten:
             return False
-        raise Refusal(RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id")
+        raise Refusal(
+            RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
+        )
 
     # What calls need; see `calls.Host`
 
@@ -476,7 +469,9 @@ class Sessions:
 
     def _refuse_if_draining(self) -> None:
         if self.draining:
-            raise Refusal(RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1)
+            raise Refusal(
+                RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
+            )
 
     def resume(self, session_id: str, secret: str) -> Session | None:
         """The session that the token is for; None when there is none with that id. Raises `Refusal`."""
@@ -485,7 +480,9 @@ class Sessions:
             return None
         if not secret:
             raise Refusal(
-                RefusalReason.SESSION_EXISTS, f"session {session_id} exists; show its resume token.", field="open.resume_token"
+                RefusalReason.SESSION_EXISTS,
+                f"session {session_id} exists; show its resume token.",
+                field="open.resume_token",
             )
         return self.check(session, secret, "open.resume_token")
 
@@ -493,7 +490,9 @@ class Sessions:
         """The session, for whoever shows its secret. Raises `Refusal`."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refusal(RefusalReason.UNKNOWN_SESSION, f"there is no session {session_id[:64]!r}.", field="session_id")
+            raise Refusal(
+                RefusalReason.UNKNOWN_SESSION, f"there is no session {session_id[:64]!r}.", field="session_id"
+            )
         return self.check(session, secret, "resume_token")
 
     @staticmethod
@@ -501,7 +500,9 @@ class Sessions:
         """The session, if the secret is its own."""
         digest = hashlib.sha256(secret.encode(errors="replace")).digest()
         if not hmac.compare_digest(digest, session.secret_digest):
-            raise Refusal(RefusalReason.WRONG_TOKEN, f"that is not the token of session {session.id}.", field=field)
+            raise Refusal(
+                RefusalReason.WRONG_TOKEN, f"that is not the token of session {session.id}.", field=field
+            )
         return session
 
     def find_call(self, beginning: str) -> list[tuple[Session, str]]:
@@ -537,6 +538,28 @@ class Sessions:
         for session in self.all:
             session.close(Stop(Kind.ABORTED, "daemon_stopping", "the daemon is stopping"))
         await self._emptied.wait()
+
+
+def find_tool(catalog: Catalog, name: str) -> ToolInfo:
+    """The tool, or a refusal that says why there is none."""
+    tool = catalog.tools.get(name)
+    if tool is not None:
+        return tool
+    for problem in catalog.problems:
+        stem = os.path.basename(problem.path).removesuffix(".py")
+        if problem.tool == name or (not problem.tool and stem == name):
+            where = f"{problem.path} line {problem.line}" if problem.line else problem.path
+            raise Refusal(
+                RefusalReason.BROKEN_TOOL, f"{name} is {problem.reason}: {where}: {problem.message}"
+            )
+    near = difflib.get_close_matches(name, catalog.tools, n=3, cutoff=0.0)
+    hint = f"; it sees {', '.join(near)}" if near else "; it sees no tools at all"
+    waiting = f" ({catalog.pending} files are still being described)" if catalog.pending else ""
+    raise Refusal(
+        RefusalReason.UNKNOWN_TOOL,
+        f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
+        field="call.tool",
+    )
 
 
 def granted_environment(

@@ -12,11 +12,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from toolcell import _paths
-
 from toolcelld.config import Config
 from toolcelld.digests import digest_below, listed
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
@@ -42,6 +41,7 @@ class Source:
     directories: tuple[str, ...]
     python: str | None = None  # absolute; None is Toolcell's own
     programs: tuple[str, ...] = ()  # where its programs are found, before the system's directories
+    only: str = ""  # one file of the directory; empty is all
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,15 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
         return Source(name, scope, tuple(directories), python, programs)
 
-    return tuple(source(name, *place) for name, place in places.items())
+    found = tuple(source(name, *place) for name, place in places.items())
+    return tuple(_source_of(path, found) for path in config.only) or found
+
+
+def _source_of(path: str, sources: Sequence[Source]) -> Source:
+    """One file as a source: with the settings of the source that it lies in, else of the project's, the first."""
+    directory, name = os.path.split(path)
+    home = next((source for source in sources if directory in source.directories), sources[0])
+    return replace(home, directories=(directory,), only=name)
 
 
 def find_worktree(directory: str) -> str:
@@ -134,9 +142,9 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     for source in sources:
         for place in source.directories:
             resolved = os.path.realpath(place)
-            if resolved in directories:
+            if (looked := os.path.join(resolved, source.only)) in directories:
                 continue  # the home directory as a project: the same files, already seen
-            directories.add(resolved)
+            directories.add(looked)
             for entry in _scan_directory(source, place, resolved, paths, budget):
                 found.append(entry)
                 budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
@@ -155,6 +163,8 @@ def _scan_directory(
         return
     if len(entries) > ENTRIES_MAX:
         yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is not looked at")
+    if source.only:
+        entries = [entry for entry in entries if entry.name == source.only]
     candidates = [candidate for entry in entries if (candidate := _candidate(place, entry))]
     if len(candidates) > FILES_MAX:
         message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"

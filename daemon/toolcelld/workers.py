@@ -37,7 +37,7 @@ LOADING: Final = 0
 ECHO_CHARACTERS_MAX: Final = 200
 
 
-class StartFailed(Exception):  # noqa: N818  # an ending of the race, told to callers
+class StartFailed(Exception):
     """A worker could not be started; `stage` says how far it came."""
 
     def __init__(self, stage: str, message: str, line: int = 0, missing_module: str = "") -> None:
@@ -63,7 +63,14 @@ class CellSpec:
 
     def __post_init__(self) -> None:
         # The content is behind the digest, and hashing it for every call would cost more than the call.
-        key = (self.file.digest, self.directory, self.environment, self.open_files, self.file_size_bytes, self.owner)
+        key = (
+            self.file.digest,
+            self.directory,
+            self.environment,
+            self.open_files,
+            self.file_size_bytes,
+            self.owner,
+        )
         object.__setattr__(self, "hashed", hash(key))
 
     def __hash__(self) -> int:
@@ -253,7 +260,11 @@ class Worker(Receiver):
             case "loaded":
                 size = header.get("size", len(payload))
                 if not isinstance(size, int) or size > DESCRIPTION_BYTES_MAX:
-                    loaded.set_exception(StartFailed("describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe"))
+                    loaded.set_exception(
+                        StartFailed(
+                            "describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe"
+                        )
+                    )
                     self.cell.end()
                     return
                 self._body, self._body_missing = bytearray(payload), size - len(payload)
@@ -271,12 +282,14 @@ class Worker(Receiver):
                 )
                 return
             case "failed":
-                loaded.set_exception(StartFailed("setup", f"sandbox_setup_failed: {str(header.get('message', ''))[:1000]}"))
+                loaded.set_exception(
+                    StartFailed("setup", f"sandbox_setup_failed: {str(header.get('message', ''))[:1000]}")
+                )
                 return
             case unexpected:
                 self.cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
                 return
-        if self._body is not None and self._body_missing <= 0:
+        if self._body_missing <= 0:
             self._on_described(bytes(self._body), loaded)
 
     def _on_described(self, body: bytes, loaded: asyncio.Future[Description]) -> None:
@@ -317,7 +330,11 @@ class Worker(Receiver):
 
 def _died_while_loading(death: Death) -> StartFailed:
     cause = death.cause()
-    how = f"the process exited with status {cause[5:]}" if cause.startswith("exit ") else f"the process was ended by {cause}"
+    how = (
+        f"the process exited with status {cause[5:]}"
+        if cause.startswith("exit ")
+        else f"the process was ended by {cause}"
+    )
     lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
     return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
 
@@ -325,5 +342,3 @@ def _died_while_loading(death: Death) -> StartFailed:
 def _give_up(answer: asyncio.Future[int]) -> None:
     with contextlib.suppress(asyncio.InvalidStateError):
         answer.set_result(-1)
-
-
