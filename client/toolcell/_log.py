@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 from toolcell._data import whole
-
-if TYPE_CHECKING:
-    from toolcell._context import Channel
 
 __all__ = ["LogHandler", "logger"]
 
@@ -16,10 +14,17 @@ __all__ = ["LogHandler", "logger"]
 TEXT_BYTES_MAX = 16 * 1024
 
 
+class Listens(Protocol):
+    """What a record is told to: a channel, or whoever passes it on."""
+
+    def tell(self, kind: Literal["log"], header: Mapping[str, Any], /) -> None:
+        """Return at once and never raise."""
+
+
 class LogHandler(logging.Handler):
     """Tells every record as `{"level", "text"}`; the worker puts one on the root logger as well."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Listens) -> None:
         super().__init__()
         self._channel = channel
 
@@ -50,7 +55,7 @@ def _level(number: int) -> str:
     return "info" if number >= logging.INFO else "debug"
 
 
-def logger(channel: Channel) -> logging.Logger:
+def logger(channel: Listens) -> logging.Logger:
     """A logger outside logging's registry, so that it goes away with its context."""
     own = logging.Logger("tool", logging.DEBUG)  # noqa: LOG001  the registry keeps its loggers for ever
     own.addHandler(LogHandler(channel))
