@@ -296,5 +296,3 @@ class Intake:
 
 def _number(value: object) -> float:
     return value if isinstance(value, int | float) and abs(value) < 1e15 else 0.0
-
-

@@ -162,7 +162,9 @@ class Outbox:
         self._again = deque(event for event in self._again if not event.droppable)
         if self._bytes <= RETAINED_BYTES_MAX:
             return
-        call_id = max(self._waiting, key=lambda name: sum(e.size_bytes for e in self._waiting[name] if e.droppable))
+        call_id = max(
+            self._waiting, key=lambda name: sum(e.size_bytes for e in self._waiting[name] if e.droppable)
+        )
         staying: deque[Event] = deque()
         for event in self._waiting[call_id]:
             if event.droppable:

@@ -21,7 +21,9 @@ from toolcelld.limits import Settings
 from toolcelld.quantities import show_bytes
 from toolcelld.spills import Output
 
-__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge"]
+__all__ = [
+    "Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge",
+]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -66,11 +68,17 @@ class RefusalReason(StrEnum):
     DISABLED = "DISABLED"
 
 
-class Refusal(Exception):  # noqa: N818  # it is an answer to the caller, not a fault of ours
+class Refusal(Exception):
     """A request that cannot be served: the caller's fault, or a bound of ours."""
 
     def __init__(
-        self, reason: RefusalReason, message: str, *, field: str = "", retry_seconds: float | None = None, quota: str = ""
+        self,
+        reason: RefusalReason,
+        message: str,
+        *,
+        field: str = "",
+        retry_seconds: float | None = None,
+        quota: str = "",
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -174,7 +182,9 @@ class Outcome:
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
 
 _LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}
-_REPORTED: Final = {kind.value: kind for kind in (Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED)}
+_REPORTED: Final = {
+    kind.value: kind for kind in (Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED)
+}
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -197,7 +207,12 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
     cause = "failure" if kind is Kind.INTERNAL else ""
-    return Verdict(kind, cause, "" if kind is Kind.OK else evidence.text or "the tool failed without saying why.", report.ran)
+    return Verdict(
+        kind,
+        cause,
+        "" if kind is Kind.OK else evidence.text or "the tool failed without saying why.",
+        report.ran,
+    )
 
 
 def _limit_passed(evidence: Evidence) -> Verdict | None:
@@ -209,8 +224,14 @@ def _limit_passed(evidence: Evidence) -> Verdict | None:
     if key is None:
         return None
     limits = evidence.settings.limits
-    figure = f"{limits.cpu_seconds:g} s" if key == "cpu" and limits.cpu_seconds else show_bytes(limits.file_size_bytes)
-    message = f"{figure} after {_seconds(evidence.run_seconds)}; its process was ended.{_raise(evidence, key)}"
+    figure = (
+        f"{limits.cpu_seconds:g} s"
+        if key == "cpu" and limits.cpu_seconds
+        else show_bytes(limits.file_size_bytes)
+    )
+    message = (
+        f"{figure} after {_seconds(evidence.run_seconds)}; its process was ended.{_raise(evidence, key)}"
+    )
     return Verdict(Kind.LIMIT_EXCEEDED, key, message, True, side_effects_possible=True)
 
 
@@ -218,7 +239,9 @@ def _crashed(evidence: Evidence) -> Verdict:
     death = evidence.death
     if death is None or death.status is None:
         message = f"its cell was lost after {_seconds(evidence.run_seconds)}."
-        return Verdict(Kind.CRASHED, "lost", message, evidence.started, side_effects_possible=evidence.started)
+        return Verdict(
+            Kind.CRASHED, "lost", message, evidence.started, side_effects_possible=evidence.started
+        )
     cause = death.cause()
     how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
     message = f"its process {how} after {_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
@@ -248,7 +271,9 @@ def _ending(evidence: Evidence, settled: bool) -> str:
     death = evidence.death
     after = evidence.stop_seconds - evidence.report_seconds
     if settled and not evidence.leftovers:
-        return f"it stopped by itself {_seconds(evidence.report_seconds)} later, and so did what it had started."
+        return (
+            f"it stopped by itself {_seconds(evidence.report_seconds)} later, and so did what it had started."
+        )
     if settled:
         return (
             f"it stopped by itself {_seconds(evidence.report_seconds)} later; "
@@ -294,5 +319,3 @@ def _seconds(value: float) -> str:
     if value < 99.5:
         return f"{value:.1f} s"
     return f"{value:.0f} s"
-
-

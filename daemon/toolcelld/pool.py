@@ -273,12 +273,16 @@ class Pool:
         except StartFailed as failure:
             if worker.state is not State.DEAD:
                 await worker.end()
-            return Description(broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module))
+            return Description(
+                broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module)
+            )
         worker.fire(WorkerEvent.RETIRE)
         await worker.end()
         if worker.printed:
             told = worker.printed.decode(errors="replace").strip().splitlines()
-            notice = Rejected("", f"printed while it was loaded: {(told or [''])[0][:80]!r}; move that into a tool")
+            notice = Rejected(
+                "", f"printed while it was loaded: {(told or [''])[0][:80]!r}; move that into a tool"
+            )
             description = replace(description, problems=(*description.problems, notice))
         return description
 

@@ -48,7 +48,12 @@ class Questions:
     """The open questions of one call."""
 
     def __init__(
-        self, call_id: str, tool: str, asker: Asker, answer: Callable[[dict[str, Any]], None], changed: Callable[[], None]
+        self,
+        call_id: str,
+        tool: str,
+        asker: Asker,
+        answer: Callable[[dict[str, Any]], None],
+        changed: Callable[[], None],
     ) -> None:
         self._call_id = call_id
         self._tool = tool
@@ -69,14 +74,15 @@ class Questions:
         ask_id = header.get("ask")
         if not isinstance(ask_id, int):
             return
+        permission = _text(header.get("permission"))
         question = {
             "question": _text(header.get("question")),
-            "permission": _text(header.get("permission")),
+            "permission": permission,
             "patterns": _texts(header.get("patterns")),
             "always": _texts(header.get("always")),
         }
         patterns = question["always"] or question["patterns"]
-        remembered = {(self._tool, question["permission"], pattern) for pattern in patterns}
+        remembered = {(self._tool, permission, pattern) for pattern in patterns}
         if self._closed:
             self._reply(ask_id, allowed=False, message=self._closed)
         elif remembered and remembered <= self._asker.always:
@@ -87,7 +93,12 @@ class Questions:
             self._reply(ask_id, allowed=False, message=f"{OPEN_MAX} questions are open already")
         else:
             timer = self._loop.call_later(
-                ASK_SECONDS_MAX, self.answer, ask_id, False, False, f"no answer within {ASK_SECONDS_MAX:.0f} s"
+                ASK_SECONDS_MAX,
+                self.answer,
+                ask_id,
+                False,
+                False,
+                f"no answer within {ASK_SECONDS_MAX:.0f} s",
             )
             details = payload if len(payload) <= DETAILS_BYTES_MAX else b""
             event = events.Asked(ask_id, question, details, call_id=self._call_id)
@@ -120,7 +131,9 @@ class Questions:
             self.answer(ask_id, False, False, message)
 
     def _reply(self, ask_id: int, *, allowed: bool, always: bool = False, message: str = "") -> None:
-        self._answer({"type": "answer", "ask": ask_id, "allowed": allowed, "always": always, "message": message[:1000]})
+        self._answer(
+            {"type": "answer", "ask": ask_id, "allowed": allowed, "always": always, "message": message[:1000]}
+        )
 
 
 def _text(value: object) -> str:

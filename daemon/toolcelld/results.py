@@ -75,7 +75,9 @@ class ResultReader:
         for name, most in (("details", KEPT_BYTES_MAX), ("metadata", METADATA_BYTES_MAX)):
             if name in header:
                 length = _length(header[name])
-                self._parts.append(self._whole(name, length, length if length <= most else KEPT_BYTES_MAX + 1))
+                self._parts.append(
+                    self._whole(name, length, length if length <= most else KEPT_BYTES_MAX + 1)
+                )
         self.missing = sum(part.missing for part in self._parts)
         self._at = 0
 
@@ -198,7 +200,7 @@ def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(given, list) or len(cast("list[object]", given)) > BLOCKS_MAX:
         raise FrameError(f"the blocks are no list of at most {BLOCKS_MAX}")
     blocks: list[dict[str, Any]] = []
-    for block in cast("list[object]", given):
+    for block in cast("list[Mapping[str, object]]", given):
         match block:
             case {"type": "text", "bytes": length}:
                 blocks.append({"type": "text", "bytes": _length(length)})
@@ -224,13 +226,14 @@ def update_body(payload: bytes, settings: Settings) -> bytes | None:
         update: object = from_json(payload, allow_inf_nan=False)
     except ValueError:
         return None
-    match update:
-        case {"content": list() as content}:
-            found = cast("dict[str, object]", update)
-        case _:
-            return None
+    if not isinstance(update, dict):
+        return None
+    found = cast("dict[str, object]", update)
+    if not isinstance(found.get("content"), list):
+        return None
+    content = cast("list[object]", found["content"])
     limits = settings.limits
-    for block in cast("list[object]", content):
+    for block in content:
         match block:
             case {"type": "text", "text": str() as text}:
                 clip = Clip(limits.output_lines, limits.output_bytes, settings.output)
@@ -238,4 +241,4 @@ def update_body(payload: bytes, settings: Settings) -> bytes | None:
                 cast("dict[str, object]", block)["text"] = clip.result().text
             case _:
                 pass
-    return _encoded({"content": cast("list[object]", content), "details": found.get("details")})
+    return _encoded({"content": content, "details": found.get("details")})

@@ -23,7 +23,10 @@ class _Roots:
         self._roots = list(roots)
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        name: str,
+        path: Sequence[str] | None = None,  # the import system passes it
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if name not in OURS:
             return None

@@ -72,7 +72,7 @@ class _Keeper:
         self._woken, waker = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._waker = waker
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _wake)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 
@@ -133,6 +133,10 @@ class _Keeper:
     def _tell(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the daemon is gone; what is left to do is done all the same
             self._life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
+
+
+def _wake(*_: object) -> None:
+    """For a signal that is to interrupt `poll`, through the wake-up descriptor, and no more."""
 
 
 def kill_all(*, scoped: bool, spare: Iterable[int] = ()) -> None:

@@ -73,7 +73,11 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 class _CapabilityData(ctypes.Structure):
-    _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+    _fields_ = [
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    ]
 
 
 def drop_capabilities() -> None:
@@ -103,7 +107,10 @@ class _RulesetAttributes(ctypes.Structure):
 def landlock_abi() -> int:
     """The version of Landlock that the kernel offers; 0 where there is none."""
     version: int = _libc.syscall(
-        SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(LANDLOCK_CREATE_RULESET_VERSION)
+        SYS_LANDLOCK_CREATE_RULESET,
+        None,
+        ctypes.c_size_t(0),
+        ctypes.c_uint32(LANDLOCK_CREATE_RULESET_VERSION),
     )
     return max(version, 0)
 
@@ -121,6 +128,9 @@ def restrict_signals() -> None:
         "landlock_create_ruleset",
     )
     try:
-        _checked(_libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+        _checked(
+            _libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)),
+            "landlock_restrict_self",
+        )
     finally:
         os.close(ruleset)

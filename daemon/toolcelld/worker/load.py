@@ -53,13 +53,13 @@ class _Pinned(importlib.abc.InspectLoader):
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def get_source(self, fullname: str) -> str:
+    def get_source(self, fullname: str) -> str:  # there is only the one
         return importlib.util.decode_source(self._source.content)
 
-    def get_code(self, fullname: str) -> CodeType:
+    def get_code(self, fullname: str) -> CodeType:  # there is only the one
         return compile(self._source.content, self._source.path, "exec", dont_inherit=True)
 
-    def is_package(self, fullname: str) -> bool:
+    def is_package(self, fullname: str) -> bool:  # there is only the one
         return self._source.package
 
 
@@ -83,7 +83,11 @@ def load(source: Source) -> Exports:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)
     sys.meta_path.insert(position, _Siblings(source.directory))
-    name = source.stem if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names else f"{source.stem}_tool"
+    name = (
+        source.stem
+        if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names
+        else f"{source.stem}_tool"
+    )
     loader = _Pinned(source)
     spec = importlib.machinery.ModuleSpec(name, loader, origin=source.path, is_package=source.package)
     spec.has_location = True
@@ -94,13 +98,19 @@ def load(source: Source) -> Exports:
     try:
         loader.exec_module(module)
     except Aborted as stopped:
-        raise Broken("import", f"still loading after {stopped}: {_last_text(source, stopped)}", _line(source, stopped)) from None
+        raise Broken(
+            "import", f"still loading after {stopped}: {_last_text(source, stopped)}", _line(source, stopped)
+        ) from None
     except SyntaxError as error:
         inside = error.filename == source.path
         where = "" if inside else f" in {error.filename} line {error.lineno}"
-        raise Broken("syntax", f"{error.msg}{where}", error.lineno or 0 if inside else _line(source, error)) from None
+        raise Broken(
+            "syntax", f"{error.msg}{where}", error.lineno or 0 if inside else _line(source, error)
+        ) from None
     except SystemExit as error:
-        raise Broken("import", f"called sys.exit({error.code!r}) while it was loaded", _line(source, error)) from None
+        raise Broken(
+            "import", f"called sys.exit({error.code!r}) while it was loaded", _line(source, error)
+        ) from None
     except ImportError as error:
         missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
         raise Broken("import", str(error), _line(source, error), module=missing, told=_told(error)) from None

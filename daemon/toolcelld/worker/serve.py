@@ -27,13 +27,13 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._log import LogHandler
 from toolcell._exports import Export, Exports, InvalidArguments
+from toolcell._log import LogHandler
 from toolcell._result import ImageBlock, Result, TextBlock, describe_exception
 from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError, encode
 from toolcelld.worker.load import Broken, Source, load
@@ -63,7 +63,7 @@ def main(layers: Sequence[str]) -> NoReturn:
         status = 70  # EX_SOFTWARE
     finally:
         with contextlib.suppress(Exception):
-            atexit._run_exitfuncs()
+            atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # `os._exit` leaves them out
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
@@ -112,7 +112,7 @@ class _Abortable:
         self._sequence = None
 
     @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> Generator[None]:
         """The tool's own code runs in here."""
         try:
             self._inside = True
@@ -121,7 +121,7 @@ class _Abortable:
             self._inside = False
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """Our own code, called by the tool, runs in here: an abort waits until it is whole."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -236,7 +236,7 @@ class _Worker:
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in found.tools}
         # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
-        logging.getLogger().addHandler(LogHandler(self))
+        logging.getLogger().addHandler(LogHandler(self))  # type: ignore[arg-type]  # a handler only tells, which a worker can
         self.wire.send({"type": "loaded"}, answer)
 
     # Calling
@@ -257,7 +257,10 @@ class _Worker:
         mine = resource.getrusage(resource.RUSAGE_SELF)
         theirs = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Since the last call: what is used between two calls is nothing.
-        before, self._cpu_seconds = self._cpu_seconds, mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime
+        before, self._cpu_seconds = (
+            self._cpu_seconds,
+            mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime,
+        )
         ending.header.update(
             seq=sequence,
             cpu=round(self._cpu_seconds - before, 6),
@@ -301,7 +304,12 @@ class _Worker:
         finally:
             self.abortable.end()
 
-    def tell(self, kind: Literal["update", "progress", "metadata", "log"], header: Mapping[str, Any], payload: bytes = b"") -> None:
+    def tell(
+        self,
+        kind: Literal["update", "progress", "metadata", "log"],
+        header: Mapping[str, Any],
+        payload: bytes = b"",
+    ) -> None:
         """What the root logger's handler speaks through: the channel of the call that runs."""
         if self._current is not None:
             self._current.tell(kind, header, payload)
@@ -475,11 +483,11 @@ class _Ending:
                 )
             size += length
         self.header["blocks"] = blocks
-        for name, part in (("details", result.details), ("metadata", result.metadata)):
-            if part is not None:
-                self.header[name] = len(part)
-                parts.append(part)
-                size += len(part)
+        for name, value in (("details", result.details), ("metadata", result.metadata)):
+            if value is not None:
+                self.header[name] = len(value)
+                parts.append(value)
+                size += len(value)
         if result.title:
             self.header["title"] = result.title[:1000]
         if size <= PAYLOAD_BYTES_MAX:

@@ -104,14 +104,14 @@ def _descriptors(plan: Plan) -> None:
     for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
         os.dup2(source, target, inheritable=False)
     os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
-    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # open as long as the process
     # Line by line, so that what a tool prints is seen as it comes.
-    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # they are final for users, not for who makes the process
 
 
-def _barrier(plan: Plan) -> None:
+def _barrier(_: Plan) -> None:
     with socket.socket(fileno=os.dup(LIFE)) as life:
         if life.recv(16) != b"go":
             raise SystemExit(0)  # the daemon is gone, or does not want this cell any more
@@ -148,7 +148,10 @@ def _tie_to_keeper(plan: Plan) -> None:
 
 def _limits(plan: Plan) -> str:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for what, value in ((resource.RLIMIT_NOFILE, plan.open_files), (resource.RLIMIT_FSIZE, plan.file_size_bytes)):
+    for what, value in (
+        (resource.RLIMIT_NOFILE, plan.open_files),
+        (resource.RLIMIT_FSIZE, plan.file_size_bytes),
+    ):
         if value is not None:
             _, hard = resource.getrlimit(what)
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -156,7 +159,7 @@ def _limits(plan: Plan) -> str:
     return "resource limits"
 
 
-def _capabilities(plan: Plan) -> str:
+def _capabilities(_: Plan) -> str:
     linux.drop_capabilities()
     return "no capabilities"
 
@@ -169,7 +172,7 @@ def _files(plan: Plan) -> str | None:
     return "keeper out of reach"
 
 
-def _system_calls(plan: Plan) -> None:
+def _system_calls(_: Plan) -> None:
     """The filter joins here, last."""
 
 

@@ -138,7 +138,9 @@ class Teller:
             elif len(payload) <= UPDATE_BYTES_MAX:
                 self._newest[kind] = (header, payload)
             else:
-                self._keep_log({"level": "warning", "text": f"an {kind} of {len(payload)} bytes was dropped: too large"})
+                self._keep_log(
+                    {"level": "warning", "text": f"an {kind} of {len(payload)} bytes was dropped: too large"}
+                )
             if self._thread is not None or self._ended.is_set():
                 return
             now = time.monotonic()
@@ -175,7 +177,9 @@ class Teller:
     def _bring_out(self, way: Callable[[bytes], bool]) -> bool:
         """Send everything that waits on this way; False as soon as it takes no more."""
         if self._metadata:
-            if not way(encode({"type": "metadata", "seq": self._sequence}, json.dumps(self._metadata).encode())):
+            if not way(
+                encode({"type": "metadata", "seq": self._sequence}, json.dumps(self._metadata).encode())
+            ):
                 return False
             self._metadata = {}
         if self._log:
@@ -207,5 +211,3 @@ class Teller:
             return
         self._log.append(record)
         self._log_bytes += size
-
-

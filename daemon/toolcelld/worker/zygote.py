@@ -40,14 +40,20 @@ def main(control: int) -> None:
     _Zygote(socket.socket(fileno=control)).run()
 
 
+def _wake(*_: object) -> None:
+    """For a signal that is to interrupt `poll`, through the wake-up descriptor, and no more."""
+
+
 class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._keepers: dict[int, str] = {}
-        self._woken, self._waker = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._woken, self._waker = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+        )
         linux.subreaper()
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # What is alive now is alive in every worker: do not let their collectors touch, and so copy, it.
         gc.collect()
