@@ -9,16 +9,63 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from toolcell.client import Session, connect
+from toolcell.client._operator import Operator, operate
+from toolcell.client.daemon import Running
+from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 
 START_SECONDS_MAX = 20
 """Half a second here; other tests may have the processors."""
+SETTLE_SECONDS_MAX = 10.0
+"""For what ends on its own after the last event: a warm worker that retires, a connection that closes."""
+THREADS_MAX = 40
+"""asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonWorld:
+    """What a daemon holds when nobody wants anything of it, as the kernel counts it."""
+
+    children: int
+    descriptors: int
+    files: frozenset[str]
+
+    @classmethod
+    def of(cls, daemon: RunningDaemon) -> DaemonWorld:
+        with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children") as children:
+            below = len(children.read().split())
+        run = Path(daemon.socket).parent
+        # Outputs that the index knows may stay; `files_left` looks at them when the daemon has ended.
+        state = (path for path in daemon.state.rglob("*") if path.parent.name != "outputs")
+        return cls(below, open_descriptors(daemon.pid), frozenset(map(str, [*run.rglob("*"), *state])))
+
+    def new_since(self, before: DaemonWorld) -> list[str]:
+        """One line for each thing that was not there before."""
+        new = [f"file {path}" for path in sorted(self.files - before.files)]
+        if self.children > before.children:
+            new.append(f"{self.children - before.children} processes")
+        if self.descriptors > before.descriptors:
+            new.append(f"{self.descriptors - before.descriptors} descriptors")
+        return new
+
+
+def open_descriptors(pid: int) -> int:
+    """How many descriptors a process has open; its list is for its tracers, the count is for everybody."""
+    count = os.stat(f"/proc/{pid}/fd").st_size  # since Linux 6.2
+    return count or len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def threads(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
 
 
 class RunningDaemon:
@@ -34,6 +81,7 @@ class RunningDaemon:
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
         self.config.touch()
         self.process: subprocess.Popen[bytes] | None = None
+        self.before: DaemonWorld | None = None
 
     def start(self, *options: str) -> None:
         """Start it and wait until it says that it serves, as it says to systemd."""
@@ -43,8 +91,18 @@ class RunningDaemon:
             manager.settimeout(START_SECONDS_MAX)
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "toolcelld", "--socket", self.socket, "--state", str(self.state),
-                    "--config", str(self.config), "--drain", "0", *options,
+                    sys.executable,
+                    "-m",
+                    "toolcelld",
+                    "--socket",
+                    self.socket,
+                    "--state",
+                    str(self.state),
+                    "--config",
+                    str(self.config),
+                    "--drain",
+                    "0",
+                    *options,
                 ],  # fmt: skip
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -61,6 +119,59 @@ class RunningDaemon:
             except TimeoutError:
                 pytest.fail(f"the daemon does not start:\n{self.log.read_text()}")
         Path(notifications).unlink()
+        self.before = self._warmed_up()
+
+    def _warmed_up(self) -> DaemonWorld:
+        """Have it do everything once, so that what it opens for good is open, and look at it then."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            tools = Path(directory) / ".toolcell" / "tools"
+            tools.mkdir(parents=True)
+            (tools / "warm.py").write_text("from toolcell import tool\n\n@tool\ndef warm() -> None: ...\n")
+            with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+                found = toolcell_pb2_grpc.ToolCellStub(channel).ListTools(
+                    toolcell_pb2.ListToolsRequest(directory=directory), metadata=self.metadata("agent")
+                )
+        assert [tool.name for tool in found.catalog.tools] == ["warm"]
+        return self.at_rest()
+
+    def at_rest(self) -> DaemonWorld:
+        """Its world once nobody wants anything of it, warm workers included; fails if that never comes."""
+        request = operator_pb2.GetStatusRequest()
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+            operator = operator_pb2_grpc.OperatorStub(channel)
+            operator.RestartWorkers(operator_pb2.RestartWorkersRequest(), metadata=self.metadata("operator"))
+            while True:
+                status = operator.GetStatus(request, metadata=self.metadata("operator"))
+                if not (status.sessions or status.calls or status.workers):
+                    break
+                if time.monotonic() > deadline:
+                    pytest.fail(f"the daemon does not come to rest: {status}")
+                time.sleep(0.01)  # it has no word for "everybody is gone"
+        while True:  # the connection that asked is closed last
+            world = DaemonWorld.of(self)
+            if self.before is None or not (left := world.new_since(self.before)):
+                return world
+            if time.monotonic() > deadline:
+                pytest.fail("left behind in the daemon:\n  " + "\n  ".join(left))
+            time.sleep(0.01)
+
+    def check(self) -> None:
+        """Fail unless it serves still, and its world is as before."""
+        assert self.process is not None
+        assert self.process.poll() is None, f"the daemon died:\n{self.log.read_text()}"
+        assert threads(self.pid) <= THREADS_MAX
+        self.at_rest()
+        assert "Traceback" not in self.log.read_text(), self.log.read_text()
+
+    def metadata(self, whose: str) -> tuple[tuple[str, str]]:
+        """What every RPC shows: the token for agents or the one for operators."""
+        token = (Path(self.socket).parent / f"{whose}.token").read_text()
+        return (("authorization", f"Bearer {token}"),)
+
+    def operate(self) -> AbstractAsyncContextManager[Operator]:
+        """Both services, with the operator's token."""
+        return operate(Running(self.socket))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it, and wait until it is gone."""
@@ -102,7 +213,10 @@ def make_daemon() -> Iterator[Callable[[], RunningDaemon]]:
         yield make
         for daemon in made:
             if daemon.process is not None:
-                assert daemon.stop() == 0
+                try:
+                    daemon.check()
+                finally:
+                    assert daemon.stop() == 0
 
 
 @pytest.fixture
