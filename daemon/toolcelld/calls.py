@@ -2,25 +2,25 @@
 
     admitted → waits for a place and a worker → runs → [is stopped] → is judged → ended
 
-`run` walks that road once. Everything that wants the call gone comes through `Call.stop`: a
+`Call.start` sets out on that road, and it is walked once. Everything that wants the call gone comes through `Call.stop`: a
 person, a clock, the end of the session. The first one counts. From there one ladder leads down:
 the worker is asked (it raises in the tool), the grace passes, the cell is ended. What the worker
 reports and how its cell died are evidence; `outcome.judge` decides. The last event of a stopped
 call waits until its cell is empty.
 
-Why a stop does not cancel the task of `run`: the road has to be walked to its end, because only
+Why a stop does not cancel anything but the waiting: the road has to be walked to its end, because only
 there stands the proof.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import logging
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from toolcelld import events
@@ -30,7 +30,7 @@ from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.limits import Limits, Settings, lower
+from toolcelld.limits import NO_LIMITS, Limits, Settings, lower
 from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Kind, Outcome, Refusal, RefusalReason, Stop, judge
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
@@ -39,7 +39,7 @@ from toolcelld.slots import Slots
 from toolcelld.spills import Output
 from toolcelld.workers import CellSpec, Invocation, StartFailed, Worker
 
-__all__ = ["Call", "Host", "Request", "run"]
+__all__ = ["Call", "Host", "Request"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 PART_BYTES: Final = 40 * 1024
 """Of a body in one event: with what is around it, less than a message of 64 KiB."""
+NOTHING: Final = Result(EMPTY_BODY, {}, None, 0, "")
+"""Of a call that had no worker."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
 
@@ -62,7 +64,7 @@ class Request:
     message_id: str = ""
     agent: str = ""
     agent_name: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = NO_LIMITS
     traceparent: str = ""
     parent_call_id: str = ""
 
@@ -114,7 +116,7 @@ class Call:
         self.state_lost = False
         self.story: deque[tuple[float, str]] = deque(maxlen=STORY_LINES_MAX)
         self._loop = asyncio.get_running_loop()
-        self._accepted = self._loop.time()
+        self._accepted = time.monotonic()
         self._started = 0.0
         self._queue_seconds = 0.0
         self._sequence = 0
@@ -122,7 +124,9 @@ class Call:
         self._stop_wished = self._stop_reported = self._stop_done = 0.0
         self._leftovers = 0
         self._lease: asyncio.Task[Worker] | None = None
-        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._over = False
+        self._has_place = False
+        self._given_back = False
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._grace: asyncio.TimerHandle | None = None
         self._paused = False
@@ -151,57 +155,54 @@ class Call:
 
     # The road
 
-    async def live(self, pool: Pool) -> None:
-        """From admission to the verdict."""
-        self.note("accepted")
-        self._deadline.run()
-        try:
-            worker = await self._wait(pool)
-        except Refusal as refusal:
-            if self._stop is None:
-                self._refuse(refusal)
-                return
-            worker = None
-        except StartFailed as failure:
-            if self._stop is None:
-                self._not_started(failure)
-                return
-            worker = None
-        if worker is None:
-            self._end(self._judged(Result(EMPTY_BODY, {}, None, 0, ""), ()))
-            return
-        self._begin(worker)
-        try:
-            await self._over
-            await self._settle(pool, worker)
-        finally:
-            self._stop_clocks()
-            self.host.slots.give()
-            worker.call_id = ""
-        result, logs = await self.intake.settle(cancelled=self._stop is not None)
-        self._end(self._judged(result, logs))
+    def start(self, pool: Pool, tasks: asyncio.TaskGroup) -> None:
+        """Set out: at once where a place and a warm worker are free, else by a task that waits for them.
 
-    async def _wait(self, pool: Pool) -> Worker | None:
-        """A leased worker and a place in the session; None when the call was stopped before it had both."""
-        if self.host.slots.take_now():
-            if (worker := pool.lease_now(self.spec)) is not None:
-                return worker
+        A call that waits for nothing needs no task: it begins here and ends where its result arrives.
+        """
+        self._pool = pool
+        self._tasks = tasks
+        self.note("accepted")
+        with self._bugs_end_it():
+            self._deadline.run()
+            if (worker := self._lease_now(pool)) is not None:
+                self._begin(worker)
+            else:
+                tasks.create_task(self._queue(pool), name=f"queue {self.id}")
+
+    def _lease_now(self, pool: Pool) -> Worker | None:
+        if not self.host.slots.take_now():
+            return None
+        worker = pool.lease_now(self.spec)
+        if worker is None:
             self.host.slots.give()
-        if self._stop is not None:
-            return None
-        self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
-        try:
-            return await self._lease
-        except asyncio.CancelledError:
-            if self._stop is None:
-                self._lease.cancel()
-                raise
-            return None
-        finally:
-            self._lease = None
+        return worker
+
+    async def _queue(self, pool: Pool) -> None:
+        """Wait for a place and a worker; a stop ends the waiting, and the call."""
+        with self._bugs_end_it():
+            self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
+            try:
+                worker = await self._lease
+            except asyncio.CancelledError:
+                if self._stop is None:
+                    self._lease.cancel()
+                    raise
+                self._end(self._judged(NOTHING, ()))
+            except (Refusal, StartFailed) as failure:
+                if self._stop is not None:
+                    self._end(self._judged(NOTHING, ()))
+                elif isinstance(failure, Refusal):
+                    self._refuse(failure)
+                else:
+                    self._not_started(failure)
+            else:
+                self._begin(worker)
+            finally:
+                self._lease = None
 
     async def _lease_slowly(self, pool: Pool) -> Worker:
-        began = self._loop.time()
+        began = time.monotonic()
         most = self.limits.queue_seconds
         try:
             async with asyncio.timeout(most):
@@ -214,16 +215,19 @@ class Call:
                 quota="[daemon] calls_per_session",
             ) from None
         try:
-            return await pool.lease(self.spec, None if most is None else max(0.0, most - (self._loop.time() - began)))
+            return await pool.lease(
+                self.spec, None if most is None else max(0.0, most - (time.monotonic() - began))
+            )
         except BaseException:
             self.host.slots.give()
             raise
 
     def _begin(self, worker: Worker) -> None:
+        self._has_place = True
         self.machine.fire(CallEvent.LEASED)
         self.worker = worker
         worker.call_id = self.id
-        self._started = self._loop.time()
+        self._started = time.monotonic()
         self._queue_seconds = self._started - self._accepted
         self.state_lost = self.host.take_state_lost(self.spec)
         self.note(f"{worker.id} has it")
@@ -244,42 +248,96 @@ class Call:
         self.intake.listen(worker.cell, self._sequence)
 
     def _is_over(self) -> None:
-        """The worker reported, or its cell is gone."""
-        if not self._over.done():
-            self._stop_reported = self._loop.time()
-            self._over.set_result(None)
-
-    async def _settle(self, pool: Pool, worker: Worker) -> None:
-        """Decide about the worker; a cell that will not be used again is empty when this returns."""
+        """The worker reported, or its cell is gone: end the call, at once where nothing is to be waited for."""
+        if self._over:
+            return
+        self._over = True
+        self._stop_reported = time.monotonic()
+        self._stop_clocks()
         if self._grace is not None:
             self._grace.cancel()
+        with self._bugs_end_it():
+            if self._stop is None and self._is_clean() and (settled := self.intake.settle_now()) is not None:
+                self._give_back(WorkerEvent.DONE)
+                self._end(self._judged(settled, ()))
+            else:
+                self._tasks.create_task(self._finish(), name=f"finish {self.id}")
+
+    def _is_clean(self) -> bool:
+        """Whether the worker may be used again, as far as can be seen without asking anybody."""
+        report, worker = self.intake.report, self.worker
+        return (
+            report is not None
+            and worker is not None
+            and worker.state is WorkerState.BUSY
+            and self.settings.isolation != "call"
+            and not (report.threads or self.intake.broken)
+            and worker.cell.is_clear()
+        )
+
+    async def _finish(self) -> None:
+        """The end of a call that leaves something to be done."""
+        with self._bugs_end_it():
+            await self._settle()
+            result, logs = await self.intake.settle(cancelled=self._stop is not None)
+            self._end(self._judged(result, logs))
+
+    async def _settle(self) -> None:
+        """Decide about the worker; a cell that will not be used again is empty when this returns."""
+        worker = self.worker
+        assert worker is not None
         report = self.intake.report
-        if report is not None and self.intake.death is None:
+        if report is not None and self.intake.death is None and not worker.cell.is_clear():
             self._leftovers = await worker.survey()
         clean = report is not None and not (self._leftovers or report.threads or self.intake.broken)
         if worker.state is WorkerState.DEAD:
             worker.release()
         elif self._stop is None:
-            pool.give_back(worker, WorkerEvent.DONE if clean and self.settings.isolation != "call" else WorkerEvent.SPENT)
+            self._give_back(
+                WorkerEvent.DONE if clean and self.settings.isolation != "call" else WorkerEvent.SPENT
+            )
         elif clean and self.spec.serial:
-            pool.give_back(worker, WorkerEvent.SETTLED)
+            self._give_back(WorkerEvent.SETTLED)
         else:
             worker.cell.end()
-        if worker.state is not WorkerState.IDLE and worker.state is not WorkerState.BUSY:
+        if not self._given_back or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             self.intake.death = await asyncio.shield(worker.cell.ended)
+        self._leave_place()
         if self._stop is not None:
-            self._stop_done = self._loop.time()
+            self._stop_done = time.monotonic()
+
+    def _give_back(self, event: WorkerEvent) -> None:
+        assert self.worker is not None
+        self.worker.call_id = ""
+        self._given_back = True
+        self._leave_place()
+        self._pool.give_back(self.worker, event)
+
+    def _leave_place(self) -> None:
+        """Give the place in the session to whoever waits for it."""
+        if self._has_place:
+            self._has_place = False
+            self.host.slots.give()
+
+    @contextlib.contextmanager
+    def _bugs_end_it(self) -> Iterator[None]:
+        """Whatever goes wrong in the daemon within ends this call, with its story, and no other."""
+        try:
+            yield
+        except Exception as error:
+            logger.exception("%r", self)
+            self._fail(f"{type(error).__name__}: {error}; {self!r}"[:1000])
 
     # The ways to stop
 
     def stop(self, stop: Stop) -> bool:
         """Have the call stopped; False when it has ended, or is about to. The first wish counts."""
-        if self.ended or self._over.done():
+        if self.ended or self._over:
             return False
         if self._stop is not None:
             return True
         self._stop = stop
-        self._stop_wished = self._loop.time()
+        self._stop_wished = time.monotonic()
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
         was = self.machine.state
@@ -301,7 +359,7 @@ class Call:
         self.worker.cell.end()
 
     def _timed_out(self) -> None:
-        seconds = self._loop.time() - (self._started or self._accepted)
+        seconds = time.monotonic() - (self._started or self._accepted)
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{seconds:.1f} s"))
 
     def _silent(self) -> None:
@@ -322,14 +380,15 @@ class Call:
     def _questions_changed(self) -> None:
         """No clock runs while a question is open, and the place is free for others."""
         waits = self.questions.open > 0
-        if waits == self._paused or self._over.done():
+        if waits == self._paused or self._over:
             return
         self._paused = waits
         if waits:
             self._stop_clocks()
-            self.host.slots.give()
+            self._leave_place()
         else:
             self.host.slots.take_back()
+            self._has_place = True
             for clock in (self._deadline, self._timeout, self._idle):
                 clock.run()
 
@@ -358,7 +417,7 @@ class Call:
     def _judged(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
         intake, stop = self.intake, self._stop
         report, death = intake.report, intake.death
-        run_seconds = self._loop.time() - self._started if self._started else 0.0
+        run_seconds = time.monotonic() - self._started if self._started else 0.0
         if report is not None and stop is None and self.machine.state is State.RUNNING:
             self.machine.fire(CallEvent.REPORTED)
         elif self.machine.state is not State.ENDED:
@@ -384,8 +443,16 @@ class Call:
         facts = Facts(
             queue_seconds=self._queue_seconds,
             run_seconds=run_seconds,
-            cpu_seconds=report.cpu_seconds if report is not None else death.cpu_seconds if death is not None else 0.0,
-            memory_peak_bytes=report.memory_peak_bytes if report is not None else death.memory_peak_bytes if death is not None else 0,
+            cpu_seconds=report.cpu_seconds
+            if report is not None
+            else death.cpu_seconds
+            if death is not None
+            else 0.0,
+            memory_peak_bytes=report.memory_peak_bytes
+            if report is not None
+            else death.memory_peak_bytes
+            if death is not None
+            else 0,
             output_bytes=result.output_bytes,
             spilled_bytes=sum(output.kept_bytes for output in outputs),
             worker_id=self.worker.id if self.worker is not None else "",
@@ -410,19 +477,18 @@ class Call:
             facts=facts,
         )
 
-    def fail(self, story: str) -> None:
-        """End it as our own failure: a bug, told with its story."""
+    def _fail(self, story: str) -> None:
         self._stop_clocks()
         self.intake.discard()
-        if self.worker is not None and self.worker.state is not WorkerState.DEAD:
+        self._leave_place()
+        if self.worker is not None and not self._given_back and self.worker.state is not WorkerState.DEAD:
             self.worker.release()
             self.worker.cell.end()
         if not self.ended:
+            ran = self.worker is not None
+            message = f"a bug in the daemon: {story}"
             self._end(
-                Outcome(
-                    Kind.INTERNAL, "failure", f"a bug in the daemon: {story}", EMPTY_BODY,
-                    ran=self.worker is not None, side_effects_possible=self.worker is not None,
-                )  # fmt: skip
+                Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
             )
 
     def _end(self, outcome: Outcome) -> None:
@@ -451,17 +517,3 @@ def _parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
     for start in range(PART_BYTES, len(body), PART_BYTES):
         end = start + PART_BYTES
         yield events.Chunk(body[start:end], last=end >= len(body), call_id=call_id)
-
-
-async def run(call: Call, pool: Pool) -> None:
-    """The whole life of an admitted call. Whatever goes wrong in the daemon ends this call and no other."""
-    try:
-        await call.live(pool)
-    except Exception as error:
-        logger.exception("%r", call)
-        call.fail(f"{type(error).__name__}: {error}; {call!r}"[:1000])
-
-
-def encoded_metadata(outcome: Outcome) -> bytes:
-    """The merged metadata as JSON."""
-    return json.dumps(outcome.metadata, ensure_ascii=False).encode(errors="replace")

@@ -247,6 +247,17 @@ class Intake:
 
     # The end
 
+    def settle_now(self) -> Result | None:
+        """The result, where nothing waits for the disk and nothing printed was too long."""
+        if self._chores or self._reader is None:
+            return None
+        if any(stream.capture.finish_now() is None for stream in self._streams.values()):
+            return None
+        result = self._reader.finish_now()
+        if result is not None:
+            self.metadata.update(result.metadata)
+        return result
+
     async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
         """The result as it goes on the wire, and the printed streams that were cut."""
         while self._chores:

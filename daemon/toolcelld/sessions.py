@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from toolcelld import calls, events
+from toolcelld import events
 from toolcelld.calls import Call, Request
 from toolcelld.catalog import Catalog, ToolInfo
 from toolcelld.catalogs import Catalogs, DirectoryError, Pin
@@ -280,7 +280,7 @@ class Session:
         self._digests[call.id] = digest
         self.outbox.put(events.Accepted(self.slots.waiting, call_id=call.id))
         self._house.happened("call.accepted", session_id=self.id, call=call)
-        self._house.tasks.create_task(calls.run(call, self._house.pool), name=f"call {call.id}")
+        call.start(self._house.pool, self._house.tasks)
         return call
 
     def _rejoins(self, call_id: str, digest: bytes) -> bool:
@@ -546,11 +546,11 @@ def find_tool(catalog: Catalog, name: str) -> ToolInfo:
     if tool is not None:
         return tool
     for problem in catalog.problems:
-        stem = os.path.basename(problem.path).removesuffix(".py")
-        if problem.tool == name or (not problem.tool and stem == name):
+        if name in (problem.tool, _stem(problem.path)):
             where = f"{problem.path} line {problem.line}" if problem.line else problem.path
             raise Refusal(
-                RefusalReason.BROKEN_TOOL, f"{name} is {problem.reason}: {where}: {problem.message}"
+                RefusalReason.BROKEN_TOOL,
+                f"{problem.tool or name} is {problem.reason}: {where}: {problem.message}",
             )
     near = difflib.get_close_matches(name, catalog.tools, n=3, cutoff=0.0)
     hint = f"; it sees {', '.join(near)}" if near else "; it sees no tools at all"
@@ -560,6 +560,12 @@ def find_tool(catalog: Catalog, name: str) -> ToolInfo:
         f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
         field="call.tool",
     )
+
+
+def _stem(path: str) -> str:
+    """What a file's tools are called by; a package is called like its directory."""
+    directory, file = os.path.split(path)
+    return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")
 
 
 def granted_environment(

@@ -711,7 +711,9 @@ class Event(_message.Message):
 
     @_builtins.property
     def accepted(self) -> Global___Accepted:
-        """The call is known and waits for a worker."""
+        """The call is known and waits for a worker. Accepted and Started are left out where the call's
+        Outcome is there before they were sent.
+        """
 
     @_builtins.property
     def started(self) -> Global___Started:
@@ -1456,7 +1458,7 @@ class CallToolResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> Global___Event:
-        """Accepted comes first, Outcome and its chunks last."""
+        """Outcome and its chunks come last."""
 
     def __init__(
         self,
