@@ -1,0 +1,5 @@
+import os
+import sys
+
+print("the licence has expired", file=sys.stderr, flush=True)
+os._exit(7)

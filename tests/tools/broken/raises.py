@@ -1,0 +1,5 @@
+def prepare() -> None:
+    raise ValueError("the index is empty")
+
+
+prepare()

@@ -1,0 +1,6 @@
+from toolcell import tool
+
+
+@tool
+def syntax_error(:
+    return ""
