@@ -31,7 +31,7 @@ TOOLS = ROOT / "examples" / "tools"
 STEPS_UNTIL_ABORT = 8  # of `slow`, a tenth of a second each
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30  # as in the unit file
-LINES_SHOWN = 6
+LINES_SHOWN = 8
 
 
 class Unexpected(Exception):
