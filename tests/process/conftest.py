@@ -14,14 +14,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import pytest
+from google.protobuf.message import Message
+
 from toolcell.client import Session, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client.daemon import Running
-from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
+from toolcell_proto.v1 import operator_pb2, toolcell_pb2
+
+R = TypeVar("R", bound=Message)
 
 START_SECONDS_MAX = 20
 """Half a second here; other tests may have the processors."""
@@ -89,21 +93,9 @@ class RunningDaemon:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("ab") as log:
             manager.bind(notifications)
             manager.settimeout(START_SECONDS_MAX)
+            command = [sys.executable, "-m", "toolcelld", "--socket", self.socket, "--state", str(self.state)]
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "toolcelld",
-                    "--socket",
-                    self.socket,
-                    "--state",
-                    str(self.state),
-                    "--config",
-                    str(self.config),
-                    "--drain",
-                    "0",
-                    *options,
-                ],  # fmt: skip
+                [*command, "--config", str(self.config), "--drain", "0", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -127,27 +119,26 @@ class RunningDaemon:
             tools = Path(directory) / ".toolcell" / "tools"
             tools.mkdir(parents=True)
             (tools / "warm.py").write_text("from toolcell import tool\n\n@tool\ndef warm() -> None: ...\n")
-            with grpc.insecure_channel(f"unix:{self.socket}") as channel:
-                found = toolcell_pb2_grpc.ToolCellStub(channel).ListTools(
-                    toolcell_pb2.ListToolsRequest(directory=directory), metadata=self.metadata("agent")
-                )
+            request = toolcell_pb2.ListToolsRequest(directory=directory)
+            found = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse)
         assert [tool.name for tool in found.catalog.tools] == ["warm"]
         return self.at_rest()
 
     def at_rest(self) -> DaemonWorld:
         """Its world once nobody wants anything of it, warm workers included; fails if that never comes."""
-        request = operator_pb2.GetStatusRequest()
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
-        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
-            operator = operator_pb2_grpc.OperatorStub(channel)
-            operator.RestartWorkers(operator_pb2.RestartWorkersRequest(), metadata=self.metadata("operator"))
-            while True:
-                status = operator.GetStatus(request, metadata=self.metadata("operator"))
-                if not (status.sessions or status.calls or status.workers):
-                    break
-                if time.monotonic() > deadline:
-                    pytest.fail(f"the daemon does not come to rest: {status}")
-                time.sleep(0.01)  # it has no word for "everybody is gone"
+        self.ask(
+            "Operator/RestartWorkers",
+            operator_pb2.RestartWorkersRequest(),
+            operator_pb2.RestartWorkersResponse,
+        )
+        while True:
+            status = self.status()
+            if not (status.sessions or status.calls or status.workers):
+                break
+            if time.monotonic() > deadline:
+                pytest.fail(f"the daemon does not come to rest: {status}")
+            time.sleep(0.01)  # it has no word for "everybody is gone"
         while True:  # the connection that asked is closed last
             world = DaemonWorld.of(self)
             if self.before is None or not (left := world.new_since(self.before)):
@@ -164,10 +155,20 @@ class RunningDaemon:
         self.at_rest()
         assert "Traceback" not in self.log.read_text(), self.log.read_text()
 
-    def metadata(self, whose: str) -> tuple[tuple[str, str]]:
-        """What every RPC shows: the token for agents or the one for operators."""
-        token = (Path(self.socket).parent / f"{whose}.token").read_text()
-        return (("authorization", f"Bearer {token}"),)
+    def ask(self, method: str, request: Message, response: type[R]) -> R:
+        """One answer to an operator, without a loop: a fixture has none."""
+        token = (Path(self.socket).parent / "operator.token").read_text()
+        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+            call = channel.unary_unary(
+                f"/toolcell.v1.{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            return call(request, metadata=(("authorization", f"Bearer {token}"),), timeout=START_SECONDS_MAX)
+
+    def status(self) -> operator_pb2.GetStatusResponse:
+        """How it is, by its own account."""
+        return self.ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), operator_pb2.GetStatusResponse)
 
     def operate(self) -> AbstractAsyncContextManager[Operator]:
         """Both services, with the operator's token."""
