@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from toolcell.client import Progress, connect
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import BaseModel
+
 from toolcell import Field, ToolContext, tool
 
 FORMAT = "%H%x1f%aI%x1f%an%x1f%s%x1e"  # fields end with a unit separator, commits with a record separator

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Annotated
 
 from pydantic import BaseModel
+
 from toolcell import Field, ToolError, tool
 
 PRICES = {"ABC-001": 1250, "ABC-002": 399, "XYZ-900": 18_000}  # cents

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 from pydantic import ValidationError
+
 from toolcell import Aborted, ToolError
 from toolcell.testing import FakeContext
 
