@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from toolcell.client import Catalog, Outcome, Problem, Session
-
 from tests.process.conftest import RunningDaemon
 from tests.process.wire import dialled
+
+from toolcell.client import Catalog, Outcome, Problem, Session
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +172,7 @@ async def test_a_file_that_hangs_holds_up_nobody_and_is_told_with_the_line_where
         assert await text_of(session, "good") == "good"
         async with asyncio.timeout(LOAD_SECONDS_MAX):
             await told.wait()
-        (problem,) = session.catalog.problems
+        problem = by_file(session.catalog.problems)["hangs.py"]
         assert (problem.reason, problem.line) == ("broken", 4)
         assert problem.message == "still loading after 10 s: time.sleep(3600)"
         assert_refused(await session.call("hangs"), "line 4: still loading after 10 s")
@@ -282,7 +282,7 @@ async def test_a_running_session_keeps_its_generation_until_it_reloads(daemon: R
             assert new.catalog.generation > old.catalog.generation
             assert await text_of(old, "good") == "good"
         daemon.tool("good", GOOD.replace('return "good"', 'return "newest"'))
-        assert await text_of(old, "good") == "good"  # in a worker of its own bytes, not of the file's
+        assert await text_of(old, "good") == "good"
         await old.reload()
         assert await text_of(old, "good") == "newest"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # they lie 
     error_details_pb2,
     status_pb2,
 )
-from toolcell import _paths
-
 from tests.process.conftest import RunningDaemon
+
+from toolcell import _paths
 from toolcell_proto.v1.operator_pb2_grpc import OperatorStub
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
@@ -48,7 +48,7 @@ class Refusal:
 
 
 @asynccontextmanager
-async def dialled(daemon: RunningDaemon) -> AsyncIterator[Wire]:
+async def dialled(daemon: RunningDaemon) -> AsyncGenerator[Wire]:
     """A channel to the daemon."""
     options = [
         ("grpc.enable_http_proxy", 0),
