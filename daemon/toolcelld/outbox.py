@@ -33,7 +33,8 @@ COMPANY_SECONDS: Final = 0.005
 class Outbox:
     """The events of one session on their way to its client."""
 
-    def __init__(self) -> None:
+    def __init__(self, retained_bytes_max: int = RETAINED_BYTES_MAX) -> None:
+        self.retained_bytes_max = retained_bytes_max
         self.ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         # The mutable state. An event is in one of three places: it waits, in the queue of its call; it was sent on
@@ -65,7 +66,7 @@ class Outbox:
             self._bytes += event.size_bytes
             if isinstance(event, Update | Progress):
                 self._newest[event.call_id, type(event)] = event
-        if self._bytes > RETAINED_BYTES_MAX:
+        if self._bytes > self.retained_bytes_max:
             self._make_room()
         if event.urgent:
             self._wake()
@@ -152,9 +153,9 @@ class Outbox:
     def _make_room(self) -> None:
         """Let go what may go: first what has probably arrived, then of the longest queues, until the rest fits."""
         self._sent = self._thinned(self._sent)
-        if self._bytes > RETAINED_BYTES_MAX:
+        if self._bytes > self.retained_bytes_max:
             self._again = self._thinned(self._again)
-        while self._bytes > RETAINED_BYTES_MAX:
+        while self._bytes > self.retained_bytes_max:
             call_id, most = max(
                 ((call_id, _droppable_bytes(queue)) for call_id, queue in self._waiting.items()),
                 key=lambda pair: pair[1],

@@ -236,7 +236,7 @@ class _Worker:
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in found.tools}
         # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
-        logging.getLogger().addHandler(LogHandler(self))  # type: ignore[arg-type]  # a handler only tells, which a worker can
+        logging.getLogger().addHandler(LogHandler(self))
         self.wire.send({"type": "loaded"}, answer)
 
     # Calling
