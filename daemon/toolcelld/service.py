@@ -153,8 +153,8 @@ class ToolCell(rpc.ToolCellServicer):
                     return
                 if message := outbox.take():
                     await context.write(pb.AttachResponse(events=[encode_event(event) for event in message]))
-                elif session.state is SessionState.CLOSED:
-                    return
+                if session.state is SessionState.CLOSED and outbox.empty:
+                    return  # asked after every message: nothing comes any more that would wake us
         finally:
             for task in ended:
                 task.cancel()
