@@ -16,6 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 
 # <linux/prctl.h>
 PR_SET_PDEATHSIG: Final = 1
@@ -44,8 +45,7 @@ def _checked(result: int, what: str) -> int:
 
 
 def _prctl(option: int, *arguments: int) -> None:
-    words = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
-    _checked(_libc.prctl(option, *words), f"prctl({option})")
+    _checked(_libc.prctl(option, *(*arguments, 0, 0, 0, 0)[:4]), f"prctl({option})")
 
 
 def die_with_parent(signal: int) -> None:

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from toolcelld.worker import keeper, linux
 from toolcelld.worker.steps import Plan
+from toolcelld.worker.warmth import warm_up
 
 __all__ = ["main"]
 
@@ -56,6 +57,7 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # What is alive now is alive in every worker: do not let their collectors touch, and so copy, it.
+        warm_up()
         gc.collect()
         gc.freeze()
 

@@ -1,0 +1,42 @@
+"""What the zygote does once so that no worker has to: describe, call and answer for a tool of our own.
+
+Importing the modules is not all: pydantic imports some of its own late and fills caches with the
+first schema it builds. A worker that is forked afterwards loads its first tool in half the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated
+
+from toolcell import Field, ToolContext, ToolError, tool
+from toolcell._exports import InvalidArguments, exports
+
+__all__ = ["warm_up"]
+
+
+@tool(timeout=1)
+def sample(
+    text: Annotated[str, "a text"],
+    context: ToolContext,
+    number: int = 1,
+    part: Annotated[float, Field(ge=0)] = 0.5,
+) -> str:
+    """Do nothing.
+
+    Args:
+        number: a number
+    """
+    return f"{text}{number}{part}{context.call_id}"
+
+
+def warm_up() -> None:
+    """Take the road of a tool once, with its usual forks."""
+    (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
+    export.arguments(b'{"text":"a"}')
+    with contextlib.suppress(InvalidArguments):
+        export.arguments(b'{"text":1,"other":2}')
+    for value in ("text", 1, {"a": [1, 2.5, None]}, None):
+        export.normalise(value)
+    with contextlib.suppress(ToolError):
+        export.normalise(object())
