@@ -166,6 +166,10 @@ class RunningDaemon:
             )
             return call(request, metadata=(("authorization", f"Bearer {token}"),), timeout=START_SECONDS_MAX)
 
+    def reload(self) -> None:
+        """Have it read its configuration again."""
+        self.ask("Operator/Reload", operator_pb2.ReloadRequest(), operator_pb2.ReloadResponse)
+
     def status(self) -> operator_pb2.GetStatusResponse:
         """How it is, by its own account."""
         return self.ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), operator_pb2.GetStatusResponse)
