@@ -182,6 +182,11 @@ class RunningDaemon:
         """End it, and wait until it is gone."""
         assert self.process is not None
         self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it is gone, by whoever's wish."""
+        assert self.process is not None
         status = self.process.wait(START_SECONDS_MAX)
         self.process = None
         return status

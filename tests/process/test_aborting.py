@@ -38,29 +38,36 @@ DEADLINE_SECONDS = 5.0
 """Of CallTool: seven cells start in less than one."""
 
 TOOLS: Mapping[str, str] = {
-    "patient": "time.sleep(60)",
-    "spinning": "while time.monotonic() < deadline: pass",
+    "patient": "os.write(1, THERE); time.sleep(60)",
+    "spinning": "os.write(1, THERE)\n    while time.monotonic() < deadline: pass",
     # One call into C that never looks at signals and never lets go of the interpreter.
-    "counting": "collections.deque(itertools.repeat(0, 60 * 10**8), maxlen=0)",
+    "counting": """steps = itertools.chain(map(os.write, [1], [THERE]), itertools.repeat(0, 60 * 10**8))
+    collections.deque(steps, maxlen=0)""",
     # One call into C that lets go of the interpreter and never comes back to it.
-    "querying": """sqlite3.connect(":memory:").execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 6000000000) SELECT count(*) FROM n"
+    "querying": """database = sqlite3.connect(":memory:")
+    database.create_function("there", 0, functools.partial(os.write, 1, THERE))
+    database.execute(
+        "WITH RECURSIVE n(i) AS (SELECT there() UNION ALL SELECT i + 1 FROM n LIMIT 6000000000) SELECT count(*) FROM n"
     ).fetchone()""",
-    "awaiting": "await asyncio.sleep(60)",
-    "swallowing": """while time.monotonic() < deadline:
+    "awaiting": "os.write(1, THERE); await asyncio.sleep(60)",
+    "swallowing": """os.write(1, THERE)
+    while time.monotonic() < deadline:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)""",
     "deaf": """signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)
+    os.write(1, THERE)
     time.sleep(60)""",
 }
-"""What each tool does once it has said that it is there."""
+"""What each tool does. It says that it is there once it can no longer do otherwise: from within the call into C."""
 
 SETTLED = frozenset({"patient", "spinning", "awaiting"})
 """Those that stop when they are asked to; the others are killed."""
 
 HEAD = """
-import asyncio, collections, contextlib, itertools, os, signal, sqlite3, subprocess, time
+import asyncio, collections, contextlib, functools, itertools, os, signal, sqlite3, subprocess, time
 from toolcell import ToolContext, tool
+
+THERE = b"there"
 
 def mark(name):
     with open("/proc/self/comm", "w") as comm:
@@ -77,11 +84,10 @@ def write_tools(daemon: RunningDaemon) -> None:
             name,
             f"""{HEAD}
 @tool(timeout=30)
-{kind} {name}(context: ToolContext) -> None:
+{kind} {name}() -> None:
     mark("tc-stop")
     deadline = time.monotonic() + 30
     subprocess.Popen(["sleep", "31.4159"])
-    context.update("I am there.")
     {body}
 """,
         )
@@ -141,7 +147,7 @@ class Stream:
         for name in names:
             await self.rpc.write(pb.AttachRequest(call=pb.Call(call_id=f"c-{name}", tool=name)))
         async for event in self.events():
-            if event.WhichOneof("event") == "update":
+            if event.log.text == "there":
                 self.there.add(event.call_id.removeprefix("c-"))
             if self.there == set(names):
                 return
@@ -187,7 +193,7 @@ def assert_all_stopped(outcomes: Mapping[str, pb.Outcome], cause: str = "client"
         for call_id, outcome in outcomes.items()
     }
     # A child was started and left to itself, so that nobody's cell was empty when it settled.
-    assert said == dict.fromkeys(TOOLS, (kind, cause, True, pb.STOPPED_KILLED))
+    assert said == dict.fromkeys(TOOLS, (pb.OUTCOME_KIND_ABORTED, cause, True, pb.STOPPED_KILLED))
     for name in TOOLS:
         settled = "stopped by itself" in outcomes[f"c-{name}"].message
         assert settled == (name in SETTLED), outcomes[f"c-{name}"].message
@@ -262,7 +268,7 @@ async def test_a_call_is_stopped_by_the_end_of_the_daemon(daemon: RunningDaemon)
         daemon.process.terminate()
         await stream.rest()
         assert bearing(*MARKS) == []
-        assert daemon.stop() == 0
+        assert daemon.wait() == 0
 
     assert_all_stopped(stream.outcomes, cause="daemon_stopping")
     assert set(stream.endings.values()) == {1}
@@ -279,7 +285,7 @@ async def call_tool(daemon: RunningDaemon, name: str, seconds: float | None, the
             request, metadata=(("authorization", f"Bearer {token}"),), timeout=seconds
         )
         async for answer in rpc:
-            if answer.event.WhichOneof("event") == "update":
+            if answer.event.log.text == "there":
                 there.set()
 
 
@@ -317,7 +323,7 @@ async def test_a_call_is_stopped_by_the_deadline_of_call_tool(daemon: RunningDae
 
 CLIENT = """
 import asyncio, sys
-from toolcell.client import connect, Update
+from toolcell.client import connect, Log
 
 async def main(socket, directory, *tools):
     async with connect(socket, directory=directory, daemon="running", linger=0.3) as session:
@@ -326,7 +332,7 @@ async def main(socket, directory, *tools):
 
 async def watch(call):
     async for event in call:
-        if isinstance(event, Update):
+        if isinstance(event, Log):
             print(call.tool, flush=True)
 
 asyncio.run(main(*sys.argv[1:]))
