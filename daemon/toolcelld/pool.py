@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -37,7 +37,6 @@ class Lease:
 
     spec: CellSpec
     granted: asyncio.Future[Worker]
-    starting: bool = False  # a worker is on its way for it
 
 
 class Pool:
@@ -61,6 +60,9 @@ class Pool:
         self._on_change = on_change
         self._waiting: deque[Lease] = deque()
         self._workers: dict[str, Worker] = {}
+        self._starting: set[Worker] = (
+            set()
+        )  # until it is known how the start has ended, so longer than they live
         self._idle: dict[CellSpec, list[Worker]] = {}  # the warm end is the end
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ids = itertools.count(1)
@@ -159,12 +161,11 @@ class Pool:
     # Retiring
 
     def retire(self, worker: Worker) -> bool:
-        """Have a worker go: an idle one now, a busy one after its call. Says whether it goes now."""
-        was_idle = worker.state is State.IDLE
-        if was_idle:
+        """Have a worker go: an idle one or one that starts now, a busy one after its call. Says whether it goes now."""
+        if worker.state is State.IDLE:
             self._forget_idle(worker)
         worker.fire(WorkerEvent.RETIRE)
-        if worker.state is State.STOPPING and was_idle:
+        if worker.state is State.STOPPING:
             worker.retire(self.grace_seconds)
         return worker.state in (State.STOPPING, State.DEAD)
 
@@ -189,8 +190,8 @@ class Pool:
     async def aclose(self) -> None:
         """Retire everybody and wait until the last cell is empty; nobody waits for a worker any more."""
         for lease in list(self._waiting):
-            if not lease.granted.done():
-                lease.granted.set_exception(Refusal(RefusalReason.DRAINING, "the daemon is stopping."))
+            lease.granted.set_exception(Refusal(RefusalReason.DRAINING, "the daemon is stopping."))
+        self._waiting.clear()
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()
@@ -200,34 +201,26 @@ class Pool:
     def _settle(self) -> None:
         """Match what waits with what is there, then start what is missing as far as there is room."""
         for lease in list(self._waiting):
-            if lease.granted.done():
-                continue
             if (worker := self.lease_now(lease.spec)) is not None:
                 self._waiting.remove(lease)
                 lease.granted.set_result(worker)
         for lease, worker in self._missing():
-            lease.starting = True
             self._tasks.create_task(self._start(worker, lease), name=f"start {worker.id}")
 
     def _missing(self) -> Iterator[tuple[Lease, Worker]]:
         """For every call that waits without a worker on its way: a new one, while there is room."""
         living = self._workers.values()
         leaving = sum(worker.state is State.STOPPING for worker in living)
-        spare = [worker.spec for worker in living if worker.state is State.STARTING]
+        coming = Counter(worker.spec for worker in self._starting if worker.state is not State.STOPPING)
         for lease in self._waiting:
-            if lease.starting:
-                spare.remove(lease.spec)
-        for lease in self._waiting:
-            if lease.starting or lease.granted.done():
-                continue
-            if lease.spec in spare:  # on its way for a call that gave up
-                spare.remove(lease.spec)
-                lease.starting = True
+            if coming[lease.spec]:
+                coming[lease.spec] -= 1
             elif lease.spec.serial and any(worker.spec == lease.spec for worker in living):
                 continue  # its one worker is busy, or is going
             elif len(self._workers) < self.workers_max:
                 worker = Worker(f"w-{next(self._ids)}", lease.spec, self._changed)
                 self._workers[worker.id] = worker
+                self._starting.add(worker)
                 self._emptied.clear()
                 yield lease, worker
             elif leaving:
@@ -242,28 +235,27 @@ class Pool:
             self.retire(min(idle, key=lambda worker: worker.since))
 
     async def _start(self, worker: Worker, lease: Lease) -> None:
-        """Start a worker; what goes wrong is told to the call it was started for."""
+        """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
         try:
             await worker.start(self._runtimes(worker.spec.file.python))
         except StartFailed as failure:
-            if worker.state is not State.DEAD:
-                worker.retire(0)
-            self._fail(lease, failure)
-            return
+            if WorkerEvent.RETIRE not in worker.machine.story:
+                self._fail(lease, failure)
+        finally:
+            self._starting.discard(worker)
         if worker.state is State.IDLE:
             self._idled(worker)
-        elif worker.state is State.STOPPING:
+        elif worker.state is not State.DEAD:
             worker.retire(self.grace_seconds)
         self._settle()
 
     def _fail(self, lease: Lease, failure: StartFailed) -> None:
-        """Tell it to the call that the worker was started for, or to the next of its like."""
-        for waiting in (lease, *self._waiting):
-            if waiting.spec == lease.spec and waiting.starting and not waiting.granted.done():
-                self._waiting.remove(waiting)
-                waiting.granted.set_exception(failure)
-                break
-        self._settle()
+        """Tell it to the call that the worker was started for, or to the first of its like."""
+        if lease not in self._waiting:
+            lease = next((waiting for waiting in self._waiting if waiting.spec == lease.spec), lease)
+        if lease in self._waiting:
+            self._waiting.remove(lease)
+            lease.granted.set_exception(failure)
 
     async def describe(self, spec: CellSpec) -> Description:
         """Run a file in a cell of its own to see its tools; the cell is gone when this returns."""

@@ -1,0 +1,374 @@
+"""The pool's decisions, with workers that start and end when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcelld.description import Description
+from toolcelld.lifecycle import Worker as State
+from toolcelld.lifecycle import WorkerEvent
+from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.pool import Pool
+from toolcelld.runtimes import Runtime
+from toolcelld.sources import ToolFile
+from toolcelld.workers import CellSpec, StartFailed, Worker
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeWorker(Worker):
+    """A worker without a cell: the test hatches it, breaks it and kills it."""
+
+    born: list[FakeWorker]
+
+    def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
+        super().__init__(worker_id, spec, on_change)
+        self.hatched: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
+        self.since = float(len(self.born))
+        self.born.append(self)
+
+    async def start(self, runtime: Runtime) -> Description:
+        description = await self.hatched
+        if self.state is State.STARTING:
+            self.machine.fire(WorkerEvent.HELLO)
+        return description
+
+    def retire(self, grace_seconds: float) -> None:
+        """It goes when the test says `die`."""
+
+    def hatch(self) -> None:
+        self.hatched.set_result(Description())
+
+    def fail(self) -> None:
+        """As a real one: the cell is gone before the failure is told."""
+        self.die()
+        self.hatched.set_exception(StartFailed("import", "no module"))
+
+    def die(self) -> None:
+        self.fire(WorkerEvent.EXIT)
+
+
+@pytest.fixture(autouse=True)
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[FakeWorker]:
+    FakeWorker.born = []
+    monkeypatch.setattr("toolcelld.pool.Worker", FakeWorker)
+    return FakeWorker.born
+
+
+def spec(name: str, *, serial: bool = False) -> CellSpec:
+    file = ToolFile(
+        path=f"/{name}.py",
+        source="project",
+        scope="local",
+        stem=name,
+        content=b"",
+        digest=name,
+        directory="/",
+    )
+    return CellSpec(file, "/", (), None, None, serial=serial)
+
+
+@asynccontextmanager
+async def a_pool(workers: list[FakeWorker], workers_max: int = 2) -> AsyncGenerator[Pool]:
+    """A pool whose workers all end with it."""
+    async with asyncio.TaskGroup() as tasks:
+        pool = Pool(
+            lambda _: cast("Any", None), tasks, workers_max=workers_max, idle_seconds=3600, grace_seconds=1
+        )
+        yield pool
+        for worker in workers:
+            if not worker.hatched.done():
+                worker.hatch()
+        await settled()
+        closing = tasks.create_task(pool.aclose())
+        await settled()
+        for worker in pool.workers:
+            cast("FakeWorker", worker).die()
+        await closing
+
+
+async def settled() -> None:
+    """Let every task that can go on do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def ask(pool: Pool, wanted: CellSpec, queue_seconds: float | None = None) -> asyncio.Task[Worker]:
+    return asyncio.ensure_future(pool.lease(wanted, queue_seconds))
+
+
+async def test_a_worker_is_started_for_a_call_and_used_again(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        first = ask(pool, spec("a"))
+        await settled()
+        workers[0].hatch()
+        assert await first is workers[0]
+        pool.give_back(workers[0], WorkerEvent.DONE)
+        assert await pool.lease(spec("a"), None) is workers[0]
+        assert len(workers) == 1
+        pool.give_back(workers[0], WorkerEvent.DONE)
+
+
+async def test_calls_get_workers_in_order_of_arrival(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=1) as pool:
+        first, second, third = (ask(pool, spec("a")) for _ in range(3))
+        await settled()
+        workers[0].hatch()
+        for lease in (first, second, third):
+            assert await lease is workers[0]
+            pool.give_back(workers[0], WorkerEvent.DONE)
+        assert len(workers) == 1
+
+
+async def test_a_serial_spec_has_one_worker_at_most(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=8) as pool:
+        leases = [ask(pool, spec("a", serial=True)) for _ in range(3)]
+        await settled()
+        assert len(workers) == 1
+        workers[0].hatch()
+        await leases[0]
+        workers[0].die()  # and takes its state with it
+        await settled()
+        assert len(workers) == 2
+        workers[1].hatch()
+        assert await leases[1] is workers[1]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+        assert await leases[2] is workers[1]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+
+
+async def test_the_least_recently_used_idle_worker_makes_room(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        for name in ("a", "b"):
+            lease = ask(pool, spec(name))
+            await settled()
+            workers[-1].hatch()
+            pool.give_back(await lease, WorkerEvent.DONE)
+        workers[0].since, workers[1].since = 2.0, 1.0
+        lease = ask(pool, spec("c"))
+        await settled()
+        assert [worker.state for worker in workers] == [State.IDLE, State.STOPPING]
+        workers[1].die()
+        await settled()
+        workers[2].hatch()
+        pool.give_back(await lease, WorkerEvent.DONE)
+
+
+async def test_a_full_pool_of_busy_workers_refuses_after_the_queue_time(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=1) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        workers[0].hatch()
+        await lease
+        with pytest.raises(Refusal) as caught:
+            await pool.lease(spec("b"), 0.0)
+        assert caught.value.reason is RefusalReason.BUSY
+        assert pool.waiting == 0
+        pool.give_back(workers[0], WorkerEvent.DONE)
+
+
+async def test_a_failed_start_is_told_to_its_call_and_starts_no_other(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        workers[0].die()  # the cell has ended; that the start has failed is known a moment later
+        await settled()
+        assert len(workers) == 1
+        workers[0].hatched.set_exception(StartFailed("import", "no module"))
+        with pytest.raises(StartFailed, match="no module"):
+            await lease
+        await settled()
+        assert len(workers) == 1
+
+
+async def test_each_call_is_told_of_a_failed_start_of_its_own(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        leases = [ask(pool, spec("a")) for _ in range(2)]
+        await settled()
+        assert len(workers) == 2
+        workers[1].fail()
+        await settled()
+        assert [lease.done() for lease in leases] == [False, True]
+        workers[0].fail()
+        for lease in leases:
+            with pytest.raises(StartFailed):
+                await lease
+
+
+async def test_a_worker_retired_while_it_starts_is_replaced_for_the_call_that_waits(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        pool.retire(workers[0])
+        workers[0].fail()  # as retiring ends a cell that is still loading
+        await settled()
+        assert not lease.done()
+        workers[1].hatch()
+        assert await lease is workers[1]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+
+
+async def test_a_start_that_is_being_given_up_disturbs_no_other_call(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=3) as pool:
+        leases = [ask(pool, spec("a"))]
+        await settled()
+        pool.retire(workers[0])
+        leases.append(ask(pool, spec("b")))
+        await settled()
+        assert [worker.spec.file.stem for worker in workers] == ["a", "a", "b"]
+        for worker in workers[1:]:
+            worker.hatch()
+        for lease in leases:
+            pool.give_back(await lease, WorkerEvent.DONE)
+
+
+async def test_a_worker_on_its_way_for_a_call_that_gave_up_serves_the_next(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        first = ask(pool, spec("a"))
+        await settled()
+        first.cancel()
+        second = ask(pool, spec("a"))
+        await settled()
+        assert len(workers) == 1
+        workers[0].hatch()
+        assert await second is workers[0]
+        pool.give_back(workers[0], WorkerEvent.DONE)
+
+
+async def test_a_worker_granted_to_a_call_that_is_being_cancelled_goes_back(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        workers[0].hatch()
+        for _ in range(20):
+            if workers[0].state is not State.BUSY:
+                await asyncio.sleep(0)
+        assert not lease.done()  # it has the worker and does not know it yet
+        lease.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lease
+        assert workers[0].state is State.IDLE
+
+
+async def test_closing_refuses_who_waits_and_waits_for_who_lives(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        closing = asyncio.ensure_future(pool.aclose())
+        with pytest.raises(Refusal) as caught:
+            await lease
+        assert caught.value.reason is RefusalReason.DRAINING
+        assert pool.waiting == 0
+        assert not closing.done()
+        workers[0].fail()
+        await closing
+        assert pool.workers == []
+
+
+class Lives:
+    """Random lives in a pool; what a test holds is here, so that nothing is forgotten."""
+
+    def __init__(self, pool: Pool, workers: list[FakeWorker]) -> None:
+        self.pool = pool
+        self.workers = workers
+        self.leases: list[asyncio.Task[Worker]] = []
+        self.held: list[Worker] = []
+
+    def ask(self, number: int) -> None:
+        kinds = (spec("a"), spec("b"), spec("s", serial=True))
+        self.leases.append(ask(self.pool, kinds[number % len(kinds)]))
+
+    def hatch(self, number: int) -> None:
+        if unborn := self.unborn():
+            unborn[number % len(unborn)].hatch()
+
+    def fail(self, number: int) -> None:
+        if unborn := self.unborn():
+            unborn[number % len(unborn)].fail()
+
+    def done(self, number: int) -> None:
+        if self.held:
+            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.DONE)
+
+    def spent(self, number: int) -> None:
+        if self.held:
+            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.SPENT)
+
+    def cancel(self, number: int) -> None:
+        if self.leases:
+            self.leases[number % len(self.leases)].cancel()  # at whichever await it stands
+
+    def die(self, number: int) -> None:
+        born = [worker for worker in self.workers if worker.hatched.done() and worker.state is not State.DEAD]
+        if born:
+            born[number % len(born)].die()
+
+    def retire(self, number: int) -> None:
+        if alive := self.pool.workers:
+            self.pool.retire(alive[number % len(alive)])
+
+    def unborn(self) -> list[FakeWorker]:
+        return [worker for worker in self.workers if not worker.hatched.done()]
+
+    def look(self) -> None:
+        """Take what was granted, and check what must be so at every moment."""
+        for lease in [lease for lease in self.leases if lease.done()]:
+            self.leases.remove(lease)
+            if not lease.cancelled() and lease.exception() is None:
+                self.held.append(lease.result())
+        alive = self.pool.workers
+        assert len(alive) <= self.pool.workers_max
+        assert sum(worker.spec.serial for worker in alive) <= 1
+
+    async def finish(self) -> None:
+        """Let everything go; whoever still waits then was forgotten."""
+        for _ in range(10 * (len(self.leases) + len(self.workers)) + 10):
+            await settled()
+            self.look()
+            leaving = [worker for worker in self.workers if worker.state is State.STOPPING]
+            if self.held:
+                self.done(0)
+            elif self.unborn():
+                self.hatch(0)
+            elif leaving:
+                leaving[0].die()
+            elif not self.leases:
+                return
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "ask", "hatch", "fail", "done", "spent", "cancel", "die", "retire"]),
+            st.integers(0, 5),
+        ),
+        max_size=50,
+    ),
+    st.integers(1, 3),
+)
+async def test_whatever_happens_no_worker_and_no_call_is_forgotten(
+    steps: list[tuple[str, int]], workers_max: int
+) -> None:
+    workers = FakeWorker.born = []
+    async with a_pool(workers, workers_max) as pool:
+        lives = Lives(pool, workers)
+        for what, number in steps:
+            getattr(lives, what)(number)
+            for _ in range(number):  # also in the middle of things
+                await asyncio.sleep(0)
+            lives.look()
+        await lives.finish()
+        assert lives.leases == []
+        assert {worker.state for worker in workers} <= {State.IDLE, State.DEAD}
