@@ -234,8 +234,10 @@ def render(catalog: Catalog) -> str:
     for tool in catalog.tools.values():
         first = tool.description.strip().partition("\n")[0]
         lines.append(f"  {tool.name} ({tool.scope}) — {_line_of_text(first)}")
-    if not catalog.tools:
+    if not catalog.tools and not catalog.pending:
         lines.append("  (none)")
+    if catalog.pending:
+        lines.append(f"  ({catalog.pending} files are still being loaded)")
     if catalog.problems:
         lines.append("Problems:")
     for problem in catalog.problems:

@@ -19,7 +19,7 @@ from toolcelld.config import Config
 from toolcelld.descriptions import Cache, Describe, Descriptions
 from toolcelld.shelf import Pin, Shelf
 
-__all__ = ["Catalogs", "DirectoryError", "Pin"]
+__all__ = ["OPEN_SECONDS_MAX", "Catalogs", "DirectoryError", "Pin"]
 
 OPEN_SECONDS_MAX = 2.0  # an agent's start waits for this; what is not described by then comes as a change
 DESCRIBING_MAX = (

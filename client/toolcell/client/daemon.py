@@ -23,7 +23,7 @@ from .child import Child
 from .link import START_IT
 from .refusal import Unavailable
 
-__all__ = ["Daemon", "find"]
+__all__ = ["Daemon", "Private", "Running", "answers", "find"]
 
 START_SECONDS = 20.0  # a cold disk and a busy machine; a warm start takes half a second
 ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "somebody listens now"
@@ -79,7 +79,7 @@ class Shared:
 
     async def ready(self) -> None:
         """Start it unless it answers: as the user's service where one is installed, else detached."""
-        if _answers(self.socket):
+        if answers(self.socket):
             return
         if self._is_service() and await _start_service():
             await _until_answers(self.socket, None)
@@ -104,7 +104,8 @@ class Shared:
 class Private:
     """A daemon of our own, on a socket that nobody else knows; ends with us."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._directory = ""
         self.child: Child | None = None
 
@@ -122,7 +123,7 @@ class Private:
         log_path = os.path.join(self._directory, "daemon.log")
         if self.child is not None:
             self.child.close()
-        self.child = Child([*_command(self.socket), "--private"], log_path, life_line=True)
+        self.child = Child([*_command(self.socket), "--private", *self._options], log_path, life_line=True)
         await _until_answers(self.socket, self.child)
 
     async def end(self) -> None:
@@ -142,7 +143,7 @@ def _command(socket: str) -> list[str]:
     return [sys.executable, "-m", "toolcelld", "--socket", socket]
 
 
-def _answers(socket: str) -> bool:
+def answers(socket: str) -> bool:
     """Whether somebody listens there; a connection to a local socket succeeds or fails at once."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
@@ -157,7 +158,7 @@ def _answers(socket: str) -> bool:
 
 async def _until_answers(socket: str, child: Child | None) -> None:
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    while not _answers(socket):
+    while not answers(socket):
         if child is not None and child.ended.is_set() and child.code != 0:
             raise Unavailable(f"The daemon did not start: exit {child.code}.\n{child.last_lines()}", START_IT)
         if asyncio.get_running_loop().time() > deadline:

@@ -1,0 +1,26 @@
+"""The command `toolcell`: a plural noun lists, a noun with a name shows one, a verb acts.
+
+`app` holds the words, and `frame` what is around each of them. What they do stands in a module for each subject:
+`calling`, `looking` (tools, check), `listing` (calls, sessions, ps), `reading` (output, logs), `operating` (abort,
+reload, restart), `starting` (init, serve, version). These share `reach` (which daemon), `endings` (an Outcome in
+words), `terminal`, `records` (JSON), `tables` and `exits`.
+The command is a client like any other: it never imports the daemon.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a tool returns may hold half a surrogate pair; whatever a locale cannot write is shown escaped.
+            stream.reconfigure(errors="backslashreplace")
+    from .app import app
+
+    app()

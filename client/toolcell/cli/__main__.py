@@ -1,0 +1,5 @@
+"""`python -m toolcell.cli` is the command `toolcell`."""
+
+from . import main
+
+main()

@@ -1,0 +1,231 @@
+"""The words of the command line: each command, its arguments and options, and where it goes from there.
+
+What a command needs is imported when it runs: `toolcell version` and `--help` load neither grpc nor rich.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .frame import Ending, command, everywhere
+from .reach import Invocation
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="toolcell",
+    help="Runs the tools that you write for your coding agent, each in a process of its own.",
+    epilog="Exit codes: 0 ok, 1 the tool failed, 2 command line or arguments, 3 refused or denied, 4 crashed, "
+    "5 a limit, 69 no daemon, 70 our own fault, 124 timed out, 130 aborted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+app.callback()(everywhere)
+
+
+@app.command()
+@command
+def call(
+    told: Invocation,
+    tool: Annotated[str, typer.Argument(help="A tool's name, or a file: ./lint.py, ./orders.py:total.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="key=value",
+            help="key=text, key=@FILE, key=@-, 'key:=JSON', key:=@FILE; twice is an array.",
+        ),
+    ] = None,
+    args: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one object.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="S", min=0.001, help="Seconds, the queue included.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow whatever the tool asks.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="By a daemon of its own.")] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
+    ] = False,
+) -> Ending:
+    """Call a tool; its result goes to stdout, alone."""
+    from . import calling
+
+    return calling.call(
+        told,
+        calling.Wanted(
+            tool=tool,
+            words=arguments or (),
+            arguments=args,
+            timeout_seconds=timeout,
+            allow_all=yes,
+            private=private,
+            events=events,
+        ),
+    )
+
+
+@app.command()
+@command
+def tools(
+    told: Invocation,
+    name: Annotated[str | None, typer.Argument(help="One tool, with its schema and settings.")] = None,
+) -> Ending:
+    """What the directory sees."""
+    from . import looking
+
+    return looking.tools(told, name)
+
+
+@app.command()
+@command
+def check(
+    told: Invocation,
+    files: Annotated[list[str] | None, typer.Argument(help="Only these, wherever they are.")] = None,
+) -> Ending:
+    """Load the tool files and report what is broken."""
+    from . import looking
+
+    return looking.check(told, files or ())
+
+
+@app.command()
+@command
+def calls(
+    told: Invocation, call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None
+) -> Ending:
+    """Running and recent calls, or one call's whole story."""
+    from . import listing
+
+    return listing.calls(told, call)
+
+
+@app.command()
+@command
+def sessions(
+    told: Invocation,
+    session: Annotated[str | None, typer.Argument(help="A session's id or its beginning.")] = None,
+) -> Ending:
+    """The sessions, or one with its calls."""
+    from . import listing
+
+    return listing.sessions(told, session)
+
+
+@app.command()
+@command
+def ps(told: Invocation) -> Ending:
+    """The workers."""
+    from . import listing
+
+    return listing.ps(told)
+
+
+@app.command()
+@command
+def output(
+    told: Invocation,
+    output: Annotated[str, typer.Argument(help="An output's id or its beginning.")],
+    lines: Annotated[str | None, typer.Option(metavar="A:B", help="Lines, from 1, both included.")] = None,
+    extent: Annotated[
+        str | None, typer.Option("--bytes", metavar="A:B", help="Bytes, from 0, without B.")
+    ] = None,
+) -> Ending:
+    """An output that was cut, whole."""
+    from . import reading
+
+    return reading.output(told, output, lines, extent)
+
+
+@app.command()
+@command
+def logs(
+    told: Invocation,
+    subject: Annotated[
+        str | None, typer.Argument(metavar="[TOOL|CALL]", help="Only of this tool or call.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes.")] = False,
+) -> Ending:
+    """What tools printed and logged, with tracebacks."""
+    from . import reading
+
+    return reading.logs(told, subject, follow)
+
+
+@app.command()
+@command
+def abort(
+    told: Invocation, calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")]
+) -> Ending:
+    """Stop calls."""
+    from . import operating
+
+    return operating.abort(told, calls)
+
+
+@app.command()
+@command
+def reload(told: Invocation) -> Ending:
+    """Read the configuration and the tools again."""
+    from . import operating
+
+    return operating.reload(told)
+
+
+@app.command()
+@command
+def restart(
+    told: Invocation,
+    tool: Annotated[str | None, typer.Argument(help="Only those with the file of this tool.")] = None,
+) -> Ending:
+    """Retire the workers, so that the next call gets a new one."""
+    from . import operating
+
+    return operating.restart(told, tool)
+
+
+@app.command()
+@command
+def serve(
+    told: Invocation,
+    state: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where outputs and records are kept.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A configuration in place of the user's.")
+    ] = None,
+    idle_exit: Annotated[
+        float | None, typer.Option(metavar="S", help="End after so long without a session.")
+    ] = None,
+) -> Ending:
+    """Be the daemon, in the foreground."""
+    from . import starting
+
+    return starting.serve(told, state, config, idle_exit)
+
+
+@app.command()
+@command
+def init(
+    told: Invocation,
+    file: Annotated[
+        str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default hello.")
+    ] = None,
+) -> Ending:
+    """Write a tool that works, and say how to call it."""
+    from . import starting
+
+    return starting.init(told, file)
+
+
+@app.command()
+@command
+def version(told: Invocation) -> Ending:
+    """Which Toolcell this is."""
+    from . import starting
+
+    return starting.version(told)

@@ -1,0 +1,234 @@
+"""`toolcell call`: one call, from the words of the command line to its exit code.
+
+The result goes to stdout, alone; everything else is the Terminal's. The first ^C aborts the call and the command goes
+on to tell how it ended; the second leaves at once, and then the daemon, which sees the line drop, is the one who ends
+the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from toolcell.client import (
+    Answer,
+    Ask,
+    Call,
+    Catalog,
+    Event,
+    Log,
+    Outcome,
+    Progress,
+    Session,
+    Update,
+    connect,
+)
+from toolcell.client._operator import operate
+from toolcell.client.daemon import Daemon, Private
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from . import endings
+from .arguments import fit, read
+from .exits import KIND_EXITS, Exit, Failure
+from .figures import clean, span
+from .reach import Invocation, daemon, tool_file
+from .terminal import Terminal
+
+__all__ = ["Wanted", "call"]
+
+LINGER_SECONDS = 0.0  # when this process is gone, nobody waits for the call any more
+PATTERNS_SHOWN_MAX = 8
+ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A call as the command line has it."""
+
+    tool: str  # a name, ./lint.py or ./orders.py:total
+    words: Sequence[str]
+    arguments: str | None = None
+    timeout_seconds: float | None = None
+    allow_all: bool = False
+    private: bool = False
+    events: bool = False
+
+
+async def call(told: Invocation, wanted: Wanted) -> Exit:
+    """Run it, show it, and say how it ended."""
+    given = read(wanted.words, wanted.arguments)
+    file, export = _file_of(wanted.tool)
+    terminal = Terminal(quiet=told.quiet)
+    only = () if file is None else (file,)
+    async with daemon(told, private=wanted.private, only=only) as found:
+        ask = _asking(terminal, wanted.allow_all)
+        async with connect(
+            found.socket, agent="cli", directory=".", ask=ask, daemon="running", linger=LINGER_SECONDS
+        ) as session:
+            name = wanted.tool if file is None else _tool_of(file, export, session.catalog)
+            if name not in session.catalog.tools:
+                await _wait_for_catalog(found, session)
+            tool = session.catalog.tools.get(name)
+            arguments = fit(given, tool.input_schema if tool else {})
+            running = _started(session, name, arguments, wanted.timeout_seconds)
+            show = _events_shown(running) if wanted.events else _shown(terminal, running)
+            with _interrupts(terminal, running, found):
+                async for event in running:
+                    show(event)
+                outcome = await running
+            terminal.clear()
+    _tell(told, wanted, terminal, running, outcome)
+    return KIND_EXITS[outcome.kind.value]
+
+
+def _file_of(tool: str) -> tuple[str | None, str]:
+    """The file and the export of `./orders.py:total`; None for the name of a tool."""
+    path, colon, export = tool.rpartition(":")
+    if not colon:
+        path, export = tool, ""
+    if "/" not in path and not path.endswith(".py"):
+        return None, ""
+    return tool_file(path), export
+
+
+def _tool_of(file: str, export: str, catalog: Catalog) -> str:
+    """The name of the tool that is meant; a Failure that lists those there are."""
+    stem = os.path.basename(file).removesuffix(".py")
+    for name in (export, f"{stem}_{export}") if export else (stem, *catalog.tools):
+        if name in catalog.tools and (export or name == stem or len(catalog.tools) == 1):
+            return name
+    if not catalog.tools:
+        return stem  # broken or without tools: the daemon says which
+    path = os.path.relpath(file)
+    path = path if "/" in path else f"./{path}"
+    choices = ", ".join(f"{path}:{name.removeprefix(f'{stem}_')}" for name in catalog.tools)
+    what = f"has no tool {export!r}" if export else "has several tools"
+    raise Failure(Exit.USAGE, "usage", f"{path} {what}.", f"Take one of: {choices}")
+
+
+async def _wait_for_catalog(found: Daemon, session: Session) -> None:
+    """Opening a session does not wait for files that are slow to load; a person who names a tool does."""
+    async with operate(found) as one:
+        await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+        await session.reload()
+
+
+def _started(
+    session: Session, name: str, arguments: Mapping[str, Any], timeout_seconds: float | None
+) -> Call:
+    try:
+        return session.call(name, arguments, timeout=timeout_seconds)
+    except (TypeError, ValueError) as error:
+        raise Failure(Exit.USAGE, "usage", f"{error}.") from error
+
+
+def _shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
+    """How events are shown to a person."""
+
+    def show(event: Event) -> None:
+        match event:
+            case Progress(done=done, total=total, message=message):
+                terminal.progress(running.tool, done, total, message)
+            case Log(source="log", level=level, text=text):
+                terminal.note(f"{level}: {text}\n")
+            case Log(text=text):
+                terminal.note(text)
+            case _:
+                pass
+
+    return show
+
+
+def _events_shown(running: Call) -> Callable[[Event], None]:
+    """How events are shown to a program: one JSON object a line."""
+
+    def show(event: Event) -> None:
+        values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
+        if isinstance(event, Update):
+            values["content"] = [block.to_dict() for block in event.content]
+        _print_json({"event": type(event).__name__.lower(), "call_id": running.id, **values})
+
+    return show
+
+
+def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
+    """Who answers a tool's questions; nobody without a terminal, and then they are denied."""
+
+    async def allow(ask: Ask) -> Answer:
+        terminal.note(f"{ask.call.tool}: {clean(ask.question)} Allowed by --yes.\n")
+        return True
+
+    async def person(ask: Ask) -> Answer:
+        lines = [f"{ask.call.tool}: {clean(ask.question)}"]
+        lines += [f"  {clean(pattern)}" for pattern in ask.patterns[:PATTERNS_SHOWN_MAX]]
+        if (more := len(ask.patterns) - PATTERNS_SHOWN_MAX) > 0:
+            lines.append(f"  and {more} more")
+        if ask.always:
+            lines.append(f"  always: {clean(', '.join(ask.always))}")
+        said = await terminal.ask("\n".join(lines), "[y]es, [N]o, [a]lways?")
+        return ANSWERS.get(said.lower(), False)
+
+    if allow_all:
+        return allow
+    return person if terminal.answers else None
+
+
+@contextmanager
+def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[None]:
+    """While it runs: ^C, and a polite kill, abort the call; the second one leaves at once."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    asked = False
+
+    def interrupt() -> None:
+        nonlocal asked
+        if asked:
+            terminal.clear()
+            if isinstance(found, Private):
+                shutil.rmtree(
+                    os.path.dirname(found.socket), ignore_errors=True
+                )  # it ends by itself when we do
+            os._exit(Exit.ABORTED)
+        asked = True
+        running.abort(f"by you after {span(loop.time() - began)}")
+        terminal.interrupt(f"{running.tool}: aborting (again to leave at once)")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _tell(told: Invocation, wanted: Wanted, terminal: Terminal, running: Call, outcome: Outcome) -> None:
+    """The result to stdout, the rest to stderr."""
+    record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
+    if wanted.events:
+        _print_json({"event": "outcome", **record})
+        return
+    if told.as_json:
+        _print_json(record)
+        return
+    if text := endings.result(outcome):
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    for remark in endings.remarks(running.tool, outcome, datetime.now().astimezone()):
+        terminal.note(f"{remark}\n")
+    if message := endings.message(running.tool, outcome):
+        terminal.say(message)
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,55 @@
+"""How a call ended, in words: the message, and what else is worth knowing.
+
+`TOOL: kind (cause): what happened, with figures.`, then, indented, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from toolcell.client.outcome import Kind, Outcome, Output, Text
+
+from .figures import clean, size, until
+
+__all__ = ["message", "remarks", "result"]
+
+HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough, and it stays unambiguous
+SAID_BY_THE_MESSAGE = frozenset({"client"})  # "by you" says it better
+
+
+def message(tool: str, outcome: Outcome) -> str:
+    """What to tell a person of a call that did not end well; empty where it did."""
+    if outcome.ok:
+        return ""
+    cause = f" ({clean(outcome.cause)})" if outcome.cause and outcome.cause not in SAID_BY_THE_MESSAGE else ""
+    first, *rest = outcome.message.strip("\n").split("\n")
+    lines = [f"{tool}: {outcome.kind.value}{cause}{f': {first}' if first else '.'}"]
+    lines += [line if line.startswith("  ") else f"  {line}" for line in rest if line.strip()]
+    return "\n".join(lines)
+
+
+def result(outcome: Outcome) -> str:
+    """What goes to stdout: the content, unless the message says the same."""
+    said = "\n".join(block.text if isinstance(block, Text) else str(block) for block in outcome.content)
+    return "" if not outcome.ok and said.strip() == outcome.message.strip() else said
+
+
+def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
+    """What was kept, left behind or lost, one line each."""
+    if outcome.output is not None:
+        yield f"{tool}: {_kept(outcome.output, now)}"
+    for log in outcome.facts.logs:
+        yield f"{tool}: {log.source}: {_kept(log, now)}"
+    if outcome.facts.state_lost:
+        yield f"{tool}: what it had kept from the calls before is gone: its process had to be replaced."
+    if outcome.kind is Kind.ok and (left := outcome.facts.leftover_processes):
+        yield f"{tool}: it left {left} {'process' if left == 1 else 'processes'} behind, which {'was' if left == 1 else 'were'} ended."
+
+
+def _kept(output: Output, now: datetime) -> str:
+    if not output.id:
+        return f"{size(output.bytes)}, of which nothing could be kept."
+    whole = "the whole of it" if output.complete else f"the first {size(output.kept_bytes)} of it"
+    when = f", {until(output.expires_at, now)}" if output.expires_at else ""
+    return f"{size(output.bytes)}; {whole}{when}: toolcell output {output.id[:HANDLE_CHARACTERS_SHOWN]}"

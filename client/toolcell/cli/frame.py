@@ -1,0 +1,149 @@
+"""What is around every command: the options that stand everywhere, and how each of them ends.
+
+`command` makes a command of a function: it adds the options, runs it, and turns every failure into a message, an exit
+code and, with `--json`, an object. The options may stand before the name of the command as well; then `everywhere`
+has them. Typer reads signatures, so the options are added to the signature, in one place and not in fourteen.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from .exits import Exit, Failure
+from .reach import Invocation
+
+__all__ = ["Ending", "command", "everywhere"]
+
+Directory: TypeAlias = Annotated[
+    str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
+]
+Socket: TypeAlias = Annotated[
+    str | None, typer.Option("--socket", metavar="PATH", help="The daemon's socket.")
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Leave out progress, logs and remarks.")
+]
+
+_EVERYWHERE = {"directory": Directory, "socket": Socket, "as_json": Json, "quiet": Quiet}
+
+Ending: TypeAlias = Exit | Coroutine[Any, Any, Exit]
+
+
+def everywhere(
+    context: typer.Context,
+    directory: Directory = None,
+    socket: Socket = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Keep what was said before the name of the command."""
+    context.obj = _told(Invocation(), directory, socket, as_json, quiet)
+
+
+def _told(
+    before: Invocation, directory: str | None, socket: str | None, as_json: bool, quiet: bool
+) -> Invocation:
+    """What was said, on top of what was said before."""
+    if socket is not None:
+        before = replace(before, socket=os.path.abspath(socket))  # it is not moved by -C
+    if directory is not None:
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            _fail(
+                Failure(Exit.USAGE, "usage", f"-C {directory}: {error.strerror}."), as_json or before.as_json
+            )
+    return replace(before, as_json=before.as_json or as_json, quiet=before.quiet or quiet)
+
+
+def command(function: Callable[..., Ending]) -> Callable[..., None]:
+    """Make a command of a function whose first parameter is the Invocation and whose others are its words."""
+
+    @functools.wraps(function)
+    def framed(
+        context: typer.Context,
+        directory: str | None,
+        socket: str | None,
+        as_json: bool,
+        quiet: bool,
+        **own: Any,
+    ) -> None:
+        told = _told(context.obj, directory, socket, as_json, quiet)
+        raise typer.Exit(_run(lambda: function(told, **own), told))
+
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    common = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=kind,
+            default=False if name in ("as_json", "quiet") else None,
+        )
+        for name, kind in _EVERYWHERE.items()
+    ]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    parameters = [context, *own, *common]
+    framed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    framed.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return framed
+
+
+def _run(start: Callable[[], Ending], told: Invocation) -> int:
+    """Run a command to its exit code."""
+    try:
+        ending = start()
+        code = ending if isinstance(ending, Exit) else _awaited(ending)
+        sys.stdout.flush()
+    except Failure as failure:
+        return _failed(failure, told.as_json)
+    except KeyboardInterrupt:
+        return Exit.ABORTED
+    except BrokenPipeError:
+        # Who reads has had enough; that is no failure, and nothing more must be flushed at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    return code
+
+
+def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
+    """A command that talks to a daemon; what the client raises becomes a Failure here, and only here."""
+    import asyncio
+
+    from toolcell.client import Refused, Unavailable
+
+    try:
+        return asyncio.run(ending)
+    except Unavailable as error:
+        raise Failure(Exit.UNAVAILABLE, "unavailable", error.message, error.remedy) from error
+    except Refused as error:
+        lost = error.reason in ("unreachable", "unavailable")
+        exit_code = (
+            Exit.UNAVAILABLE if lost else Exit.INTERNAL if error.reason == "internal" else Exit.REFUSED
+        )
+        raise Failure(exit_code, error.reason, error.message, error.remedy) from error
+
+
+def _failed(failure: Failure, as_json: bool) -> int:
+    """Tell of a failure."""
+    lines = failure.message.split("\n")
+    lines += [line if line.startswith("  ") else f"  {line}" for line in failure.remedy.split("\n") if line]
+    print(f"toolcell: {chr(10).join(lines)}", file=sys.stderr)
+    if as_json:
+        said = {"code": failure.code, "message": failure.message, "remedy": failure.remedy or None}
+        print(json.dumps({"error": said}, ensure_ascii=False), flush=True)
+    return failure.exit_code
+
+
+def _fail(failure: Failure, as_json: bool) -> None:
+    raise typer.Exit(_failed(failure, as_json))

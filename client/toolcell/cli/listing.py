@@ -1,0 +1,195 @@
+"""`toolcell calls`, `sessions` and `ps`: what there is in a running daemon, as tables and as whole stories.
+
+A plural noun lists, a noun with a name shows one. Without a daemon there is nothing to tell, so none is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from toolcell.client.wire import read_outcome
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from . import endings
+from .exits import Exit, Failure
+from .figures import ago, clean, size, span
+from .reach import Invocation, operator
+from .records import print_json, record, time_of
+from .tables import print_table
+
+__all__ = ["calls", "ps", "sessions"]
+
+
+async def calls(told: Invocation, call_id: str | None) -> Exit:
+    """Running and recent calls, or the whole story of one."""
+    async with operator(told) as one:
+        if call_id is not None:
+            answer = await one.ask(one.operator.GetCall, op.GetCallRequest(call_id=call_id))
+            print_json(record(answer)) if told.as_json else _print_story(answer)
+            return Exit.OK
+        found = (await one.ask(one.operator.ListCalls, op.ListCallsRequest())).calls
+    if told.as_json:
+        print_json({"calls": [record(call) for call in found]})
+    else:
+        _print_calls(found)
+    return Exit.OK
+
+
+def _print_calls(found: Sequence[pb.CallInfo]) -> None:
+    now = datetime.now(UTC)
+    print_table(
+        ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"),
+        [
+            (
+                call.call_id,
+                call.tool,
+                _ending(call),
+                ago(time_of(call.accepted), now),
+                span(call.outcome.facts.run_seconds) if call.HasField("outcome") else "-",
+                _agent(call),
+                call.directory,
+            )
+            for call in found
+        ],
+        right=("RAN",),
+    )
+
+
+def _ending(call: pb.CallInfo) -> str:
+    if not call.HasField("outcome"):
+        return call.state
+    outcome = read_outcome(call.outcome, b"")
+    return f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
+
+
+def _agent(call: pb.CallInfo) -> str:
+    return f"{call.agent}/{call.agent_name}" if call.agent_name not in ("", "main") else call.agent or "-"
+
+
+def _print_story(answer: op.GetCallResponse) -> None:
+    call = answer.call
+    facts: list[tuple[str, str]] = [
+        ("call", call.call_id),
+        ("tool", call.tool),
+        ("state", _ending(call)),
+        ("agent", _agent(call)),
+        ("session", call.session_id),
+        ("directory", call.directory),
+        ("worker", call.worker_id or "-"),
+    ]
+    if call.HasField("outcome"):
+        facts += _figures(call.outcome.facts)
+    for name, value in facts:
+        print(f"{name:10} {clean(value)}")
+    print()
+    began = time_of(answer.story[0].time) if answer.story else None
+    for line in answer.story:
+        time = time_of(line.time)
+        assert time is not None
+        assert began is not None
+        print(
+            f"{time.astimezone():%H:%M:%S.%f}"[:-3],
+            f"{f'+{span((time - began).total_seconds())}':>9}",
+            clean(line.text),
+        )
+    if call.HasField("outcome"):
+        outcome = read_outcome(call.outcome, b"")
+        print("\n".join(["", *endings.remarks(call.tool, outcome, datetime.now().astimezone())]), end="")
+        print(endings.message(call.tool, outcome))
+
+
+def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
+    yield "waited", span(facts.queue_seconds)
+    yield "ran", f"{span(facts.run_seconds)}, {span(facts.cpu_seconds)} of processor time"
+    yield "memory", size(facts.memory_peak_bytes)
+    yield (
+        "result",
+        size(facts.output_bytes)
+        + (f", {size(facts.spilled_bytes)} kept beside" if facts.spilled_bytes else ""),
+    )
+    if facts.stop_seconds:
+        yield "stopped", f"within {span(facts.stop_seconds)}, {facts.killed_processes} processes killed"
+    if facts.leftover_processes or facts.leftover_threads:
+        yield "left", f"{facts.leftover_processes} processes, {facts.leftover_threads} threads"
+
+
+async def sessions(told: Invocation, session_id: str | None) -> Exit:
+    """The sessions, or one with its calls."""
+    async with operator(told) as one:
+        found = (
+            await one.ask(one.operator.ListSessions, op.ListSessionsRequest(session_id=session_id or ""))
+        ).sessions
+        if session_id is None:
+            _list_sessions(told, found)
+            return Exit.OK
+        if len(found) != 1:
+            what = f"{len(found)} sessions begin" if found else "There is no session that begins"
+            raise Failure(
+                Exit.REFUSED,
+                "unknown_session",
+                f"{what} with {clean(session_id)!r}.",
+                "See: toolcell sessions",
+            )
+        request = op.ListCallsRequest(session_id=found[0].session_id)
+        running = (await one.ask(one.operator.ListCalls, request)).calls
+    if told.as_json:
+        print_json({"session": record(found[0]), "calls": [record(call) for call in running]})
+        return Exit.OK
+    for name, value in record(found[0]).items():
+        print(f"{name:15} {'-' if value is None else clean(str(value))}")
+    print()
+    _print_calls(running)
+    return Exit.OK
+
+
+def _list_sessions(told: Invocation, found: Sequence[op.SessionInfo]) -> None:
+    if told.as_json:
+        print_json({"sessions": [record(session) for session in found]})
+        return
+    now = datetime.now(UTC)
+    print_table(
+        ("SESSION", "AGENT", "STATE", "OPENED", "CALLS", "ENDED", "DIRECTORY"),
+        [
+            (
+                session.session_id,
+                session.agent,
+                session.state,
+                ago(time_of(session.opened), now),
+                str(session.calls),
+                str(session.calls_ended),
+                session.directory,
+            )
+            for session in found
+        ],
+        right=("CALLS", "ENDED"),
+    )
+
+
+async def ps(told: Invocation) -> Exit:
+    """The workers."""
+    async with operator(told) as one:
+        found = (await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())).workers
+    if told.as_json:
+        print_json({"workers": [record(worker) for worker in found]})
+        return Exit.OK
+    now = datetime.now(UTC)
+    print_table(
+        ("WORKER", "STATE", "SINCE", "PID", "MEMORY", "CALLS", "CALL", "FILE"),
+        [
+            (
+                worker.worker_id,
+                worker.state,
+                ago(time_of(worker.since), now),
+                str(worker.pid or "-"),
+                size(worker.memory_bytes) if worker.memory_bytes else "-",
+                str(worker.calls),
+                worker.call_id or "-",
+                worker.path,
+            )
+            for worker in found
+        ],
+        right=("PID", "MEMORY", "CALLS"),
+    )
+    return Exit.OK

@@ -1,0 +1,141 @@
+"""`toolcell tools` and `toolcell check`: what a directory sees, one tool of it, and what is wrong.
+
+Both work without a running daemon, by a private one. `check` looks at what was broken once more, as its cause may
+lie outside the file, and exits with 1 where something cannot be used; that a tool is hidden by another is no fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from toolcell.client import Catalog, Problem, connect
+from toolcell.client._operator import Operator, operate
+from toolcell.client.wire import read_catalog
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from .exits import Exit
+from .figures import clean
+from .reach import Invocation, daemon, tool_file
+from .records import print_json, problem, record, tool
+
+__all__ = ["check", "tools"]
+
+HARMLESS = frozenset({"shadowed"})
+
+
+async def tools(told: Invocation, name: str | None) -> Exit:
+    """What the directory sees, or one tool with what applies to it."""
+    async with daemon(told) as found, operate(found) as one:
+        if name is not None:
+            await _one_tool(told, one, name)
+            return Exit.OK
+        answer = await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+    if not told.as_json:
+        print(answer.text)
+        return Exit.OK
+    catalog = read_catalog([answer.catalog])
+    print_json(
+        {
+            "generation": catalog.generation,
+            "directory": os.getcwd(),
+            "tools": [tool(found) for found in catalog.tools.values()],
+            "problems": [problem(found) for found in catalog.problems],
+        }
+    )
+    return Exit.OK
+
+
+async def _one_tool(told: Invocation, one: Operator, name: str) -> None:
+    answer = await one.ask(one.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
+    (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
+    if told.as_json:
+        print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
+        return
+    hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
+    print(f"{found.name} ({found.scope})")
+    print("\n".join(f"  {clean(line)}" for line in found.description.splitlines()))
+    print(f"\nFile: {_shown(found.path)}")
+    if hints:
+        print(f"Hints: {', '.join(hints)}")
+    print(
+        f"\nArguments, as the model sees them:\n{json.dumps(found.input_schema, indent=2, ensure_ascii=False)}"
+    )
+    print("\nSettings:")
+    keys = max((len(setting.key) for setting in answer.settings), default=0)
+    values = max((len(setting.value) for setting in answer.settings), default=0)
+    for setting in answer.settings:
+        print(f"  {setting.key:{keys}}  {setting.value:{values}}  {setting.origin}")
+
+
+async def check(told: Invocation, files: Sequence[str]) -> Exit:
+    """Load, report, and exit with 1 where something cannot be used."""
+    only = tuple(dict.fromkeys(tool_file(file) for file in files))
+    async with (
+        daemon(told, only=only) as found,
+        connect(found.socket, agent="cli", directory=".", daemon="running", linger=0) as session,
+        operate(found) as one,
+    ):
+        await session.reload()
+        answer = await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+    reports = _reports(read_catalog([answer.catalog]), only)
+    broken = any(wrong.reason not in HARMLESS for _, _, problems in reports for wrong in problems)
+    if told.as_json:
+        records = [
+            {"path": path, "tools": names, "problems": [problem(wrong) for wrong in problems]}
+            for path, names, problems in reports
+        ]
+        print_json({"directory": os.getcwd(), "ok": not broken, "files": records})
+    else:
+        _print_reports(reports)
+    return Exit.FAILED if broken else Exit.OK
+
+
+def _reports(catalog: Catalog, wanted: Sequence[str]) -> list[tuple[str, list[str], list[Problem]]]:
+    """Each file with its tools and its problems."""
+    reports: dict[str, tuple[list[str], list[Problem]]] = {}
+    for found in catalog.tools.values():
+        reports.setdefault(found.path, ([], []))[0].append(found.name)
+    for wrong in catalog.problems:
+        reports.setdefault(wrong.path, ([], []))[1].append(wrong)
+    for path in wanted:
+        if path not in reports:
+            message = "it has no tools\nA tool is a function that carries @tool: from toolcell import tool"
+            reports[path] = [], [Problem(path, "", "broken", message)]
+    return [
+        (path, *reports[path]) for path in sorted(reports, key=lambda path: (os.path.dirname(path), path))
+    ]
+
+
+def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> None:
+    if not reports:
+        print("No tool files. Write one: toolcell init", file=sys.stderr)
+    width = max((len(_shown(path)) for path, _, _ in reports), default=0)
+    for path, names, problems in reports:
+        place = f"{_shown(path):{width}}   "
+        if names:
+            print(f"{place}{', '.join(names)}")
+        for wrong in problems:
+            for line in _complaint(place, wrong):
+                print(line)
+
+
+def _complaint(place: str, wrong: Problem) -> Iterator[str]:
+    first, *rest = wrong.message.split("\n")
+    subject = f"{wrong.tool}, " if wrong.tool and wrong.tool not in first else ""
+    line = f", line {wrong.line}" if wrong.line else ""
+    yield f"{place}{wrong.reason}{line}: {subject}{clean(first)}"
+    yield from (f"  {_indented(line)}" for line in rest)
+
+
+def _indented(line: str) -> str:
+    """A line that may hold spacing of its own."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
+
+
+def _shown(path: str) -> str:
+    """A path from here, where it lies below; else whole."""
+    here = os.getcwd().rstrip("/") + "/"
+    return clean(path.removeprefix(here))

@@ -1,0 +1,77 @@
+"""The daemon that a command talks to: the one that runs, else where that makes sense a private one.
+
+A private daemon ends with the command. It is also the way to a tool file that lies anywhere: it is told to look at
+that file alone. A source in a temporary configuration would not do, because whatever else lies in the file's directory
+would be loaded too, and loading is running; nor would a link in a temporary directory, because the file's `__file__`
+and the modules beside it would be others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .exits import Exit, Failure
+
+if TYPE_CHECKING:
+    from toolcell.client._operator import Operator
+    from toolcell.client.daemon import Daemon
+
+__all__ = ["Invocation", "daemon", "operator", "tool_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What every command was told."""
+
+    socket: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+
+
+@asynccontextmanager
+async def daemon(
+    told: Invocation, *, private: bool = False, only: Sequence[str] = ()
+) -> AsyncGenerator[Daemon]:
+    """The user's daemon if it runs, else a private one; for files of their own always a private one."""
+    from toolcell.client.daemon import Private, answers, find
+
+    running = find(told.socket, "running")
+    if not private and not only and (told.socket is not None or answers(running.socket)):
+        yield running
+        return
+    own = Private(*(option for path in only for option in ("--only", path)))
+    try:
+        await own.ready()
+        yield own
+    finally:
+        await own.end()
+
+
+@asynccontextmanager
+async def operator(told: Invocation) -> AsyncGenerator[Operator]:
+    """The running daemon, as operators see it. Raises Unavailable."""
+    from toolcell.client._operator import operate
+    from toolcell.client.daemon import find
+
+    async with operate(find(told.socket, "running")) as found:
+        yield found
+
+
+def tool_file(path: str) -> str:
+    """The absolute path of a tool file; a Failure where there is none."""
+    absolute = os.path.abspath(path)
+    name = os.path.basename(absolute)
+    if not name.endswith(".py") or name.startswith(("_", ".")):
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{path} is no tool file.",
+            "A tool file is NAME.py, where NAME begins with neither _ nor a dot.",
+        )
+    if not os.path.isfile(absolute):
+        raise Failure(Exit.USAGE, "usage", f"There is no file {path}.", f"Write one: toolcell init {path}")
+    return absolute

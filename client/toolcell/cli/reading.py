@@ -1,0 +1,98 @@
+"""`toolcell output` and `toolcell logs`: what calls left to read, streamed and never held whole.
+
+An output that was cut outlives the daemon that made it, so where none runs a private one reads it. Logs do not.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import Any
+
+from toolcell.client._operator import operate
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+from .exits import Exit, Failure
+from .reach import Invocation, daemon, operator
+from .records import output_record, print_json, record, time_of
+
+__all__ = ["logs", "output"]
+
+TRIPLE_BYTES = 3  # what base64 turns into whole characters
+
+
+async def output(told: Invocation, output_id: str, lines: str | None, extent: str | None) -> Exit:
+    """An output that was cut, whole or a range of it, to stdout as it comes."""
+    request = pb.ReadOutputRequest(output_id=output_id)
+    if lines is not None and extent is not None:
+        raise Failure(
+            Exit.USAGE, "usage", "--lines and --bytes exclude each other.", "Leave one of them out."
+        )
+    if lines is not None:
+        first, last = _range("--lines", lines)
+        if first == 0 or last == 0:
+            raise Failure(Exit.USAGE, "usage", f"--lines {lines}: lines count from 1.", "Write --lines 1:100")
+        request.first_line, request.last_line = first or 1, last or 0
+    elif extent is not None:
+        start, end = _range("--bytes", extent)
+        if end is not None and end <= (start or 0):
+            return Exit.OK
+        request.start_bytes, request.length_bytes = start or 0, (end or 0) - (start or 0) if end else 0
+    out = sys.stdout.buffer
+    async with daemon(told) as found, operate(found) as one:
+        held = b""  # less than a triple, for base64
+        async for part in one.watch(one.tools.ReadOutput, request):
+            if not told.as_json:
+                out.write(part.data)
+                continue
+            if part.HasField("output"):
+                known = json.dumps(output_record(part.output)).encode()
+                out.write(b'{"output": ' + known + b', "data": "')
+            whole = len(data := held + part.data) // TRIPLE_BYTES * TRIPLE_BYTES
+            out.write(base64.b64encode(data[:whole]))
+            held = data[whole:]
+        if told.as_json:
+            out.write(base64.b64encode(held) + b'"}\n')
+    out.flush()
+    return Exit.OK
+
+
+def _range(option: str, text: str) -> tuple[int | None, int | None]:
+    """A:B, A:, :B or A alone, which is A:A."""
+    first, colon, last = text.partition(":")
+    numbers = [first, last if colon else first]
+    if not any(numbers) or not all(
+        not number or (number.isascii() and number.isdigit()) for number in numbers
+    ):
+        raise Failure(Exit.USAGE, "usage", f"{option} {text} is no range.", f"Write {option} A:B, A: or :B")
+    start, end = (int(number) if number else None for number in numbers)
+    return start, end
+
+
+async def logs(told: Invocation, subject: str | None, follow: bool) -> Exit:
+    """What tools printed and logged; with `follow` until interrupted."""
+    request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow)
+    kept: list[dict[str, Any]] = []
+    async with operator(told) as one:
+        async for part in one.watch(one.operator.TailLogs, request):
+            for line in part.lines:
+                if told.as_json and follow:
+                    print_json(record(line))
+                elif told.as_json:
+                    kept.append(record(line))
+                else:
+                    _print_line(line)
+            sys.stdout.flush()
+    if told.as_json and not follow:
+        print_json({"logs": kept})
+    return Exit.OK
+
+
+def _print_line(line: op.LogLine) -> None:
+    time = time_of(line.time)
+    when = f"{time.astimezone():%H:%M:%S}" if time else "-"
+    level = f"{line.level}: " if line.level else ""
+    for text in line.text.rstrip("\n").split("\n"):
+        print(f"{when} {line.tool or line.source}: {level}{text}")

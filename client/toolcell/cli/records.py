@@ -1,0 +1,79 @@
+"""What `--json` prints of the daemon's messages: their fields by name, absent is null, times are RFC 3339.
+
+A call's outcome and an output that was cut look as they do in `toolcell.client`, the same wherever they are printed.
+`output.schema.json` beside this module is the promise; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toolcell.client.catalog import Problem, ToolInfo
+from toolcell.client.wire import read_catalog, read_outcome
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["output_record", "print_json", "problem", "record", "time_of", "tool"]
+
+TEXTS: Final = frozenset(
+    {"text", "message"}
+)  # empty is what they say; of any other string it is "there is none"
+NUMBERS_FROM_ONE: Final = frozenset({"pid", "keeper_pid", "line"})  # 0 is "there is none"
+
+
+def record(message: Message) -> dict[str, Any]:
+    """A message as JSON has it."""
+    return {field.name: _value(message, field.name) for field in message.DESCRIPTOR.fields}
+
+
+def time_of(time: Timestamp) -> datetime | None:
+    """A time of the wire; None where it is not set."""
+    return time.ToDatetime(tzinfo=UTC) if time.seconds or time.nanos else None
+
+
+def tool(found: ToolInfo) -> dict[str, Any]:
+    """A tool as JSON has it."""
+    return asdict(found)
+
+
+def problem(found: Problem | pb.Problem) -> dict[str, Any]:
+    """A problem as JSON has it."""
+    if isinstance(found, pb.Problem):
+        (found,) = read_catalog([pb.CatalogPart(problems=[found])]).problems
+    return asdict(found) | {"tool": found.tool or None}
+
+
+def output_record(found: pb.Output) -> dict[str, Any]:
+    """An output that was cut, as an Outcome shows it."""
+    output = read_outcome(pb.Outcome(output=found), b"").output
+    assert output is not None
+    return output.to_dict()
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One object on a line of stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def _value(message: Message, name: str) -> Any:
+    value = getattr(message, name)
+    if isinstance(value, pb.Outcome):
+        return read_outcome(value, b"").to_dict() if message.HasField(name) else None
+    if isinstance(value, Timestamp):
+        time = time_of(value)
+        return time.isoformat().replace("+00:00", "Z") if time else None
+    if isinstance(value, Message):
+        return record(value) if message.HasField(name) else None
+    if isinstance(value, str):
+        return value if value or name in TEXTS else None
+    if isinstance(value, int | float):
+        return None if not value and name in NUMBERS_FROM_ONE else value
+    return [record(item) if isinstance(item, Message) else item for item in value]

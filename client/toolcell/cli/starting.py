@@ -1,0 +1,89 @@
+"""`toolcell init`, `serve` and `version`: what needs no daemon, and therefore loads nothing of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import metadata
+
+from .exits import Exit, Failure
+from .reach import Invocation
+
+__all__ = ["init", "serve", "version"]
+
+TOOLS_DIRECTORY = os.path.join(".toolcell", "tools")
+FIRST_TOOL = "hello"
+
+_TOOL = '''\
+from toolcell import tool
+
+
+@tool
+def {name}(name: str, times: int = 1) -> str:
+    """Greet somebody.
+
+    Args:
+        name: Who is greeted.
+        times: How often.
+    """
+    return "\\n".join([f"Hello {{name}}!"] * times)
+'''
+
+
+def init(told: Invocation, file: str | None) -> Exit:
+    """Write a tool that works, and say how to call it; what is there already stays."""
+    path = file or FIRST_TOOL
+    path = path if path.endswith(".py") else f"{path}.py"
+    if "/" not in path:
+        path = os.path.join(TOOLS_DIRECTORY, path)
+    name = os.path.basename(path).removesuffix(".py")
+    if (
+        not name.isidentifier()
+        or not name.isascii()
+        or "__" in name
+        or name.startswith("_")
+        or len(name) > 64
+    ):
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{name!r} cannot be the name of a tool.",
+            "Take up to 64 letters, digits and single _, beginning with a letter: toolcell init word_count",
+        )
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with open(path, "x", encoding="utf-8") as created:
+            created.write(_TOOL.format(name=name))
+    except FileExistsError:
+        taken = f"{path} is there already, and stays as it is."
+        raise Failure(Exit.USAGE, "exists", taken, "Name another: toolcell init NAME") from None
+    except OSError as error:
+        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {error.strerror}.") from error
+    seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
+    command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
+    if told.as_json:
+        print(json.dumps({"path": os.path.abspath(path), "tool": name, "command": command}))
+    else:
+        print(f"Wrote {path}. Call it:\n  {command}")
+    return Exit.OK
+
+
+def serve(told: Invocation, state: str | None, config: str | None, idle_exit_seconds: float | None) -> Exit:
+    """Become the daemon; does not return."""
+    options = {
+        "--socket": told.socket,
+        "--state": state,
+        "--config": config,
+        "--idle-exit": idle_exit_seconds,
+    }
+    given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
+
+
+def version(told: Invocation) -> Exit:
+    """Which Toolcell this is."""
+    ours = metadata.version("toolcell")
+    print(json.dumps({"version": ours}) if told.as_json else f"toolcell {ours}")
+    return Exit.OK

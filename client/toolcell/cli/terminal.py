@@ -1,0 +1,156 @@
+"""What the command says beside the result: messages, a line of progress, questions. All of it goes to stderr.
+
+The line of progress is rewritten in place, and only on a terminal. Whatever else is said takes it away first and
+brings it back, so that nothing is ever mixed into it. Rich could do this too; a call should not pay for importing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+import unicodedata
+from typing import Final, TextIO
+
+from .figures import clean
+
+__all__ = ["Terminal"]
+
+REDRAW_SECONDS: Final = 0.05  # a tool may report thousands of steps a second; an eye sees twenty
+BAR_CELLS: Final = 20
+WIDTH_DEFAULT: Final = 80
+ANSWER_BYTES_MAX: Final = 4096  # what a terminal passes as one line
+
+_ERASE = "\r\x1b[K"
+
+
+class Terminal:
+    """Standard error, and the person who may sit before it."""
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self.is_terminal = self._stream.isatty()
+        # The mutable state: what the line says now, whether it is drawn and since when, and whether the cursor
+        # is at the beginning of a line.
+        self._line = ""
+        self._drawn = False
+        self._drawn_at = 0.0
+        self._at_start = True
+        self._asking = asyncio.Lock()
+
+    @property
+    def answers(self) -> bool:
+        """Whether somebody can be asked."""
+        return self.is_terminal and sys.stdin.isatty()
+
+    def note(self, text: str) -> None:
+        """Say something that `--quiet` leaves out: a piece of output, a log line, a remark."""
+        if not self._quiet:
+            self.say(text, end="")
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Say something, on a line of its own unless it is a piece of one."""
+        self._erase()
+        if end and not self._at_start:
+            text = "\n" + text
+        self._write(text + end)
+        self._at_start = (text + end).endswith("\n")
+        self._draw()
+
+    def progress(self, tool: str, done: float, total: float | None, message: str) -> None:
+        """Replace the line of progress."""
+        if not self.is_terminal or self._quiet:
+            return
+        if total and total > 0:
+            share = min(max(done / total, 0.0), 1.0)
+            filled = round(share * BAR_CELLS)
+            figures = f"{'━' * filled}{'╌' * (BAR_CELLS - filled)} {share:4.0%}"
+        else:
+            figures = f"{done:g}"
+        self._line = " ".join(part for part in (f"{clean(tool)}:", figures, clean(message)) if part)
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
+            self._draw()
+
+    def interrupt(self, text: str) -> None:
+        """Answer a ^C: on a terminal in place of what it echoed."""
+        if self.is_terminal:
+            self._line = ""
+            self._write(f"{_ERASE}^C {text}\n")
+            self._drawn, self._at_start = False, True
+        else:
+            self.say(text)
+
+    def clear(self) -> None:
+        """Take the line of progress away for good, and end a line that was begun."""
+        self._erase()
+        self._line = ""
+        if not self._at_start:
+            self._write("\n")
+            self._at_start = True
+
+    async def ask(self, question: str, choices: str) -> str:
+        """One line from the person, without its end; empty where the terminal is closed. May be cancelled."""
+        async with self._asking:
+            line, self._line = self._line, ""
+            self._erase()
+            self._write(f"{question}\n{choices} " if choices else question)
+            try:
+                said = await _typed()
+                return said.strip()
+            finally:
+                self._at_start, self._line = True, line
+
+    def _draw(self) -> None:
+        if self._line and self._at_start:
+            self._write(_ERASE + _cut(self._line, _width(self._stream) - 1))
+            self._drawn, self._drawn_at = True, time.monotonic()
+
+    def _erase(self) -> None:
+        if self._drawn:
+            self._write(_ERASE)
+            self._drawn = False
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:  # nobody reads it any more; the call goes on, and its exit code says how it ended
+            self._stream = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process
+            self.is_terminal = False
+
+
+async def _typed() -> str:
+    """What is typed, up to Enter."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, readable)
+    try:
+        await ready
+        return os.read(descriptor, ANSWER_BYTES_MAX).decode(errors="replace")
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or WIDTH_DEFAULT
+    except OSError:
+        return WIDTH_DEFAULT
+
+
+def _cut(text: str, cells: int) -> str:
+    """As much of a text as fits into so many cells of a terminal."""
+    used = 0
+    for place, letter in enumerate(text):
+        used += 2 if unicodedata.east_asian_width(letter) in "WF" else not unicodedata.combining(letter)
+        if used > cells:
+            return text[: max(place - 1, 0)] + "…"
+    return text
