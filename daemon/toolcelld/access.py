@@ -8,6 +8,7 @@ obstacle: the kernel dropped the lock with the process that held it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hmac
@@ -31,6 +32,8 @@ __all__ = ["AccessError", "AlreadyRunning", "Gate", "Premises"]
 
 TOKEN_BYTES: Final = 32
 OPERATOR_METHODS: Final = "/toolcell.v1.Operator/"
+FIRST_MESSAGE_SECONDS: Final = 10.0
+"""Who opens a stream has something to say."""
 
 
 class AccessError(Exception):
@@ -173,7 +176,12 @@ def _refusing(code: grpc.StatusCode, message: str) -> grpc.RpcMethodHandler[Any,
     status = status_pb2.Status(code=number[0], message=message, details=[packed])
     trailing = (("grpc-status-details-bin", status.SerializeToString()),)
 
-    async def refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def refuse(_: Any, context: Any) -> None:
+        # Its first message is read, and no other: grpc tells a client that still writes when its stream
+        # ends of an internal error, and not of the refusal.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
+                await context.read()
         await context.abort(code, message, trailing_metadata=trailing)
 
     # A stream on both sides is a way to end that fits every method.

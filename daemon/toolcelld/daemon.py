@@ -40,6 +40,7 @@ from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
 from toolcelld.operators import Happening, Operator
+from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
 from toolcelld.runtimes import Runtime
 from toolcelld.service import ToolCell
@@ -220,7 +221,7 @@ class Daemon:
         await self.spills.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
         async with self._own_zygote(), self.catalogs:
-            server = grpc.aio.server(interceptors=[self._gate], options=SERVER_OPTIONS)
+            server = grpc.aio.server(interceptors=[self._gate, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)
             operator_pb2_grpc.add_OperatorServicer_to_server(Operator(self), server)
