@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import grpc
@@ -26,8 +27,8 @@ from toolcelld.sources import Problem
 from toolcelld.spills import Output
 
 __all__ = [
-    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "decode_call", "decode_limits",
-    "decode_open", "encode_event", "encode_output", "encode_refusal", "timestamp",
+    "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "check_length", "decode_call",
+    "decode_limits", "decode_open", "encode_event", "encode_output", "encode_refusal", "timestamp",
 ]  # fmt: skip
 
 PROTOCOL: Final = 1
@@ -280,9 +281,13 @@ def decode_open(wire: pb.Open) -> OpenRequest:
             field="open.protocol",
         )
     for name in ("agent", "session_id"):
-        _check_length(f"open.{name}", getattr(wire, name))
-    if len(wire.allow) > PATTERNS_MAX or len(wire.deny) > PATTERNS_MAX:
-        raise _bad("open.allow", f"at most {PATTERNS_MAX} patterns")
+        check_length(f"open.{name}", getattr(wire, name))
+    for name in ("allow", "deny"):
+        patterns: Sequence[str] = getattr(wire, name)
+        if len(patterns) > PATTERNS_MAX:
+            raise _bad(f"open.{name}", f"at most {PATTERNS_MAX} patterns, got {len(patterns)}")
+        for pattern in patterns:
+            check_length(f"open.{name}", pattern)
     linger = wire.linger_seconds if wire.HasField("linger_seconds") else None
     if linger is not None and not 0 <= linger <= LINGER_SECONDS_MAX:
         raise _bad("open.linger_seconds", f"0 to {LINGER_SECONDS_MAX:.0f}, got {linger:g}")
@@ -305,7 +310,7 @@ def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
     if not wire.tool:
         raise _bad("call.tool", "the name of a tool")
     for name in ("tool", "session_id", "message_id", "agent_name", "traceparent", "parent_call_id"):
-        _check_length(f"call.{name}", getattr(wire, name))
+        check_length(f"call.{name}", getattr(wire, name))
     if len(arguments) > ARGUMENTS_BYTES_MAX:
         raise too_large("call.arguments", len(arguments))
     return Request(
@@ -351,6 +356,7 @@ def _bad(field: str, expected: str) -> Refusal:
     return Refusal(RefusalReason.BAD_REQUEST, f"{field}: expected {expected}.", field=field)
 
 
-def _check_length(field: str, value: str) -> None:
+def check_length(field: str, value: str) -> None:
+    """Refuse an id or a name that is none. Raises `Refusal` naming the field."""
     if len(value) > NAME_CHARACTERS_MAX:
         raise _bad(field, f"at most {NAME_CHARACTERS_MAX} characters, got {len(value)}")

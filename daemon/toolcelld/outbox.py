@@ -53,6 +53,11 @@ class Outbox:
         return self._bytes
 
     @property
+    def number(self) -> int:
+        """Of the newest event that was sent."""
+        return self._number
+
+    @property
     def empty(self) -> bool:
         """Whether everything has been sent, though perhaps not acknowledged."""
         return not self._waiting and not self._again

@@ -61,6 +61,7 @@ class Questions:
         self._answer = answer
         self._changed = changed
         self._open: dict[int, tuple[asyncio.TimerHandle, set[tuple[str, str, str]], events.Asked]] = {}
+        self._asked = 0  # the highest number that the client was told
         self._loop = asyncio.get_running_loop()
         self._closed = ""
 

@@ -16,18 +16,20 @@ from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld import catalog, events
+from toolcelld.assembly import Assembly
 from toolcelld.catalogs import OPEN_SECONDS_MAX, DirectoryError, Pin
 from toolcelld.encoding import (
-    ARGUMENTS_BYTES_MAX,
     PROTOCOL,
     STATUS_CODES,
     call_info,
     catalog_part,
+    check_length,
     decode_call,
     decode_open,
     encode_event,
@@ -35,7 +37,6 @@ from toolcelld.encoding import (
     encode_problem,
     encode_refusal,
     encode_tool,
-    too_large,
 )  # fmt: skip
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
@@ -47,9 +48,6 @@ __all__ = ["Edge", "ToolCell", "abort", "refusals"]
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES_MAX: Final = 48 * 1024
-PARTIAL_CALLS_MAX: Final = 8
-"""Calls of one stream whose arguments are still coming; together they hold at most 128 MiB."""
 LOOK_SECONDS_MAX: Final = 25.0
 """What ListTools waits for files that hang while they are loaded (10 s each, some side by side); clients give it 30 s."""
 FIRST_MESSAGE_SECONDS: Final = 10.0
@@ -115,13 +113,13 @@ class ToolCell(rpc.ToolCellServicer):
     async def _open(self, context: AttachContext) -> tuple[Session, bool]:
         try:
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
-                first = await context.read()
+                first = await _message(context)
         except TimeoutError:
             raise Refusal(
                 RefusalReason.OUT_OF_ORDER,
                 f"no Open within {FIRST_MESSAGE_SECONDS:.0f} s of the stream's start.",
             ) from None
-        if first is grpc.aio.EOF or first.WhichOneof("message") != "open":
+        if first is None or first.WhichOneof("message") != "open":
             raise Refusal(
                 RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open"
             )
@@ -130,7 +128,7 @@ class ToolCell(rpc.ToolCellServicer):
         if wanted.session_id:
             session = self._edge.sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
-                session.outbox.acknowledge(first.acknowledged)
+                session.acknowledge(first.acknowledged)
                 session.answers = request.answers
                 return session, True
         return await self._edge.sessions.open(request), False
@@ -161,37 +159,44 @@ class ToolCell(rpc.ToolCellServicer):
             await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext) -> None:
-        partial: dict[str, tuple[pb.Call, bytearray]] = {}
+        assembly = Assembly(session.agent)
         while True:
-            message = await context.read()
-            if message is grpc.aio.EOF:
+            message = await _message(context)
+            if message is None:
                 return
-            if message.acknowledged:
-                session.outbox.acknowledge(message.acknowledged)
             try:
-                self._obey(session, message, partial)
+                self._obey(session, message, assembly)
             except Refusal as refusal:
                 call_id = _subject(message)
-                partial.pop(call_id, None)
-                session.outbox.put(events.Refused(refusal, call_id=call_id))
+                assembly.drop(call_id)
+                # A refusal ends the call that it names; a call that runs has its own ending.
+                session.outbox.put(
+                    events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
+                )
 
-    def _obey(
-        self, session: Session, message: pb.AttachRequest, partial: dict[str, tuple[pb.Call, bytearray]]
-    ) -> None:
+    def _obey(self, session: Session, message: pb.AttachRequest, assembly: Assembly) -> None:
+        if message.acknowledged:
+            session.acknowledge(message.acknowledged)
         match message.WhichOneof("message"):
             case "call":
-                self._on_call(session, message.call, partial)
+                if (request := assembly.begin(message.call)) is not None:
+                    session.admit(request)
             case "chunk":
-                self._on_chunk(session, message.chunk, partial)
+                if (request := assembly.add(message.chunk)) is not None:
+                    session.admit(request)
             case "abort":
                 reason = message.abort.reason[:200] or "by the client"
-                partial.pop(message.abort.call_id, None)
+                assembly.drop(message.abort.call_id)
                 session.abort(message.abort.call_id, Stop(Kind.ABORTED, "client", reason))
             case "answer":
                 answer = message.answer
-                call = session.calls.get(answer.call_id)
-                if call is not None:
-                    call.questions.answer(answer.ask_id, answer.allowed, answer.always, answer.message)
+                session.answer(
+                    answer.call_id,
+                    answer.ask_id,
+                    allowed=answer.allowed,
+                    always=answer.always,
+                    message=answer.message,
+                )
             case "refresh":
                 self._edge.tasks.create_task(self._refresh(session))
             case "close":
@@ -204,43 +209,6 @@ class ToolCell(rpc.ToolCellServicer):
                 )
             case _:
                 pass  # an acknowledgement alone
-
-    def _on_call(
-        self, session: Session, call: pb.Call, partial: dict[str, tuple[pb.Call, bytearray]]
-    ) -> None:
-        if call.arguments_bytes > len(call.arguments):
-            if call.arguments_bytes > ARGUMENTS_BYTES_MAX:
-                raise too_large("call.arguments", call.arguments_bytes)
-            if len(partial) >= PARTIAL_CALLS_MAX:
-                raise Refusal(
-                    RefusalReason.BUSY,
-                    f"the arguments of {PARTIAL_CALLS_MAX} calls are still coming.",
-                    retry_seconds=1,
-                )
-            partial[call.call_id] = (call, bytearray(call.arguments))
-            return
-        session.admit(decode_call(call, call.arguments, session.agent))
-
-    def _on_chunk(
-        self, session: Session, chunk: pb.Chunk, partial: dict[str, tuple[pb.Call, bytearray]]
-    ) -> None:
-        if chunk.call_id not in partial:
-            raise Refusal(
-                RefusalReason.OUT_OF_ORDER,
-                f"a chunk for call {chunk.call_id[:128]!r}, which expects none.",
-                field="chunk.call_id",
-            )
-        call, arguments = partial[chunk.call_id]
-        arguments += chunk.data
-        if len(arguments) > call.arguments_bytes or (chunk.last and len(arguments) < call.arguments_bytes):
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"chunk.data: {len(arguments)} bytes of arguments, where call.arguments_bytes said {call.arguments_bytes}.",
-                field="chunk.data",
-            )
-        if chunk.last or len(arguments) == call.arguments_bytes:
-            del partial[chunk.call_id]
-            session.admit(decode_call(call, bytes(arguments), session.agent))
 
     async def _refresh(self, session: Session) -> None:
         try:
@@ -262,10 +230,11 @@ class ToolCell(rpc.ToolCellServicer):
             if not request.call.call_id:
                 request.call.call_id = f"c-{secrets.token_hex(8)}"
             wanted = decode_call(request.call, request.call.arguments, request.agent)
+            check_length("agent", request.agent)
             opened = OpenRequest(
                 agent=request.agent or "unknown", directory=request.directory, linger_seconds=0
             )
-            session = await self._edge.sessions.open(opened)
+            session = await self._edge.sessions.open(opened, field="directory")
             number = session.attach()
             try:
                 call = session.admit(wanted)
@@ -297,7 +266,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
-            tool = find_tool(await self._look(request.directory), request.name)
+            tool = find_tool(await self._look(request.directory), request.name, field="name")
             settings = resolve(self._edge.config, tool.name, tool.declared, tool.file.source)
             lines = [
                 pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines
@@ -375,6 +344,15 @@ class ToolCell(rpc.ToolCellServicer):
                 field="output_id",
             )
         return output
+
+
+async def _message(context: AttachContext) -> pb.AttachRequest | None:
+    """The next message of a stream; None at its end. Raises `Refusal` for bytes that are none."""
+    try:
+        message = await context.read()
+    except DecodeError as error:
+        raise Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.") from error
+    return None if message is grpc.aio.EOF else message
 
 
 def _welcome(session: Session, *, resumed: bool) -> pb.Event:

@@ -379,6 +379,29 @@ class Session:
             RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
         )
 
+    def acknowledge(self, number: int) -> None:
+        """The client has dealt with the events up to this one. Raises `Refusal` for one that it cannot have."""
+        if number > self.outbox.number:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"acknowledged: {number}, but the newest event of the session is {self.outbox.number}.",
+                field="acknowledged",
+            )
+        self.outbox.acknowledge(number)
+
+    def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
+        """Pass an answer on; one that comes too late is passed over. Raises `Refusal` where nothing was asked."""
+        call = self.calls.get(call_id)
+        if call is None and (call_id in self._ended or call_id in self._forgotten):
+            return
+        if call is None or not call.questions.was_asked(ask_id):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"call {call_id[:128]!r} has asked no question {ask_id}.",
+                field="answer.call_id" if call is None else "answer.ask_id",
+            )
+        call.questions.answer(ask_id, allowed, always, message)
+
     # What calls need; see `calls.Host`
 
     def tell(self, event: events.Event) -> None:
@@ -444,8 +467,8 @@ class Sessions:
         """The sessions, the oldest first."""
         return list(self._sessions.values())
 
-    async def open(self, request: OpenRequest) -> Session:
-        """Open a session; its directory is scanned. Raises `Refusal`."""
+    async def open(self, request: OpenRequest, *, field: str = "open.directory") -> Session:
+        """Open a session; its directory, which came in that field, is scanned. Raises `Refusal`."""
         self._refuse_if_draining()
         if len(self._sessions) >= SESSIONS_MAX:
             raise Refusal(
@@ -457,7 +480,7 @@ class Sessions:
         try:
             pin = await self._house.catalogs.open(request.directory)
         except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="open.directory") from error
+            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
         if self.draining:
             pin.close()
             self._refuse_if_draining()
@@ -540,8 +563,8 @@ class Sessions:
         await self._emptied.wait()
 
 
-def find_tool(catalog: Catalog, name: str) -> ToolInfo:
-    """The tool, or a refusal that says why there is none."""
+def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolInfo:
+    """The tool that is named in that field, or a refusal that says why there is none."""
     tool = catalog.tools.get(name)
     if tool is not None:
         return tool
@@ -558,7 +581,7 @@ def find_tool(catalog: Catalog, name: str) -> ToolInfo:
     raise Refusal(
         RefusalReason.UNKNOWN_TOOL,
         f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
-        field="call.tool",
+        field=field,
     )
 
 

@@ -1,0 +1,117 @@
+"""The calls of one stream whose arguments come up in parts, put together.
+
+A call's first message says how many bytes there will be; chunks follow, of several calls in any
+mixture. Every part is held to that number and to the contract's bounds as it arrives, so a client
+that says one thing and sends another is told at the first byte too many. What it has under way
+then is of no use to anybody: it is dropped, and one refusal is enough for a call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Final
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.calls import Request
+from toolcelld.encoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
+from toolcelld.outcome import Refusal, RefusalReason
+
+__all__ = ["PART_BYTES_MAX", "Assembly"]
+
+PART_BYTES_MAX: Final = 64 * 1024
+"""Of arguments in one message: the contract's bound for the whole of it. A larger one would hold up the others."""
+CALLS_MAX: Final = 8
+"""Calls of one stream whose arguments are still coming; together they hold at most 128 MiB."""
+REFUSED_MAX: Final = 64
+"""Refused calls whose further chunks are passed over; with 8 at a time they are long through the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    request: Request
+    size: int
+    arguments: bytearray
+
+
+class Assembly:
+    """What is under way on one stream."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        # The mutable state: what has begun, and what was refused while more of it was on its way.
+        self._begun: dict[str, _Begun] = {}
+        self._refused: OrderedDict[str, None] = OrderedDict()
+
+    def begin(self, call: pb.Call) -> Request | None:
+        """What is asked for; None when chunks are to follow. Raises `Refusal`."""
+        there, size = len(call.arguments), call.arguments_bytes
+        if size > ARGUMENTS_BYTES_MAX:
+            raise too_large("call.arguments", size)
+        _check_part("call.arguments", there)
+        if call.call_id in self._begun:
+            raise Refusal(
+                RefusalReason.OUT_OF_ORDER,
+                f"the arguments of call {call.call_id} are still coming; send the rest of them.",
+                field="call.call_id",
+            )
+        if size and size < there:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"call.arguments_bytes: {size}, where call.arguments alone has {there}.",
+                field="call.arguments_bytes",
+            )
+        request = decode_call(call, call.arguments, self._agent)
+        self._refused.pop(call.call_id, None)
+        if size <= there:
+            return request
+        if len(self._begun) >= CALLS_MAX:
+            raise Refusal(
+                RefusalReason.BUSY,
+                f"the arguments of {CALLS_MAX} calls are still coming.",
+                retry_seconds=1,
+                quota=f"calls whose arguments are coming: {CALLS_MAX}",
+            )
+        self._begun[call.call_id] = _Begun(request, size, bytearray(call.arguments))
+        return None
+
+    def add(self, chunk: pb.Chunk) -> Request | None:
+        """What is asked for, when this was the last chunk of it. Raises `Refusal`."""
+        begun = self._begun.get(chunk.call_id)
+        if begun is None:
+            if chunk.call_id in self._refused:
+                return None
+            raise Refusal(
+                RefusalReason.OUT_OF_ORDER,
+                f"a chunk for call {chunk.call_id[:128]!r}, which expects none.",
+                field="chunk.call_id",
+            )
+        _check_part("chunk.data", len(chunk.data))
+        begun.arguments.extend(chunk.data)
+        size = len(begun.arguments)
+        if size > begun.size or (chunk.last and size < begun.size):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"chunk.data: {size} bytes of arguments, where call.arguments_bytes said {begun.size}.",
+                field="chunk.data",
+            )
+        if size < begun.size:
+            return None
+        del self._begun[chunk.call_id]
+        return replace(begun.request, arguments=bytes(begun.arguments))
+
+    def drop(self, call_id: str) -> None:
+        """Forget what has come of a call, and pass over what still comes: it was aborted, or refused."""
+        self._begun.pop(call_id, None)
+        self._refused[call_id] = None
+        if len(self._refused) > REFUSED_MAX:
+            self._refused.popitem(last=False)
+
+
+def _check_part(field: str, size: int) -> None:
+    if size > PART_BYTES_MAX:
+        raise Refusal(
+            RefusalReason.TOO_LARGE,
+            f"{field}: {size} bytes in one message, more than {PART_BYTES_MAX}; send them in chunks of 48 KiB.",
+            field=field,
+        )
