@@ -104,8 +104,13 @@ class Questions:
             details = payload if len(payload) <= DETAILS_BYTES_MAX else b""
             event = events.Asked(ask_id, question, details, call_id=self._call_id)
             self._open[ask_id] = (timer, remembered, event)
+            self._asked = max(self._asked, ask_id)
             self._changed()
             self._asker.tell(event)
+
+    def was_asked(self, ask_id: int) -> bool:
+        """Whether the client may answer this; whether it still waits is another question."""
+        return 0 < ask_id <= self._asked
 
     def answer(self, ask_id: int, allowed: bool, always: bool, message: str) -> bool:
         """Pass an answer on; False when the question is not open, which is no error: two may answer."""
