@@ -19,7 +19,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -181,6 +181,9 @@ class Call:
     async def _queue(self, pool: Pool) -> None:
         """Wait for a place and a worker; a stop ends the waiting, and the call."""
         with self._bugs_end_it():
+            if self._stop is not None:  # before there was anything to wait for
+                self._end(self._judged(NOTHING, ()))
+                return
             self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
             try:
                 worker = await self._lease
@@ -197,7 +200,12 @@ class Call:
                 else:
                     self._not_started(failure)
             else:
-                self._begin(worker)
+                if self._stop is None:
+                    self._begin(worker)
+                else:  # in the moment between the worker's being granted and our knowing it
+                    self.host.slots.give()
+                    pool.give_back(worker, WorkerEvent.DONE)
+                    self._end(self._judged(NOTHING, ()))
             finally:
                 self._lease = None
 
@@ -320,7 +328,7 @@ class Call:
             self.host.slots.give()
 
     @contextlib.contextmanager
-    def _bugs_end_it(self) -> Iterator[None]:
+    def _bugs_end_it(self) -> Generator[None]:
         """Whatever goes wrong in the daemon within ends this call, with its story, and no other."""
         try:
             yield

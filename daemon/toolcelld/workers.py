@@ -229,6 +229,8 @@ class Worker(Receiver):
             {"type": "call", "seq": self.calls, "tool": invocation.tool, "context": invocation.context},
             invocation.arguments,
         )
+        if self.cell.ended.done():  # after it was granted and before it was used; no other end will be told
+            self.cell.loop.call_soon(listener.on_death, self.cell.ended.result())
         return self.calls
 
     def release(self) -> None:

@@ -1,0 +1,121 @@
+"""A call that is stopped on its way to a worker: it ends at once, and nothing that was granted is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from toolcelld import events
+from toolcelld.calls import Call, Request
+from toolcelld.catalog import ToolInfo
+from toolcelld.config import Config
+from toolcelld.lifecycle import WorkerEvent
+from toolcelld.limits import resolve
+from toolcelld.outcome import Kind, Stop
+from toolcelld.pool import Pool
+from toolcelld.slots import Slots
+from toolcelld.sources import ToolFile
+from toolcelld.workers import CellSpec, Worker
+
+pytestmark = pytest.mark.anyio
+
+FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
+STOP = Stop(Kind.ABORTED, "client", "by you")
+
+
+class FakeHost:
+    """A session that only listens."""
+
+    id = "s-1"
+    secret_digest = b""
+    directory = worktree = "/"
+    answers = True
+
+    def __init__(self) -> None:
+        self.slots = Slots(1)
+        self.always: set[tuple[str, str, str]] = set()
+        self.spills = cast("Any", None)
+        self.told: list[events.Event] = []
+        self.ended = 0
+
+    def tell(self, event: events.Event) -> None:
+        self.told.append(event)
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Nobody reads it."""
+
+    def on_ended(self, call: Call) -> None:
+        self.ended += 1
+
+    def take_state_lost(self, spec: CellSpec) -> bool:
+        return False
+
+
+class FakePool:
+    """A pool whose one worker is granted by the test."""
+
+    def __init__(self) -> None:
+        self.granted: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        self.returned: list[tuple[object, WorkerEvent]] = []
+
+    def lease_now(self, spec: CellSpec) -> Worker | None:
+        return None
+
+    async def lease(self, spec: CellSpec, queue_seconds: float | None) -> Worker:
+        return await asyncio.shield(self.granted)
+
+    def give_back(self, worker: object, event: WorkerEvent) -> None:
+        self.returned.append((worker, event))
+
+
+def a_call(host: FakeHost) -> Call:
+    tool = ToolInfo("t", "", b"{}", FILE, "t", {})
+    return Call(
+        Request(call_id="c-1", tool="t", arguments=b"{}"),
+        tool,
+        resolve(Config(), "t", {}, "project"),
+        CellSpec(FILE, "/", (), None, None),
+        host,
+        generation=1,
+        grace_seconds=1,
+    )
+
+
+async def moments(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("moment", range(8))
+async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(moment: int) -> None:
+    host, pool = FakeHost(), FakePool()
+    async with asyncio.TaskGroup() as tasks:
+        call = a_call(host)
+        call.start(cast("Pool", pool), tasks)
+        await moments(moment)
+        assert call.stop(STOP)
+    assert call.outcome is not None
+    assert (call.outcome.kind, call.outcome.ran) == (Kind.ABORTED, False)
+    assert host.ended == 1
+    assert host.slots.take_now()
+
+
+@pytest.mark.parametrize("moment", range(3))
+async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -> None:
+    host, pool = FakeHost(), FakePool()
+    worker = cast("Worker", object())
+    async with asyncio.TaskGroup() as tasks:
+        call = a_call(host)
+        call.start(cast("Pool", pool), tasks)
+        await moments(5)
+        pool.granted.set_result(worker)
+        await moments(moment)
+        assert call.stop(STOP)
+    assert call.outcome is not None
+    assert call.outcome.kind is Kind.ABORTED
+    # Up to the last moment the lease itself is cancelled, and the pool sees to its worker.
+    assert pool.returned == ([(worker, WorkerEvent.DONE)] if moment == 2 else [])
+    assert host.slots.take_now()
+    assert host.ended == 1
