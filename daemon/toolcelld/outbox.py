@@ -16,10 +16,12 @@ one message. An urgent event takes everything that waits along at once.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.events import Accepted, Ended, Event, Gap, Progress, Started, Update
+from toolcelld.events import Accepted, Ended, Event, Gap, Progress, Refused, Started, Update
 
 __all__ = ["MESSAGE_BYTES", "RETAINED_BYTES_MAX", "Outbox"]
 
@@ -51,6 +53,17 @@ class Outbox:
     def retained_bytes(self) -> int:
         """About what is held."""
         return self._bytes
+
+    def holds(self, event: Event) -> bool:
+        """Whether it has not been acknowledged yet."""
+        return any(event is held for held in self._all())
+
+    def endings(self) -> list[str]:
+        """The calls whose ending has not been acknowledged yet."""
+        return [event.call_id for event in self._all() if event.call_id and isinstance(event, Ended | Refused)]
+
+    def _all(self) -> Iterator[Event]:
+        return itertools.chain(self._again, self._sent, *self._waiting.values())
 
     @property
     def number(self) -> int:

@@ -14,12 +14,13 @@ from typing import Any, Final, Protocol, cast
 
 from toolcelld import events
 
-__all__ = ["Asker", "Questions"]
+__all__ = ["NOBODY", "Asker", "Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
 """A person may be away for a while; a call may not wait for ever."""
 OPEN_MAX: Final = 16
 """Questions of one call at the same time."""
+NOBODY: Final = "nobody is there to answer"
 TEXT_CHARACTERS_MAX: Final = 16 * 1024
 PATTERNS_MAX: Final = 100
 PATTERN_CHARACTERS_MAX: Final = 1000
@@ -89,7 +90,7 @@ class Questions:
         elif remembered and remembered <= self._asker.always:
             self._reply(ask_id, allowed=True)
         elif not self._asker.answers:
-            self._reply(ask_id, allowed=False, message="nobody is there to answer")
+            self._reply(ask_id, allowed=False, message=NOBODY)
         elif len(self._open) >= OPEN_MAX:
             self._reply(ask_id, allowed=False, message=f"{OPEN_MAX} questions are open already")
         else:
@@ -107,6 +108,11 @@ class Questions:
             self._asked = max(self._asked, ask_id)
             self._changed()
             self._asker.tell(event)
+
+    @property
+    def unanswered(self) -> list[events.Asked]:
+        """Those that wait, as the client was told of them."""
+        return [event for _, _, event in self._open.values()]
 
     def was_asked(self, ask_id: int) -> bool:
         """Whether the client may answer this; whether it still waits is another question."""

@@ -34,6 +34,7 @@ from toolcelld.limits import NO_LIMITS, Limits, Settings, lower, resolve
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
+from toolcelld.questions import NOBODY
 from toolcelld.slots import Slots
 from toolcelld.spills import Spills
 from toolcelld.workers import CellSpec, Worker
@@ -171,7 +172,17 @@ class Session:
         self.stream += 1
         if self.stream > 1:
             self.outbox.rewind()
+            self._ask_again()
         return self.stream
+
+    def _ask_again(self) -> None:
+        """Put the open questions to who has come; whoever took note of them may be gone."""
+        for call in self.calls.values():
+            for question in call.questions.unanswered:
+                if not self.answers:
+                    call.questions.answer(question.ask_id, False, False, NOBODY)
+                elif not self.outbox.holds(question):
+                    self.outbox.put(question)
 
     def detach(self, stream: int) -> None:
         """A stream broke. If it was the one that pumped, the linger begins."""
@@ -368,17 +379,6 @@ class Session:
                 )
             parent = self.calls.get(parent.request.parent_call_id)
 
-    def abort(self, call_id: str, stop: Stop) -> bool:
-        """Stop a call; False when it has ended. Raises `Refusal` when there never was one."""
-        call = self.calls.get(call_id)
-        if call is not None:
-            return call.stop(stop)
-        if call_id in self._ended or call_id in self._forgotten:
-            return False
-        raise Refusal(
-            RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
-        )
-
     def acknowledge(self, number: int) -> None:
         """The client has dealt with the events up to this one. Raises `Refusal` for one that it cannot have."""
         if number > self.outbox.number:
@@ -401,6 +401,17 @@ class Session:
                 field="answer.call_id" if call is None else "answer.ask_id",
             )
         call.questions.answer(ask_id, allowed, always, message)
+
+    def abort(self, call_id: str, stop: Stop) -> bool:
+        """Stop a call; False when it has ended. Raises `Refusal` when there never was one."""
+        call = self.calls.get(call_id)
+        if call is not None:
+            return call.stop(stop)
+        if call_id in self._ended or call_id in self._forgotten:
+            return False
+        raise Refusal(
+            RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
+        )
 
     # What calls need; see `calls.Host`
 
@@ -446,7 +457,8 @@ class Session:
 
     def known_calls(self) -> list[Call]:
         """Running ones, and those whose ending may not have arrived."""
-        return [*self.calls.values()]
+        untold = (self._ended.get(call_id) for call_id in self.outbox.endings())
+        return [*self.calls.values(), *(ended.call for ended in untold if ended is not None)]
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state.upper()} of {self.agent} with {len(self.calls)} calls>"

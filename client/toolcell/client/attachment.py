@@ -227,9 +227,11 @@ class Attachment:
                 flight.end(refused(refusal_of(event.refused)))
             case "accepted":
                 flight.accepted = True
-            case "ask":
+            case "ask" if not flight.was_asked(event.ask.ask_id):
                 task = self._questions.create_task(self._answer(flight, event.ask))
                 flight.asks[event.ask.ask_id] = task
+            case "ask":
+                pass  # put again after a drop, as the daemon cannot know that we have it
             case _:
                 if (said := read_event(event, body)) is not None:
                     flight.deliver(said, len(body) or event.ByteSize())

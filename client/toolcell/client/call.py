@@ -126,6 +126,10 @@ class Flight:
             if not self.whole:
                 self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
+    def was_asked(self, ask_id: int) -> bool:
+        """Whether the question is known, be it answered or not."""
+        return ask_id in self.asks or ask_id in self._answers
+
     def answer(self, answer: pb.Answer) -> None:
         """Answer a question, and remember it in case the line drops."""
         self.asks.pop(answer.ask_id, None)
