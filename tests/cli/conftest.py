@@ -1,0 +1,194 @@
+"""The real command, in a project of its own, with a real daemon where a test wants one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import toolcell.cli
+from toolcell._jsonschema import violations
+
+# Half a second here; other tests may have the processors.
+SECONDS_MAX = 30
+SCHEMA = json.loads(Path(toolcell.cli.__file__).with_name("output.schema.json").read_text())
+
+
+def closed(schema: Any) -> Any:
+    """The schema, but every key must stand in it: what is printed and not promised is noticed."""
+    if isinstance(schema, list):
+        return [closed(value) for value in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in cast("dict[str, Any]", schema).items()}
+    return inner | {"additionalProperties": False} if inner.get("properties") else inner
+
+
+CLOSED = closed(SCHEMA["$defs"])
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self, name: str) -> Any:
+        """What it printed, held against the schema of that name."""
+        value = json.loads(self.out)
+        fits(value, name)
+        return value
+
+
+def fits(value: Any, name: str) -> None:
+    """Hold a value against one of the schemas."""
+    assert list(violations(CLOSED[name], value, {"$defs": CLOSED})) == []
+
+
+class Screen:
+    """A command on a terminal."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        self.text = ""
+        self._read_to = 0
+
+    def until(self, text: str) -> None:
+        """Read until a text appears behind those that were waited for before."""
+        while (place := self.text.find(text, self._read_to)) < 0:
+            assert self._more(), f"{text!r} never came: {self.text!r}"
+        self._read_to = place + len(text)
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        while self._more():
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def _more(self) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], SECONDS_MAX)
+        assert ready, f"nothing more comes: {self.text!r}"
+        try:
+            piece = os.read(self._descriptor, 65536)
+        except OSError:  # the other side is closed
+            piece = b""
+        self.text += piece.decode(errors="replace")
+        return bool(piece)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+class Project:
+    """A directory with tools, a home of its own, and the command."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "project"
+        self.tools = self.directory / ".toolcell" / "tools"
+        self.tools.mkdir(parents=True)
+        self.home = directory
+        self.socket = str(directory / "run" / "daemon.sock")
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "TMPDIR": str(directory),
+            "LC_ALL": "C.UTF-8",
+            "TZ": "UTC",
+            "TOOLCELL_SOCKET": self.socket,
+        }
+
+    def tool(self, name: str, source: str) -> Path:
+        """Write a tool file."""
+        path = self.tools / f"{name}.py"
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
+        """Run the command to its end, without a terminal."""
+        done = subprocess.run(
+            [sys.executable, "-m", "toolcell.cli", *words],
+            cwd=self.directory,
+            env={**self.environment, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def screen(self, *words: str) -> Generator[Screen]:
+        """Run the command on a terminal."""
+        command = [sys.executable, "-m", "toolcell.cli", *words]
+        pid, descriptor = pty.fork()
+        if not pid:
+            os.chdir(self.directory)
+            os.execve(sys.executable, command, self.environment)
+        screen = Screen(pid, descriptor)
+        try:
+            yield screen
+        finally:
+            screen.close()
+
+
+@pytest.fixture
+def project() -> Iterator[Project]:
+    """A project without a daemon, in a short directory: a socket's path has at most some hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+        yield Project(Path(directory))
+
+
+@pytest.fixture
+def daemon(project: Project) -> Iterator[Project]:
+    """A project whose user's daemon runs, started by the command itself."""
+    notifications = str(project.home / "notify")
+    words = ["serve", "--state", str(project.home / "state"), "--idle-exit", "600"]
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        (project.home / "daemon.log").open("wb") as log,
+    ):
+        manager.bind(notifications)
+        manager.settimeout(SECONDS_MAX)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolcell.cli", *words],
+            cwd=project.directory,
+            env={**project.environment, "NOTIFY_SOCKET": notifications},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            assert b"READY=1" in manager.recv(4096)
+            yield project
+        finally:
+            process.terminate()
+            process.wait(SECONDS_MAX)
+    assert process.returncode == 0, (project.home / "daemon.log").read_text()

@@ -1,0 +1,203 @@
+"""What there is and what is wrong: tools, check, calls, sessions, ps, logs; and abort, reload, restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SECONDS_MAX, Project, fits
+
+ADD = '''
+from toolcell import tool
+
+@tool(timeout=60)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    print(f"adding {a} and {b}")
+    return a + b
+'''
+SLOW = '''
+import time
+from toolcell import tool
+
+@tool
+def slow(mark: str) -> None:
+    """Sleep."""
+    open(mark, "w").close()
+    time.sleep(1000)
+'''
+
+
+def test_tools_are_listed_in_the_words_of_the_specification(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    daemon.tool("plot", "import os\n\nimport nobody_has_this\n")
+    everywhere = daemon.home / ".config/toolcell/tools"
+    everywhere.mkdir(parents=True)
+    (everywhere / "lint.py").write_text(ADD.replace("add", "lint"))
+    done = daemon.run("tools")
+    assert done.out == (
+        "Custom Tools:\n"
+        "  add (local) — Add two numbers.\n"
+        "  lint (global) — Add two numbers.\n"
+        "Problems:\n"
+        "  .toolcell/tools/plot.py line 3: No module named 'nobody_has_this'\n"
+    )
+    listing = daemon.run("tools", "--json").json("tools")
+    assert [(tool["name"], tool["scope"]) for tool in listing["tools"]] == [
+        ("add", "local"),
+        ("lint", "global"),
+    ]
+    assert listing["directory"] == str(daemon.directory)
+    assert (listing["problems"][0]["reason"], listing["problems"][0]["tool"]) == ("broken", None)
+
+
+def test_one_tool_is_shown_with_its_schema_and_where_its_settings_come_from(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    done = daemon.run("tools", "add")
+    assert '"a": {\n      "type": "integer"' in done.out
+    assert "\n  timeout       60 " in done.out
+    shown = daemon.run("tools", "add", "--json").json("tools NAME")
+    assert {"key": "timeout", "value": "60", "origin": "file"} in shown["settings"]
+    assert daemon.run("tools", "nobody").code == 3
+
+
+def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    assert daemon.run("check").code == 0
+    daemon.tool("plot", "import os\n\nimport nobody_has_this\n")
+    daemon.tool("lint", "def f(:\n")
+    done = daemon.run("check")
+    assert done.code == 1
+    assert done.out.splitlines() == [
+        ".toolcell/tools/add.py    add",
+        ".toolcell/tools/lint.py   broken, line 1: invalid syntax",
+        ".toolcell/tools/plot.py   broken, line 3: No module named 'nobody_has_this'",
+        "  It ran with Toolcell's own Python. For a project with an environment of its own:",
+        '  [source.project] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml',
+    ]
+    checked = daemon.run("check", "--json").json("check")
+    assert not checked["ok"]
+    assert [file["tools"] for file in checked["files"]] == [["add"], [], []]
+
+
+def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
+    other = project.home / "other"
+    other.mkdir()
+    (other / "good.py").write_text(ADD)
+    (other / "setup.py").write_text("open('ran', 'w')\n")
+    (other / "none.py").write_text("x = 1\n")
+    done = project.run("check", "../other/good.py")
+    assert (done.code, done.out) == (0, f"{other}/good.py   good_add\n")
+    done = project.run("check", "../other/none.py", "--json")
+    assert (done.code, done.json("check")["files"][0]["problems"][0]["reason"]) == (1, "broken")
+    assert not (project.directory / "ran").exists()
+    assert not (other / "ran").exists()
+    assert project.run("check", "../other/nobody.py").code == 2
+
+
+def test_a_call_is_listed_told_and_logged(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    assert daemon.run("call", "add", "a=1", "b=2").out == "3\n"
+    heading, line = daemon.run("calls").out.splitlines()
+    assert heading.split() == ["CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"]
+    call_id, tool, state = line.split()[:3]
+    assert (tool, state) == ("add", "ok")
+    (call,) = daemon.run("calls", "--json").json("calls")["calls"]
+    assert (call["call_id"], call["state"], call["outcome"]["kind"]) == (call_id, "ended", "ok")
+    story = daemon.run("calls", call_id[:8], "--json").json("calls ID")["story"]
+    assert story[0]["text"] == "accepted"
+    assert "accepted" in daemon.run("calls", call_id).out
+    assert daemon.run("calls", "c-nobody").code == 3
+    (worker,) = daemon.run("ps", "--json").json("ps")["workers"]
+    assert (worker["state"], worker["isolation"], worker["call_id"]) == ("idle", "worker", None)
+    assert daemon.run("ps").out.splitlines()[1].split()[1] == "idle"
+    (printed,) = daemon.run("logs", "add", "--json").json("logs")["logs"]
+    assert (printed["text"], printed["call_id"]) == ("adding 1 and 2\n", call_id)
+    assert daemon.run("logs", call_id).out.endswith(" add: adding 1 and 2\n")
+    assert daemon.run("restart", "--json").json("restart") == {"retired": 1, "retiring": 0}
+    assert daemon.run("restart").out == "0 workers retired.\n"
+
+
+def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) -> None:
+    daemon.tool("slow", SLOW)
+    mark = daemon.directory / "mark"
+    os.mkfifo(mark)
+    command = [sys.executable, "-m", "toolcell.cli", "call", "slow", "mark=mark"]
+    with subprocess.Popen(
+        command, cwd=daemon.directory, env=daemon.environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        mark.open().close()  # returns when the tool has opened it as well
+        mark.unlink()
+        (session,) = daemon.run("sessions", "--json").json("sessions")["sessions"]
+        assert (session["agent"], session["state"], session["calls"]) == ("cli", "open", 1)
+        assert daemon.run("sessions").out.splitlines()[1].split()[:3] == [
+            session["session_id"],
+            "cli",
+            "open",
+        ]
+        story = daemon.run("sessions", session["session_id"], "--json").json("sessions ID")
+        call_id = story["calls"][0]["call_id"]
+        assert story["calls"][0]["outcome"] is None
+        assert " busy " in daemon.run("ps").out
+        assert daemon.run("reload", "--json").json("reload")["tools"] == 1
+        assert daemon.run("reload").out == "1 directory, 1 tool.\n"
+        assert daemon.run("abort", call_id, "--json").json("abort") == {
+            "calls": [{"call_id": call_id, "running": True}]
+        }
+        _, err = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 130
+    assert err.startswith("slow: aborted: by an operator; it stopped by itself ")
+    assert daemon.run("abort", "c-nobody").code == 3
+    assert daemon.run("sessions", "s-nobody", "--json").json("error")["error"]["code"] == "unknown_session"
+
+
+def test_logs_follow_what_comes(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    command = [sys.executable, "-m", "toolcell.cli", "logs", "-f", "--json"]
+    with subprocess.Popen(
+        command, cwd=daemon.directory, env=daemon.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines: list[dict[str, Any]] = [json.loads(process.stdout.readline())]  # it is there: the daemon's own
+        daemon.run("call", "add", "a=1", "b=2")
+        while lines[-1]["tool"] != "add":
+            lines.append(json.loads(process.stdout.readline()))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS_MAX)
+    for line in lines:
+        fits(line, "logs -f")
+    assert lines[-1]["text"] == "adding 1 and 2\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    "words", [["calls"], ["sessions"], ["ps"], ["logs"], ["abort", "c-1"], ["reload"], ["restart"]]
+)
+def test_without_a_daemon_the_command_says_what_to_do(project: Project, words: list[str]) -> None:
+    done = project.run(*words, "--json")
+    assert done.code == 69
+    error = done.json("error")["error"]
+    assert (error["code"], error["remedy"]) == ("unavailable", "Start the daemon: toolcell serve")
+    assert done.err.endswith("\n  Start the daemon: toolcell serve\n")
+
+
+def test_a_socket_that_nobody_serves_any_more_is_no_daemon(daemon: Project, project: Project) -> None:
+    daemon.tool("add", ADD)
+    left = Path(daemon.socket).with_name("left.sock")
+    os.link(daemon.socket, left)
+    stale = daemon.home / "stale"
+    stale.mkdir(mode=0o700)
+    left.rename(stale / "daemon.sock")
+    for token in ("agent.token", "operator.token"):
+        (stale / token).write_bytes(Path(daemon.socket).with_name(token).read_bytes())
+    assert daemon.run("ps", "--socket", str(stale / "daemon.sock")).code == 0
+    (stale / "daemon.sock").unlink()
+    assert daemon.run("ps", "--socket", str(stale / "daemon.sock")).code == 69
+    assert daemon.run("call", "add", "a=1", "b=1", "--socket", str(stale / "daemon.sock")).code == 69

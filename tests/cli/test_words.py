@@ -1,0 +1,91 @@
+"""Figures, endings and tables, as people read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from toolcell.cli import endings
+from toolcell.cli.exits import KIND_EXITS
+from toolcell.cli.figures import ago, clean, size, span, until
+from toolcell.cli.tables import print_table
+from toolcell.client import Facts, Kind, Outcome, Output, Text
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1442, "1.4 kB"), (1_399_999, "1.4 MB"), (27_800_000, "28 MB"), (999_600, "1.0 MB")]
+)  # fmt: skip
+def test_a_size_has_two_figures(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 ms"), (0.0042, "4 ms"), (1.42, "1.4 s"), (42, "42 s"), (300, "5 min"), (5000, "1 h"), (200_000, "2 days")],
+)  # fmt: skip
+def test_a_span_has_its_unit(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_times_are_near() -> None:
+    assert ago(NOW - timedelta(seconds=3), NOW) == "3 s ago"
+    assert ago(NOW, NOW) == "now"
+    assert ago(None, NOW) == "-"
+    assert until(NOW + timedelta(hours=2), NOW) == "until 14:00"
+    assert until(NOW + timedelta(days=2), NOW) == "until Friday"
+    assert until(NOW + timedelta(days=30), NOW) == "until 3 April"
+    assert until(NOW + timedelta(days=400), NOW) == "until 8 April 2027"
+
+
+def test_what_a_tool_says_cannot_rewrite_the_screen() -> None:
+    assert clean("\x1b[2Jred\r\nalert\x07") == "\ufffd[2Jred alert\ufffd"
+
+
+def test_every_kind_has_an_exit_code() -> None:
+    assert set(KIND_EXITS) == {kind.value for kind in Kind}
+
+
+def test_a_message_is_tool_kind_cause_and_what_to_do() -> None:
+    limit = Outcome(Kind.limit_exceeded, "memory", "512 MiB of 512 MiB.\nTo raise it: …")
+    assert endings.message("render", limit) == (
+        "render: limit_exceeded (memory): 512 MiB of 512 MiB.\n  To raise it: …"
+    )
+    assert endings.message("a", Outcome(Kind.aborted, "client", "by you.")) == "a: aborted: by you."
+    assert endings.message("a", Outcome(Kind.ok)) == ""
+
+
+def test_what_the_message_says_is_not_said_twice() -> None:
+    failed = Outcome(Kind.tool_error, None, "no such table", (Text("no such table"),))
+    assert endings.result(failed) == ""
+    assert endings.result(replace(failed, content=(Text("partial"),))) == "partial"
+
+
+def test_an_output_that_was_cut_says_how_to_read_it() -> None:
+    kept = Output("o-5c1e0123456789", 1_400_000, 1, 1_400_000, True, NOW + timedelta(days=2), "result")
+    (remark,) = endings.remarks("search_text", Outcome(Kind.ok, output=kept), NOW)
+    assert remark == "search_text: 1.4 MB; the whole of it, until Friday: toolcell output o-5c1e0123"
+    part = replace(kept, complete=False, kept_bytes=64_000_000, source="stdout")
+    (remark,) = endings.remarks("a", Outcome(Kind.ok, facts=Facts(logs=(part,))), NOW)
+    assert remark.startswith("a: stdout: 1.4 MB; the first 64 MB of it, until Friday")
+
+
+def test_leftovers_and_lost_state_are_said() -> None:
+    remarks = endings.remarks("a", Outcome(Kind.ok, facts=Facts(leftover_processes=1, state_lost=True)), NOW)
+    assert [remark.partition(":")[2][:22] for remark in remarks] == [
+        " what it had kept from",
+        " it left 1 process beh",
+    ]
+
+
+def test_a_table_into_a_pipe_is_not_cut_and_has_no_spaces_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table(("A", "N", "DIRECTORY"), [("x", "1", "/d" * 300), ("long", "22", "[bold]")], right=("N",))
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading == "A      N  DIRECTORY"
+    assert first == "x      1  " + "/d" * 300
+    assert second == "long  22  [bold]"
