@@ -17,7 +17,7 @@ from toolcelld.calls import Request
 from toolcelld.encoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
 from toolcelld.outcome import Refusal, RefusalReason
 
-__all__ = ["PART_BYTES_MAX", "Assembly"]
+__all__ = ["PART_BYTES_MAX", "Assembly", "complete"]
 
 PART_BYTES_MAX: Final = 64 * 1024
 """Of arguments in one message: the contract's bound for the whole of it. A larger one would hold up the others."""
@@ -56,11 +56,7 @@ class Assembly:
                 field="call.call_id",
             )
         if size and size < there:
-            raise Refusal(
-                RefusalReason.BAD_REQUEST,
-                f"call.arguments_bytes: {size}, where call.arguments alone has {there}.",
-                field="call.arguments_bytes",
-            )
+            raise _contradicted(call)
         request = decode_call(call, call.arguments, self._agent)
         self._refused.pop(call.call_id, None)
         if size <= there:
@@ -106,6 +102,21 @@ class Assembly:
         self._refused[call_id] = None
         if len(self._refused) > REFUSED_MAX:
             self._refused.popitem(last=False)
+
+
+def complete(call: pb.Call, agent: str) -> Request:
+    """What a call asks for that no chunk can follow. Raises `Refusal`."""
+    if call.arguments_bytes not in (0, len(call.arguments)):
+        raise _contradicted(call)
+    return decode_call(call, call.arguments, agent)
+
+
+def _contradicted(call: pb.Call) -> Refusal:
+    return Refusal(
+        RefusalReason.BAD_REQUEST,
+        f"call.arguments_bytes: {call.arguments_bytes}, where call.arguments has {len(call.arguments)}.",
+        field="call.arguments_bytes",
+    )
 
 
 def _check_part(field: str, size: int) -> None:

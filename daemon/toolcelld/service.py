@@ -22,7 +22,7 @@ import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld import catalog, events
-from toolcelld.assembly import Assembly
+from toolcelld.assembly import Assembly, complete
 from toolcelld.catalogs import OPEN_SECONDS_MAX, DirectoryError, Pin
 from toolcelld.encoding import (
     PROTOCOL,
@@ -30,7 +30,6 @@ from toolcelld.encoding import (
     call_info,
     catalog_part,
     check_length,
-    decode_call,
     decode_open,
     encode_event,
     encode_output,
@@ -229,8 +228,8 @@ class ToolCell(rpc.ToolCellServicer):
         async with refusals(context):
             if not request.call.call_id:
                 request.call.call_id = f"c-{secrets.token_hex(8)}"
-            wanted = decode_call(request.call, request.call.arguments, request.agent)
             check_length("agent", request.agent)
+            wanted = complete(request.call, request.agent)
             opened = OpenRequest(
                 agent=request.agent or "unknown", directory=request.directory, linger_seconds=0
             )
