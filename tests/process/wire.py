@@ -12,6 +12,8 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # they lie 
     error_details_pb2,
     status_pb2,
 )
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 from tests.process.conftest import RunningDaemon
 
 from toolcell import _paths
@@ -30,9 +32,11 @@ Token = tuple[tuple[str, str], ...]
 class Wire:
     """A channel to a daemon with its stubs and both tokens; each RPC takes one as its `metadata`."""
 
-    channel: grpc.aio.Channel
-    tools: Any  # a ToolCellStub; the stubs of an asynchronous channel have no types
-    operator: Any  # an OperatorStub
+    channel: Any  # for what has no stub; nothing here has types that checkers know
+    tools: Any
+    operator: Any
+    health: Any
+    reflection: Any
     agent: Token
     person: Token
 
@@ -57,10 +61,13 @@ async def dialled(daemon: RunningDaemon) -> AsyncGenerator[Wire]:
         ("grpc.use_local_subchannel_pool", 1),
     ]
     async with grpc.aio.insecure_channel(f"unix:{daemon.socket}", options=options) as channel:
+        untyped: Any = channel
         yield Wire(
-            channel,
+            untyped,
             ToolCellStub(channel),
             OperatorStub(channel),
+            health_pb2_grpc.HealthStub(untyped),
+            reflection_pb2_grpc.ServerReflectionStub(untyped),
             bearer(_paths.agent_token_path(daemon.socket)),
             bearer(_paths.operator_token_path(daemon.socket)),
         )
