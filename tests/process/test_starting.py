@@ -1,0 +1,225 @@
+"""How daemons start and end with their clients: at once, after a crash, not at all, and privately.
+
+Every round has a socket and a state directory of its own, and the clients are processes, because two agents that
+start at once are two processes. A daemon that was started for everybody is found by its lock file, and ended by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from toolcell.client import Unavailable, connect
+
+pytestmark = pytest.mark.anyio
+
+ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "25"))
+"""How often two clients start a daemon at once, a second and a half each; before a release take 100."""
+END_SECONDS_MAX = 20
+"""For a daemon to end, with the processors taken."""
+
+WHO = '''
+from toolcell import tool
+
+@tool
+def who() -> int:
+    """Say who runs this daemon."""
+    import os
+    with open(f"/proc/{os.getppid()}/stat") as keeper:
+        return int(keeper.read().rpartition(")")[2].split()[1])
+'''
+"""Answers with the zygote's process, of which a daemon has one."""
+
+CLIENT = """
+import asyncio, sys
+from toolcell.client import connect
+
+async def main(directory):
+    sys.stdin.read()  # both are here before either goes on
+    async with connect(directory=directory) as session:
+        print((await session.call("who")).check().text)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+class Place:
+    """A home in which nobody has started a daemon yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.run = directory / "run"
+        self.socket = str(self.run / "daemon.sock")
+        tools = directory / ".toolcell" / "tools"
+        tools.mkdir(parents=True)
+        (tools / "who.py").write_text(WHO)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory),
+            "TOOLCELL_SOCKET": self.socket,
+            "TMPDIR": str(self.directory),
+        }
+
+    async def client(self, code: str = CLIENT) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            code,
+            str(self.directory),
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    @property
+    def daemon_pid(self) -> int:
+        """Who holds the lock, by its own word; 0 for nobody."""
+        with suppress(OSError, ValueError):
+            return int((self.run / "daemon.lock").read_text())
+        return 0
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End the daemon, and wait until it is gone."""
+        if pid := self.daemon_pid:
+            with suppress(ProcessLookupError):
+                process = os.pidfd_open(pid)
+                try:
+                    signal.pidfd_send_signal(process, number)
+                    wait_for_end(process)
+                finally:
+                    os.close(process)
+
+
+def wait_for_end(pidfd: int) -> None:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    assert poll.poll(END_SECONDS_MAX * 1000), "it does not end"
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+        place = Place(Path(directory))
+        for name, value in place.environment.items():
+            monkeypatch.setenv(name, value)
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "TOOLCELL_CONFIG"):
+            monkeypatch.delenv(name, raising=False)
+        yield place
+        place.end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(20 + 6 * ROUNDS)
+async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Place) -> None:
+    for number in range(ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+            fresh = Place(Path(directory))
+            try:
+                clients = [await fresh.client() for _ in range(2)]
+                # The ends of their inputs are the starting shot.
+                said = await asyncio.gather(*(client.communicate(b"") for client in clients))
+                for client, (_, errors) in zip(clients, said, strict=True):
+                    assert client.returncode == 0, f"round {number}: {errors.decode()}"
+                assert len({out for out, _ in said}) == 1, f"round {number}: {said}"
+            finally:
+                fresh.end()
+
+
+async def test_what_a_killed_daemon_left_behind_is_no_obstacle(place: Place) -> None:
+    async with connect(directory=place.directory) as session:
+        first = (await session.call("who")).check().text
+    killed = place.daemon_pid
+    place.end(signal.SIGKILL)
+    assert Path(place.socket).is_socket()
+    assert place.daemon_pid == killed
+
+    async with connect(directory=place.directory) as session:
+        second = (await session.call("who")).check().text
+
+    assert first != second
+    assert place.daemon_pid != killed
+
+
+async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Place) -> None:
+    place.run.mkdir(mode=0o700)
+    (place.run / "daemon.lock").write_text(f"{os.getpid()}\n")  # the lock counts, and not the number
+
+    async with connect(directory=place.directory) as session:
+        assert (await session.call("who")).ok
+
+    assert place.daemon_pid != os.getpid()
+
+
+async def test_a_daemon_that_cannot_start_says_why(place: Place) -> None:
+    config = place.directory / ".config" / "toolcell" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[daemon]\nworkerz = 3\n")
+
+    with pytest.raises(Unavailable) as failure:
+        async with connect(directory=place.directory):
+            pass
+
+    told = str(failure.value)
+    assert "did not start" in told
+    assert str(config) in told
+    assert "workerz" in told
+
+
+async def test_a_directory_that_others_can_enter_is_not_used(place: Place) -> None:
+    place.run.mkdir(mode=0o755)
+
+    with pytest.raises(Unavailable, match=r"chmod 700") as failure:
+        async with connect(directory=place.directory):
+            pass
+
+    assert str(place.run) in str(failure.value)
+
+
+PRIVATE = """
+import asyncio, sys
+from toolcell.client import connect
+
+async def main(directory):
+    async with connect(directory=directory, daemon="private") as session:
+        print((await session.call("who")).check().text, flush=True)
+        sys.stdin.readline()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_private_daemon_ends_with_its_client(place: Place, killed: bool) -> None:
+    client = await place.client(PRIVATE)
+    assert client.stdout is not None
+    zygote = os.pidfd_open(int(await client.stdout.readline()))
+    try:
+        (run,) = place.directory.glob("toolcell-*")
+        daemon = os.pidfd_open(int((run / "daemon.lock").read_text()))
+        try:
+            if killed:
+                client.kill()
+            await client.communicate(b"")
+            wait_for_end(daemon)
+            wait_for_end(zygote)
+        finally:
+            os.close(daemon)
+    finally:
+        os.close(zygote)
+
+    assert run.exists() == killed  # nobody was left to remove it
+    assert not Path(place.socket).exists()
