@@ -207,12 +207,8 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
     cause = "failure" if kind is Kind.INTERNAL else ""
-    return Verdict(
-        kind,
-        cause,
-        "" if kind is Kind.OK else evidence.text or "the tool failed without saying why.",
-        report.ran,
-    )
+    message = evidence.text if evidence.text.strip() else "the tool failed without saying why."
+    return Verdict(kind, cause, "" if kind is Kind.OK else message, report.ran)
 
 
 def _limit_passed(evidence: Evidence) -> Verdict | None:
@@ -220,18 +216,16 @@ def _limit_passed(evidence: Evidence) -> Verdict | None:
     death = evidence.death
     if death is None or evidence.report is not None or death.status is None:
         return None
-    key = _LIMIT_SIGNALS.get(death.cause())
-    if key is None:
-        return None
+    key = _LIMIT_SIGNALS.get(death.cause(), "")
     limits = evidence.settings.limits
-    figure = (
-        f"{limits.cpu_seconds:g} s"
-        if key == "cpu" and limits.cpu_seconds
-        else show_bytes(limits.file_size_bytes)
-    )
-    message = (
-        f"{figure} after {_seconds(evidence.run_seconds)}; its process was ended.{_raise(evidence, key)}"
-    )
+    if key == "cpu" and limits.cpu_seconds is not None:
+        figure = f"{limits.cpu_seconds:g} s of processor time"
+    elif key == "file_size" and limits.file_size_bytes is not None:
+        figure = f"a file of {show_bytes(limits.file_size_bytes)}"
+    else:
+        return None  # no limit of ours: somebody sent the signal
+    after = _seconds(evidence.run_seconds)
+    message = f"{figure} after {after}; its process was ended.{_raise(evidence, key)}"
     return Verdict(Kind.LIMIT_EXCEEDED, key, message, True, side_effects_possible=True)
 
 
@@ -251,15 +245,14 @@ def _crashed(evidence: Evidence) -> Verdict:
 def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
     if not evidence.started:
         return Verdict(stop.kind, stop.cause, f"{stop.text}; it had not started.", ran=False)
-    settled = evidence.report is not None
     death = evidence.death
-    if settled and not evidence.leftovers:
+    if evidence.report is not None and not (evidence.leftovers or evidence.report.threads):
         proof: Stopped = "settled"
-    elif death is None or death.proven:
+    elif death is not None and death.proven:
         proof = "killed"
     else:
         proof = "best_effort"
-    message = f"{stop.text}; {_ending(evidence, settled)}"
+    message = f"{stop.text}; {_ending(evidence)}"
     if stop.kind is not Kind.ABORTED:
         message += _raise(evidence, stop.cause)
     if ran:
@@ -267,18 +260,16 @@ def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
     return Verdict(stop.kind, stop.cause, message, ran, proof, side_effects_possible=ran)
 
 
-def _ending(evidence: Evidence, settled: bool) -> str:
-    death = evidence.death
-    after = evidence.stop_seconds - evidence.report_seconds
-    if settled and not evidence.leftovers:
-        return (
-            f"it stopped by itself {_seconds(evidence.report_seconds)} later, and so did what it had started."
-        )
-    if settled:
-        return (
-            f"it stopped by itself {_seconds(evidence.report_seconds)} later; "
-            f"{_count(evidence.leftovers)} it had left behind {'was' if evidence.leftovers == 1 else 'were'} killed."
-        )
+def _ending(evidence: Evidence) -> str:
+    death, report = evidence.death, evidence.report
+    if report is not None:
+        by_itself = f"it stopped by itself {_seconds(evidence.report_seconds)} later"
+        if evidence.leftovers:
+            were = "was" if evidence.leftovers == 1 else "were"
+            return f"{by_itself}; {_count(evidence.leftovers)} it had left behind {were} killed."
+        if report.threads:
+            return f"{by_itself}; threads it had left behind were ended with its process."
+        return f"{by_itself}, and so did what it had started."
     killed = death.killed if death is not None else 0
     others = f" with its {_count(killed - 1)}" if killed > 1 else ""
     if evidence.stop_seconds < evidence.grace_seconds:
@@ -286,7 +277,7 @@ def _ending(evidence: Evidence, settled: bool) -> str:
     else:
         after = evidence.stop_seconds - evidence.grace_seconds
         gone = f"it ignored that for {_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {_seconds(after)}"
-    unproven = "" if death is None or death.proven else ", as far as this host can tell"
+    unproven = "" if death is not None and death.proven else ", as far as this host can tell"
     return f"{gone}{unproven}."
 
 

@@ -1,0 +1,148 @@
+"""The tables of states, and random lives on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcelld.lifecycle import (
+    CALL,
+    DAEMON,
+    SESSION,
+    WORKER,
+    Call,
+    CallEvent,
+    Daemon,
+    DaemonEvent,
+    InvalidTransition,
+    Machine,
+    Session,
+    SessionEvent,
+    Worker,
+    WorkerEvent,
+)
+
+Table = Mapping[Any, Mapping[Any, Any]]
+TABLES: dict[str, tuple[Table, type[StrEnum], type[StrEnum], StrEnum]] = {
+    "worker": (WORKER, Worker, WorkerEvent, Worker.STARTING),
+    "call": (CALL, Call, CallEvent, Call.WAITING),
+    "session": (SESSION, Session, SessionEvent, Session.OPEN),
+    "daemon": (DAEMON, Daemon, DaemonEvent, Daemon.STARTING),
+}
+GOING = {Worker.LAST, Worker.ENDING, Worker.STOPPING, Worker.DEAD}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_knows_every_state_and_uses_every_event(name: str) -> None:
+    table, states, events, _ = TABLES[name]
+    assert set(table) == set(states)
+    assert {event for ways in table.values() for event in ways} == set(events)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_state_can_be_reached_and_the_last_one_from_each(name: str) -> None:
+    table, states, _, initial = TABLES[name]
+    last = list(states)[-1]
+    assert reachable(table, initial) == set(states)
+    assert all(last in reachable(table, state) for state in states)
+    assert set(table[last].values()) <= {last}
+
+
+def reachable(table: Table, state: StrEnum) -> set[StrEnum]:
+    found, fresh = {state}, [state]
+    while fresh:
+        for target in table[fresh.pop()].values():
+            if target not in found:
+                found.add(target)
+                fresh.append(target)
+    return found
+
+
+def lives(name: str) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(list(TABLES[name][2])), max_size=60)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@given(st.data())
+def test_a_machine_goes_the_ways_of_its_table_and_no_other(name: str, data: st.DataObject) -> None:
+    table, _, _, initial = TABLES[name]
+    machine: Machine[Any, Any] = Machine(table, initial)
+    told: list[StrEnum] = []
+    for event in data.draw(lives(name)):
+        before = machine.state
+        if event in table[before]:
+            assert machine.allows(event)
+            assert machine.fire(event) is machine.state is table[before][event]
+            told.append(event)
+            continue
+        assert not machine.allows(event)
+        with pytest.raises(InvalidTransition) as caught:
+            machine.fire(event)
+        assert str(caught.value).startswith(f"{event} while {before}, after ")
+        assert machine.state is before
+        assert list(machine.story) == told[-len(machine.story) :]
+
+
+def likely_life(table: Table, initial: StrEnum, choices: list[int]) -> list[tuple[Any, Any]]:
+    """Events that can happen, as the choices say, each with the state it led to; nobody dies before the end."""
+    machine: Machine[Any, Any] = Machine(table, initial)
+    lived: list[tuple[Any, Any]] = []
+    for choice in choices:
+        if possible := [event for event in table[machine.state] if event is not WorkerEvent.EXIT]:
+            event = possible[choice % len(possible)]
+            lived.append((event, machine.fire(event)))
+    return lived
+
+
+CHOICES = st.lists(st.integers(0, 5), max_size=40)
+
+
+@given(CHOICES)
+def test_a_worker_that_is_to_go_is_never_idle_again(choices: list[int]) -> None:
+    retired = False
+    for event, state in likely_life(WORKER, Worker.STARTING, choices):
+        retired |= event in (WorkerEvent.RETIRE, WorkerEvent.SPENT)
+        assert not retired or state in GOING
+
+
+@given(CHOICES)
+def test_an_aborted_worker_is_idle_only_after_it_settled(choices: list[int]) -> None:
+    aborted = False
+    for event, state in likely_life(WORKER, Worker.STARTING, choices):
+        aborted = (aborted or event is WorkerEvent.ABORT) and event is not WorkerEvent.SETTLED
+        assert not (aborted and state in (Worker.IDLE, Worker.BUSY))
+
+
+@pytest.mark.parametrize("state", [state for state in Worker if state is not Worker.DEAD])
+def test_a_worker_may_die_in_every_state(state: Worker) -> None:
+    assert WORKER[state][WorkerEvent.EXIT] is Worker.DEAD
+
+
+@given(CHOICES)
+def test_a_call_ends_once(choices: list[int]) -> None:
+    states = [state for _, state in likely_life(CALL, Call.WAITING, choices)]
+    assert Call.ENDED not in states or set(states[states.index(Call.ENDED) :]) == {Call.ENDED}
+
+
+def test_a_machine_tells_its_story() -> None:
+    machine = Machine(WORKER, Worker.STARTING)
+    assert repr(machine) == "<STARTING after nothing>"
+    for event in (WorkerEvent.HELLO, WorkerEvent.LEASE, WorkerEvent.ABORT):
+        machine.fire(event)
+    assert repr(machine) == "<ABORTING after hello, lease, abort>"
+    with pytest.raises(InvalidTransition, match=r"^lease while aborting, after hello, lease, abort$"):
+        machine.fire(WorkerEvent.LEASE)
+
+
+def test_a_long_story_keeps_its_end() -> None:
+    machine = Machine(SESSION, Session.OPEN)
+    for _ in range(1000):
+        machine.fire(SessionEvent.DETACH)
+        machine.fire(SessionEvent.ATTACH)
+    assert len(machine.story) < 100
+    assert machine.story[-1] is SessionEvent.ATTACH
