@@ -115,8 +115,8 @@ def _types(option: Schema) -> list[str]:
 def _choices(option: Schema) -> list[Any]:
     if "const" in option:
         return [option["const"]]
-    choices: Any = option.get("enum")
-    return list(choices) if isinstance(choices, list) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # it is JSON
+    choices: list[Any] = option.get("enum", [])
+    return choices
 
 
 def _options(schema: Schema, root: Schema, depth: int = 0) -> Iterator[Schema]:
