@@ -76,6 +76,12 @@ def wait(mark: str) -> None:
     time.sleep(1000)
 
 
+@tool(timeout=0.3)
+def late() -> None:
+    """Be late; a bound of the file's own, which unlike --timeout does not count the start of a worker."""
+    time.sleep(1000)
+
+
 @tool
 def big(lines: int) -> str:
     """Say much."""
@@ -123,9 +129,9 @@ def test_every_ending_has_its_exit_code_and_its_message(here: Project) -> None:
     code, out, err = call("t_crash")
     assert (code, out) == (4, "")
     assert err.startswith("t_crash: crashed (exit 3): its process exited with status 3 after ")
-    code, _, err = call("t_wait", "mark=m", "--timeout", "0.3")
+    code, _, err = call("t_late")
     assert code == 124
-    assert err.startswith("t_wait: timed_out (timeout): 0.3 s; it stopped by itself ")
+    assert err.startswith("t_late: timed_out (timeout): 0.3 s; it stopped by itself ")
     code, _, err = call("nobody")
     assert code == 3
     assert err.startswith("nobody: refused (unknown_tool): ")
@@ -136,6 +142,7 @@ def test_a_wrong_command_line_exits_with_2_and_runs_nothing(here: Project) -> No
     assert here.run("call", "t_add", "a").code == 2
     assert here.run("call", "t_add", "a=1", "a=2").code == 2
     assert here.run("call", "t_add", "--nonsense").code == 2
+    assert here.run("call", "t_add", "a=1", "--timeout", "0").code == 2
     assert here.run("call", "t_add", "a:=NaN", "--json").json("error")["error"]["code"] == "usage"
     assert here.run("calls", "--json").json("calls")["calls"] == []
 
