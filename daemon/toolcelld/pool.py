@@ -135,11 +135,13 @@ class Pool:
             granted.cancel()
         elif granted.exception() is None:
             self.give_back(granted.result(), WorkerEvent.DONE)
+        if lease.spec.once:
+            self.retire_owned(lease.spec.owner)  # one on its way would wait for a call that never comes
 
     def give_back(self, worker: Worker, event: WorkerEvent) -> None:
         """The call is over: DONE or SETTLED makes the worker idle, SPENT retires it."""
         worker.release()
-        if event is WorkerEvent.DONE and worker.calls >= CALLS_PER_WORKER_MAX:
+        if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
             event = WorkerEvent.SPENT
         if worker.state is State.DEAD:
             return

@@ -76,6 +76,11 @@ class CellSpec:
     def __hash__(self) -> int:
         return self.hashed
 
+    @property
+    def once(self) -> bool:
+        """Whether it is for one call, and nobody after it."""
+        return bool(self.owner) and not self.serial
+
     def plan(self) -> dict[str, Any]:
         """What the zygote is told."""
         return {
