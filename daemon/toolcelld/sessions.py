@@ -133,6 +133,7 @@ class Session:
         self.slots = Slots(house.config.daemon.calls_per_session)
         self.spills = house.spills
         self.stream = 0  # counts the streams; only the newest one pumps
+        self.draining = False  # with the daemon: what runs goes on, what is new is refused
         self.superseded = asyncio.Event()
         self.closed = asyncio.Event()
         self._house = house
@@ -267,6 +268,8 @@ class Session:
             raise Refusal(
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
             )
+        if self.draining:
+            raise _draining()
         if len(self.calls) >= CALLS_MAX:
             raise Refusal(
                 RefusalReason.BUSY,
@@ -504,9 +507,7 @@ class Sessions:
 
     def _refuse_if_draining(self) -> None:
         if self.draining:
-            raise Refusal(
-                RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
-            )
+            raise _draining()
 
     def resume(self, session_id: str, secret: str) -> Session | None:
         """The session that the token is for; None when there is none with that id. Raises `Refusal`."""
@@ -563,6 +564,8 @@ class Sessions:
     async def drain(self, wait_seconds: float) -> None:
         """Refuse what is new, let what runs go on for a while, then close every session and wait for it."""
         self.draining = True
+        for session in self.all:
+            session.draining = True
         if wait_seconds > 0:
             deadline = asyncio.get_running_loop().time() + wait_seconds
             for session in self.all:
@@ -601,6 +604,12 @@ def _stem(path: str) -> str:
     """What a file's tools are called by; a package is called like its directory."""
     directory, file = os.path.split(path)
     return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")
+
+
+def _draining() -> Refusal:
+    return Refusal(
+        RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
+    )
 
 
 def granted_environment(
