@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -35,8 +36,11 @@ __all__ = [
 ]
 
 NO_OUTPUT = "(no output)"
-# More parts than this are data; hosts show a handful.
-BLOCKS_MAX = 1000
+# More parts than this are data; hosts show a handful. The daemon takes no more.
+BLOCKS_MAX = 256
+# Links travel in the header of a result, which has 64 KiB for everything; counted as that header's JSON.
+LINKS_BYTES_MAX = 40 * 1024
+LINK_CHARACTERS_MAX = 4000  # of one URI: servers take 8000 at most, and models copy far less
 # The protocol's bound for the body of a result or update.
 BODY_BYTES_MAX = 16 * 1024 * 1024
 
@@ -167,8 +171,25 @@ def _blocks(content: object) -> tuple[Block, ...]:
             raise ToolError(
                 f"The tool returned {len(items)} blocks; the most is {BLOCKS_MAX}. Join the texts."
             )
-        return tuple(_block(item) for item in items)
-    return (_block(content),)
+        blocks = tuple(_block(item) for item in items)
+    else:
+        blocks = (_block(content),)
+    _check_links([block for block in blocks if isinstance(block, LinkBlock)])
+    return blocks
+
+
+def _check_links(links: Sequence[LinkBlock]) -> None:
+    for link in links:
+        if len(link.uri) > LINK_CHARACTERS_MAX:
+            raise ToolError(
+                f"The tool returned a link of {len(link.uri)} characters; the most is {LINK_CHARACTERS_MAX}. "
+                "Write to a file what it carries, and link that."
+            )
+    size = sum(len(json.dumps([link.uri, link.name, link.mime_type])) for link in links)
+    if size > LINKS_BYTES_MAX:
+        raise ToolError(
+            f"The tool returned {len(links)} links of {size} bytes; the most is {LINKS_BYTES_MAX}. Return fewer."
+        )
 
 
 def _block(item: object) -> Block:

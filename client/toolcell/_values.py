@@ -17,6 +17,8 @@ __all__ = ["Content", "Image", "Link", "ToolResult"]
 # A result is at most 16 MiB of JSON, and base64 makes four bytes of three.
 IMAGE_BYTES_MAX = 10 * 1024 * 1024
 
+FORMAT_CHARACTERS_MAX = 64  # the longest registered name of an image format has 32
+
 # The first bytes of the formats that models read.
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -59,6 +61,10 @@ class Image:
                 "The image is no PNG, JPEG, GIF, WebP or SVG; name its format: Image(…, format='png')."
             )
         kind = kind.lower().removeprefix("image/")
+        if len(kind) > FORMAT_CHARACTERS_MAX or not kind.isascii() or not kind.isprintable():
+            raise ToolError(
+                f"The image's format is {kind[:FORMAT_CHARACTERS_MAX]!r}; write one such as 'png'."
+            )
         self.mime_type = f"image/{_ALIASES.get(kind, kind)}"
 
     def __repr__(self) -> str:

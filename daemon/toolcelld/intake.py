@@ -32,6 +32,7 @@ LINE_CHARACTERS_MAX: Final = 16 * 1024
 """Of one log event; what is longer comes in pieces."""
 RECORDS_MAX: Final = 1000
 METADATA_BYTES_MAX: Final = 32 * 1024
+"""Of one call, merged: it goes whole with the outcome."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -77,11 +78,9 @@ class Intake:
         self._cell: Cell | None = None
         self._sequence = 0
         self._header: Mapping[str, Any] = {}
-        self._capture: Capture | None = None
         self._reader: ResultReader | None = None
         self._streams: dict[Source, _Stream] = {}
         self._chores: set[asyncio.Task[None]] = set()
-        self._metadata_bytes = 0
 
     def listen(self, cell: Cell, sequence: int) -> None:
         """From here on the worker's words are about this call."""
@@ -131,8 +130,7 @@ class Intake:
         if self._reader is not None:
             raise FrameError("a second result")
         self._header = header
-        self._capture = self._new_capture("result")
-        self._reader = ResultReader(header, self._capture)
+        self._reader = ResultReader(header, self._new_capture("result"), self._new_details_capture)
         self._feed(self._reader, payload)
 
     def _feed(self, reader: ResultReader, payload: bytes) -> None:
@@ -144,9 +142,8 @@ class Intake:
             self._reported()
 
     async def _write_result(self, reader: ResultReader) -> None:
-        assert self._capture is not None
         assert self._cell is not None
-        await self._capture.flush()
+        await reader.flush()
         if reader.missing:
             self._cell.resume_frames()
         else:
@@ -188,17 +185,19 @@ class Intake:
 
     def _on_metadata(self, payload: bytes) -> None:
         try:
-            values: object = from_json(payload, allow_inf_nan=False)
+            found: object = from_json(payload, allow_inf_nan=False)
         except ValueError:
             return
-        self._metadata_bytes += len(payload)
-        if not isinstance(values, dict) or self._metadata_bytes > 4 * METADATA_BYTES_MAX:
+        if not isinstance(found, dict):
             return
-        self.metadata.update(cast("dict[str, Any]", values))
-        encoded = json.dumps(values, ensure_ascii=False).encode(errors="replace")
-        if len(encoded) <= METADATA_BYTES_MAX:
-            title = str(self.metadata.get("title", ""))[:1000]
-            self._ear.tell(events.Metadata(title, encoded, call_id=self._call_id))
+        values = cast("dict[str, Any]", found)
+        merged = {**self.metadata, **values}
+        if len(_encoded(merged)) > METADATA_BYTES_MAX:
+            self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
+            return
+        self.metadata = merged
+        title = str(merged.get("title", ""))[:1000]
+        self._ear.tell(events.Metadata(title, _encoded(values), call_id=self._call_id))
 
     def _on_log(self, header: Mapping[str, Any], payload: bytes) -> None:
         try:
@@ -266,7 +265,7 @@ class Intake:
         if cancelled and result.body == EMPTY_BODY and self.update is not None:
             result = Result(self.update, result.metadata, None, result.output_bytes, "")
         self.metadata.update(result.metadata)
-        logs: list[Output] = []
+        logs = [result.details_output] if result.details_output is not None else []
         for stream in self._streams.values():
             if stream.capture.finish_now() is None:
                 _, output = await stream.capture.finish()
@@ -276,24 +275,30 @@ class Intake:
 
     async def _result(self) -> Result:
         if self._reader is None or self.report is None:
-            if self._capture is not None:
-                self._capture.discard()  # a result that was never whole is none
+            if self._reader is not None:
+                self._reader.discard()  # a result that was never whole is none
             return Result(EMPTY_BODY, {}, None, 0, "")
         return self._reader.finish_now() or await self._reader.finish()
 
     def discard(self) -> None:
         """Forget everything that was kept; for an end that is our own fault."""
-        for capture in (self._capture, *(stream.capture for stream in self._streams.values())):
-            if capture is not None:
-                capture.discard()
+        if self._reader is not None:
+            self._reader.discard()
+        for stream in self._streams.values():
+            stream.capture.discard()
         for chore in self._chores:
             chore.cancel()
 
+    def _new_details_capture(self) -> Capture:
+        return Capture(self._ear.spills, self._origin("details"), lines_max=None, bytes_max=1)
+
+    def _origin(self, source: str) -> Origin:
+        return Origin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
+
     def _new_capture(self, source: str) -> Capture:
-        origin = Origin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
         return Capture(
             self._ear.spills,
-            origin,
+            self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,
             keep=self._settings.output,
@@ -303,6 +308,10 @@ class Intake:
         task = asyncio.get_running_loop().create_task(chore)  # owned by `settle`, which awaits it
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _number(value: object) -> float:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from toolcell._result import BLOCKS_MAX
 from toolcelld.capture import Capture
-from toolcelld.clip import Clip
+from toolcelld.clip import Clip, Clipped
 from toolcelld.frames import FrameError
 from toolcelld.limits import Settings
 from toolcelld.spills import Output
@@ -27,10 +28,12 @@ __all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "update_body"]
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an outcome on the wire: the contract's bound."""
+DETAILS_BYTES_MAX: Final = 1024 * 1024
+"""That they are JSON is checked on the loop, and a MiB of small objects takes a tenth of a second; larger
+ones are kept beside, and a reference stands in their place."""
 KEPT_BYTES_MAX: Final = BODY_BYTES_MAX - 1024 * 1024
 """Of images, as base64, and details together; the rest is for text."""
 METADATA_BYTES_MAX: Final = 32 * 1024
-BLOCKS_MAX: Final = 256
 PART_BYTES_MAX: Final = 1 << 40
 """A length beyond it is nonsense and no size."""
 TEXT_HEAD_CHARACTERS: Final = 4000
@@ -46,6 +49,7 @@ class Result:
     output: Output | None
     output_bytes: int
     text: str  # its beginning
+    details_output: Output | None = None  # where they are too large to go along
 
 
 @dataclass(slots=True)
@@ -53,13 +57,16 @@ class _Part:
     kind: str  # "text", "image", "details", "metadata"
     missing: int
     kept: bytearray | None
+    capture: Capture | None = None  # where it is kept beside
     block: Mapping[str, Any] | None = None
 
 
 class ResultReader:
     """Takes the payloads of one result."""
 
-    def __init__(self, header: Mapping[str, Any], capture: Capture) -> None:
+    def __init__(
+        self, header: Mapping[str, Any], capture: Capture, details_capture: Callable[[], Capture]
+    ) -> None:
         self._capture = capture
         self._blocks = _blocks(header)
         self._title = header.get("title")
@@ -69,23 +76,27 @@ class ResultReader:
         self._parts: list[_Part] = []
         for block in self._blocks:
             if block["type"] == "text":
-                self._parts.append(_Part("text", block["bytes"], None, block))
+                self._parts.append(_Part("text", block["bytes"], None, block=block))
             elif block["type"] == "image":
                 self._parts.append(self._whole("image", block["bytes"], block["bytes"] * 4 // 3, block))
-        for name, most in (("details", KEPT_BYTES_MAX), ("metadata", METADATA_BYTES_MAX)):
-            if name in header:
-                length = _length(header[name])
-                self._parts.append(
-                    self._whole(name, length, length if length <= most else KEPT_BYTES_MAX + 1)
-                )
+        if "details" in header:
+            length = _length(header["details"])
+            if length <= DETAILS_BYTES_MAX:
+                self._parts.append(self._whole("details", length, length))
+            else:
+                self._parts.append(_Part("details", length, None, details_capture()))
+        if "metadata" in header:
+            length = _length(header["metadata"])
+            kept = bytearray() if length <= METADATA_BYTES_MAX else None
+            self._parts.append(_Part("metadata", length, kept))
         self.missing = sum(part.missing for part in self._parts)
         self._at = 0
 
     def _whole(self, kind: str, length: int, cost: int, block: Mapping[str, Any] | None = None) -> _Part:
         if cost > self._room:
-            return _Part(kind, length, None, block)
+            return _Part(kind, length, None, block=block)
         self._room -= cost
-        return _Part(kind, length, bytearray(), block)
+        return _Part(kind, length, bytearray(), block=block)
 
     def feed(self, payload: bytes) -> bool:
         """Take the next bytes; True says that the capture waits for the disk."""
@@ -104,31 +115,55 @@ class ResultReader:
             start += len(piece)
             if part.kind == "text":
                 waits = self._capture.feed(piece) or waits
+            elif part.capture is not None:
+                waits = part.capture.feed(piece) or waits
             elif part.kept is not None:
                 part.kept += piece
         return waits
 
+    async def flush(self) -> None:
+        """Write what waits for the disk."""
+        for capture in self._captures():
+            await capture.flush()
+
+    def discard(self) -> None:
+        """Forget everything; harmless after the end."""
+        for capture in self._captures():
+            capture.discard()
+
+    def _captures(self) -> Iterator[Capture]:
+        yield self._capture
+        yield from (part.capture for part in self._parts if part.capture is not None)
+
     def finish_now(self) -> Result | None:
         """The result, where nothing of it waits for the disk."""
+        if any(part.capture is not None for part in self._parts):
+            return None
         clipped = self._capture.finish_now()
-        return None if clipped is None else self._result(clipped.text, clipped.total_bytes, None, cut=False)
+        return None if clipped is None else self._result(clipped, None, None)
 
     async def finish(self) -> Result:
-        """The result, with the whole of its text kept beside."""
+        """The result, with the whole of its text, and of large details, kept beside."""
         clipped, output = await self._capture.finish()
-        return self._result(clipped.text, clipped.total_bytes, output, cut=clipped.cut)
+        details_output: Output | None = None
+        for part in self._parts:
+            if part.capture is not None:
+                _, details_output = await part.capture.finish()
+        return self._result(clipped, output, details_output)
 
-    def _result(self, text: str, total_bytes: int, output: Output | None, *, cut: bool) -> Result:
-        content = self._content(text, cut=cut)
-        details = next((part for part in self._parts if part.kind == "details"), None)
-        if details is None:
-            encoded = b"null"
-        elif details.kept is None:
-            encoded = _encoded({"left_out": True, "output_id": output.handle if output is not None else None})
-        else:
-            encoded = bytes(details.kept) if _is_json(details.kept) else b"null"
-        body = b"".join((b'{"content":', content, b',"details":', encoded, b"}"))
-        return Result(body, self._metadata(), output, total_bytes, text[:TEXT_HEAD_CHARACTERS])
+    def _result(self, clipped: Clipped, output: Output | None, details_output: Output | None) -> Result:
+        content = self._content(clipped.text, cut=clipped.cut)
+        body = b"".join((b'{"content":', content, b',"details":', self._details(details_output), b"}"))
+        text = clipped.text[:TEXT_HEAD_CHARACTERS]
+        return Result(body, self._metadata(), output, clipped.total_bytes, text, details_output)
+
+    def _details(self, output: Output | None) -> bytes:
+        part = next((part for part in self._parts if part.kind == "details"), None)
+        if part is None:
+            return b"null"
+        if part.kept is None:
+            return _encoded({"left_out": True, "output_id": output.handle if output is not None else None})
+        return bytes(part.kept) if _is_json(part.kept) else b"null"
 
     def _content(self, text: str, *, cut: bool) -> bytes:
         if not cut and len(self._parts) and len(self._blocks) == 1 and self._blocks[0]["type"] == "text":
@@ -154,7 +189,11 @@ class ResultReader:
     def _metadata(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for part in self._parts:
-            if part.kind == "metadata" and part.kept is not None:
+            if part.kind != "metadata":
+                continue
+            if part.kept is None:
+                values["left_out"] = True
+            else:
                 try:
                     found: object = from_json(bytes(part.kept), allow_inf_nan=False)
                 except ValueError:
