@@ -250,8 +250,8 @@ def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
                     {
                         "type": "resource_link",
                         "uri": uri[:4000],
-                        "name": name[:1000] if isinstance(name, str) else None,
-                        "mime_type": mime_type[:100] if isinstance(mime_type, str) else None,
+                        "name": name[:1000] if isinstance(name, str) and name else None,
+                        "mime_type": mime_type[:100] if isinstance(mime_type, str) and mime_type else None,
                     }
                 )
             case _:
