@@ -39,13 +39,21 @@ class Export:
 
     name: str
     description: str
-    input_schema: dict[str, Any]
     options: Mapping[str, Any]  # only what the file declared
     line: int
     is_async: bool
     _parameters: Parameters
     _call: Call
     _shapes: bool
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments; raises Unfit where the types have none."""
+        return self._parameters.schema
+
+    def check_schema(self) -> None:
+        """Raise Unfit unless the arguments have a JSON Schema."""
+        _ = self.input_schema
 
     def arguments(self, raw: bytes) -> Any:
         """Validate a JSON object for `invoke`; raises InvalidArguments and nothing else."""
@@ -88,8 +96,12 @@ class _Found:
     specified: bool = False  # execute(args, context), and not a function with parameters of its own
 
 
-def exports(namespace: Mapping[str, object], stem: str) -> Exports:
-    """The tools in the namespace of a file that has run; `stem` is the file's name without `.py`."""
+def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True) -> Exports:
+    """The tools in the namespace of a file that has run; `stem` is the file's name without `.py`.
+
+    A tool whose schema cannot be made is a problem. Making them takes as long as all the rest, so who only runs
+    the tools leaves it out with `describe=False`.
+    """
     tools: dict[str, Export] = {}
     problems: list[Problem] = []
     for names, found in _candidates(namespace):
@@ -101,7 +113,10 @@ def exports(namespace: Mapping[str, object], stem: str) -> Exports:
                 raise Unfit(
                     f"line {tools[name].line} has a tool of this name already; give one of them name='…'"
                 )
-            tools[name] = _export(name, found)
+            export = _export(name, found)
+            if describe:
+                export.check_schema()
+            tools[name] = export
         except Unfit as error:
             problems.append(Problem(name, str(error), found.line))
     return Exports(tuple(tools.values()), tuple(problems))
@@ -207,7 +222,6 @@ def _export(name: str, found: _Found) -> Export:
     return Export(
         name=name,
         description=description,
-        input_schema=parameters.schema,
         options=options,
         line=found.line,
         is_async=is_async(found.function),

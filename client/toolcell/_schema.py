@@ -11,7 +11,8 @@ an array. Whatever the source, unknown names are refused unless the schema says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, cast
@@ -45,21 +46,27 @@ class Unfit(Exception):
 class Parameters:
     """What a tool takes: the schema for the model, and the reading of what the model sends."""
 
-    schema: dict[str, Any]
+    known: Mapping[str, Any] | None  # the names there are; None: others are taken as well
     adapter: TypeAdapter[Any] | None  # None: the schema itself is enforced
+    make_schema: Callable[[], dict[str, Any]]  # late: a worker that only runs the tool never needs it
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of an object; raises Unfit."""
+        return self.make_schema()
 
     def read(self, raw: bytes) -> Any:
         """Validate JSON; raise InvalidArguments with every complaint."""
         raw = raw or b"{}"
         data = _parsed(raw)
         wrong: list[tuple[str, str]] = []
-        if self.schema["additionalProperties"] is False:
-            known = self.schema["properties"]
+        if (known := self.known) is not None:
             wrong = [(name, unknown(known)) for name in data if name not in known]
             data = {name: item for name, item in data.items() if name in known}
         value: Any = data
         if self.adapter is None:
-            wrong += islice(violations(data, self.schema, self.schema), VIOLATIONS_MAX)
+            schema = self.schema
+            wrong += islice(violations(data, schema, schema), VIOLATIONS_MAX)
         else:
             try:
                 value = self.adapter.validate_json(raw)
@@ -76,10 +83,17 @@ def from_fields(fields: Mapping[str, Any]) -> Parameters:
     """Parameters of names and their types, which may be `Annotated` with a `Field`."""
     try:
         adapter = record(fields, ConfigDict(allow_inf_nan=False))
-        schema = adapter.json_schema(schema_generator=_Plain)
     except (PydanticUserError, TypeError, NameError) as error:
         raise Unfit(_culprit(fields, error)) from error
-    return Parameters(_closed(schema), adapter)
+
+    @functools.cache
+    def make_schema() -> dict[str, Any]:
+        try:
+            return _closed(adapter.json_schema(schema_generator=_Plain))
+        except (PydanticUserError, TypeError, NameError) as error:
+            raise Unfit(_culprit(fields, error)) from error
+
+    return Parameters(fields, adapter, make_schema)
 
 
 def record(fields: Mapping[str, Any], config: ConfigDict, *, total: bool = True) -> TypeAdapter[Any]:
@@ -115,7 +129,7 @@ def from_args(args: object) -> Parameters:
         raise Unfit(
             f"args={args.__name__} is no object; for single arguments write args={{'name': {args.__name__}}}"
         )
-    return Parameters(_closed(schema), adapter)
+    return _known(_closed(schema), adapter)
 
 
 def _field(name: str, item: Any) -> Any:
@@ -128,12 +142,17 @@ def _field(name: str, item: Any) -> Any:
     return item
 
 
+def _known(schema: dict[str, Any], adapter: TypeAdapter[Any] | None) -> Parameters:
+    closed = schema["additionalProperties"] is False
+    return Parameters(schema["properties"] if closed else None, adapter, lambda: schema)
+
+
 def _by_hand(schema: dict[str, Any]) -> Parameters:
     try:
         check_schema(schema, schema)
     except ValueError as error:
         raise Unfit(str(error)) from error
-    return Parameters(_closed(schema), None)
+    return _known(_closed(schema), None)
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:

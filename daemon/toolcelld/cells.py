@@ -111,8 +111,7 @@ class _Protocol(asyncio.Protocol):
 class Cell:
     """A running cell. Made by `Cell.start`, over when `ended` is done."""
 
-    def __init__(self, worker_id: str, receiver: Receiver) -> None:
-        self.worker_id = worker_id
+    def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.worker_pid = 0
         self.loop = asyncio.get_running_loop()
@@ -141,11 +140,9 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(
-        cls, runtime: Runtime, worker_id: str, plan: Mapping[str, Any], receiver: Receiver
-    ) -> Cell:
+    async def start(cls, runtime: Runtime, receiver: Receiver) -> Cell:
         """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
-        cell = cls(worker_id, receiver)
+        cell = cls(receiver)
         theirs: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
@@ -163,7 +160,7 @@ class Cell:
             cell._transport = transport
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await runtime.spawn(worker_id, dict(plan), theirs)
+                    cell._spawned = await runtime.spawn(theirs)
             except TimeoutError:
                 runtime.replace()
                 raise RuntimeFailed(

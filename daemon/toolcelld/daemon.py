@@ -31,6 +31,7 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import config
 from toolcelld.access import Gate, Premises
+from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
 from toolcelld.config import Config
@@ -93,11 +94,11 @@ class Daemon:
         self._recent: deque[Call] = deque(maxlen=CALLS_REMEMBERED_MAX)
         self._gate = Gate(premises)
         self._config = self._load_config()
-        self._runtimes: dict[str, Runtime] = {}
+        self._interpreters: dict[str, Blanks] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
-            self._runtime,
+            self._blanks,
             tasks,
             workers_max=daemon.workers,
             idle_seconds=daemon.worker_idle_seconds,
@@ -178,13 +179,12 @@ class Daemon:
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
 
-    def _runtime(self, python: str | None) -> Runtime:
+    def _blanks(self, python: str | None) -> Blanks:
         interpreter = python or sys.executable
-        if interpreter not in self._runtimes:
-            self._runtimes[interpreter] = Runtime(
-                interpreter, lambda text: logger.warning("%s: %s", interpreter, text)
-            )
-        return self._runtimes[interpreter]
+        if interpreter not in self._interpreters:
+            runtime = Runtime(interpreter, lambda text: logger.warning("%s: %s", interpreter, text))
+            self._interpreters[interpreter] = Blanks(runtime, self.tasks)
+        return self._interpreters[interpreter]
 
     async def _describe(self, file: ToolFile) -> Description:
         spec = CellSpec(
@@ -220,7 +220,7 @@ class Daemon:
         await self.store.start()
         await self.spills.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
-        async with self._own_zygote(), self.catalogs:
+        async with self._zygotes(), self.catalogs:
             server = grpc.aio.server(interceptors=[self._gate, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)
@@ -254,22 +254,15 @@ class Daemon:
         self.machine.fire(DaemonEvent.GONE)
 
     @contextlib.asynccontextmanager
-    async def _own_zygote(self) -> AsyncGenerator[None]:
-        """Start our own interpreter's zygote ahead of need; end all of them at last."""
-        starting = self.tasks.create_task(self._start_ahead())
+    async def _zygotes(self) -> AsyncGenerator[None]:
+        """Have cells of our own interpreter built ahead of need; end all that were not used, and all zygotes."""
+        self._blanks(None).prepare()
         try:
             yield
         finally:
-            starting.cancel()
-            await asyncio.wait([starting])
-            for runtime in self._runtimes.values():
-                await runtime.aclose()
-
-    async def _start_ahead(self) -> None:
-        from toolcelld.runtimes import RuntimeFailed
-
-        with contextlib.suppress(RuntimeFailed):  # whoever needs it is told
-            await self._runtime(None).start()
+            for blanks in self._interpreters.values():
+                await blanks.aclose()
+                await blanks.runtime.aclose()
 
     def stop(self, why: str) -> None:
         """Begin to drain; harmless twice."""

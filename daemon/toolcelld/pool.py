@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from toolcelld.blanks import Blanks
 from toolcelld.description import Broken, Description, Rejected
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Refusal, RefusalReason
-from toolcelld.runtimes import Runtime
 from toolcelld.workers import CellSpec, StartFailed, Worker
 
 __all__ = ["Lease", "Pool"]
@@ -44,7 +44,7 @@ class Pool:
 
     def __init__(
         self,
-        runtimes: Callable[[str | None], Runtime],
+        blanks: Callable[[str | None], Blanks],
         tasks: asyncio.TaskGroup,
         *,
         workers_max: int,
@@ -52,7 +52,7 @@ class Pool:
         grace_seconds: float,
         on_change: Callable[[Worker], None] = lambda _: None,
     ) -> None:
-        self._runtimes = runtimes
+        self._blanks = blanks
         self._tasks = tasks
         self.workers_max = workers_max
         self.idle_seconds = idle_seconds
@@ -239,7 +239,7 @@ class Pool:
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
         try:
-            await worker.start(self._runtimes(worker.spec.file.python))
+            await worker.start(self._blanks(worker.spec.file.python))
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.machine.story:
                 self._fail(lease, failure)
@@ -263,7 +263,7 @@ class Pool:
         """Run a file in a cell of its own to see its tools; the cell is gone when this returns."""
         worker = Worker(f"d-{next(self._ids)}", spec, self._on_change)
         try:
-            description = await worker.start(self._runtimes(spec.file.python))
+            description = await worker.start(self._blanks(spec.file.python), describe=True)
         except StartFailed as failure:
             if worker.state is not State.DEAD:
                 await worker.end()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -63,12 +64,12 @@ class Runtime:
         self._zygote: _Zygote | None = None
         self._deaths = 0
 
-    async def spawn(self, worker_id: str, plan: dict[str, Any], descriptors: Sequence[int]) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int]) -> Spawned:
         """Fork a keeper; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
         zygote = self._zygote
         if zygote is None or not zygote.alive:
             zygote = await self.start()
-        return await zygote.spawn(worker_id, plan, descriptors)
+        return await zygote.spawn(descriptors)
 
     async def start(self) -> _Zygote:
         """Have a living zygote; starts one if there is none."""
@@ -114,6 +115,7 @@ class _Zygote:
         self._on_stderr = on_stderr
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._ids = itertools.count(1)
         self._spawning: dict[str, asyncio.Future[Spawned]] = {}
         self._cells: dict[str, asyncio.Future[None]] = {}
         self._lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
@@ -166,10 +168,11 @@ class _Zygote:
             raise
         return zygote
 
-    async def spawn(self, worker_id: str, plan: dict[str, Any], descriptors: Sequence[int]) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int]) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
-        self._spawning[worker_id] = answer
-        message = json.dumps({"type": "spawn", "id": worker_id, **plan}).encode()
+        cell_id = str(next(self._ids))
+        self._spawning[cell_id] = answer
+        message = json.dumps({"type": "spawn", "id": cell_id}).encode()
         try:
             while True:
                 try:
@@ -183,7 +186,7 @@ class _Zygote:
                 f"the zygote of {self.interpreter} took no order: {error.strerror}"
             ) from error
         finally:
-            self._spawning.pop(worker_id, None)
+            self._spawning.pop(cell_id, None)
 
     async def _writable(self) -> None:
         room: asyncio.Future[None] = self._loop.create_future()
@@ -214,18 +217,18 @@ class _Zygote:
         match message:
             case {"type": "ready"}:
                 _let_go(self._ready)
-            case {"type": "spawned", "id": worker_id, "pid": pid}:
-                swept = self._cells[worker_id] = self._loop.create_future()
-                answer = self._spawning.get(worker_id)
+            case {"type": "spawned", "id": cell_id, "pid": pid}:
+                swept = self._cells[cell_id] = self._loop.create_future()
+                answer = self._spawning.get(cell_id)
                 # Where nobody waits any more, the keeper's life line is closed already.
                 if answer is not None and not answer.done():
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
-            case {"type": "refused", "id": worker_id, "message": why}:
-                answer = self._spawning.get(worker_id)
+            case {"type": "refused", "id": cell_id, "message": why}:
+                answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():
                     answer.set_exception(RuntimeFailed(why))
-            case {"type": "exited", "id": worker_id}:
-                _let_go(self._cells.pop(worker_id))
+            case {"type": "exited", "id": cell_id}:
+                _let_go(self._cells.pop(cell_id))
             case _:
                 raise AssertionError(f"the zygote says {message}")
 

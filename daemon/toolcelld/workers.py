@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell, Death, Receiver, Source
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
-from toolcelld.runtimes import Runtime, RuntimeFailed
+from toolcelld.runtimes import RuntimeFailed
 from toolcelld.sources import ToolFile
 
 __all__ = ["CellSpec", "Invocation", "Listener", "StartFailed", "Worker"]
@@ -81,14 +83,16 @@ class CellSpec:
         """Whether it is for one call, and nobody after it."""
         return bool(self.owner) and not self.serial
 
-    def plan(self) -> dict[str, Any]:
-        """What the zygote is told."""
-        return {
-            "directory": self.directory,
-            "env": dict(self.environment),
-            "open_files": self.open_files,
-            "file_size_bytes": self.file_size_bytes,
-        }
+    def wish(self) -> bytes:
+        """What the cell is told that it is for, as JSON."""
+        return json.dumps(
+            {
+                "directory": self.directory,
+                "environment": dict(self.environment),
+                "open_files": self.open_files,
+                "file_size_bytes": self.file_size_bytes,
+            }
+        ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +173,16 @@ class Worker(Receiver):
 
     # Starting
 
-    async def start(self, runtime: Runtime) -> Description:
-        """Build the cell and load the file; raises `StartFailed`, and then the cell is gone."""
+    async def start(self, blanks: Blanks, *, describe: bool = False) -> Description:
+        """Take a cell and load the file into it; raises `StartFailed`, and then the cell is gone.
+
+        The description is empty unless it is asked for: making schemas takes as long as all the rest.
+        """
         loop = asyncio.get_running_loop()
         self._loaded = loop.create_future()
         file = self.spec.file
         try:
-            self._cell = await Cell.start(runtime, self.id, self.spec.plan(), self)
+            self._cell = await blanks.take(self)
         except RuntimeFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
@@ -183,6 +190,7 @@ class Worker(Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
+        self._cell.send({"type": "become"}, self.spec.wish())
         self._cell.send(
             {
                 "type": "load",
@@ -190,6 +198,7 @@ class Worker(Receiver):
                 "stem": file.stem,
                 "directory": file.directory,
                 "package": file.path.endswith("/__init__.py"),
+                "describe": describe,
             },
             file.content,
         )

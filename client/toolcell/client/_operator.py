@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import grpc
-from toolcell_proto.v1.operator_pb2_grpc import OperatorStub
-from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from toolcell import _paths
+from toolcell_proto.v1.operator_pb2_grpc import OperatorStub
+from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from .daemon import Daemon, find
 from .link import Link, dial

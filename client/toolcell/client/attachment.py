@@ -19,9 +19,9 @@ from functools import partial
 from typing import TypeAlias
 
 import grpc
-from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from toolcell import _paths
+from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .asking import Asked, answer
 from .call import Call, Flight

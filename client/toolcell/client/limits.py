@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from toolcell_proto.v1 import toolcell_pb2 as pb
-
 from toolcell._tool import Limits
+from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["Limits", "encode_limits", "parse_size"]
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Literal
 
 import grpc
+
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 

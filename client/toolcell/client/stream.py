@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import grpc
+
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 

@@ -42,9 +42,9 @@ def keep(plan: Plan) -> NoReturn:
         steps.walk(steps.AROUND, plan)
         worker = os.fork()
         if worker == 0:
-            steps.walk(steps.INSIDE, plan)
+            steps.walk(steps.BORN, plan)
             os.close(LIFE)
-            serve.main(plan.layers)
+            serve.main(plan)
     except SetupFailed as failure:
         _report_failure(str(failure))
         os._exit(EXIT_SETUP_FAILED)

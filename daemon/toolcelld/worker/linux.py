@@ -11,7 +11,7 @@ import os
 from typing import Final
 
 __all__ = [
-    "die_with_parent", "drop_capabilities", "landlock_abi", "no_new_privileges", "restrict_signals",
+    "die_with_parent", "drop_bounding_set", "drop_capabilities", "landlock_abi", "no_new_privileges", "restrict_signals",
     "set_dumpable", "subreaper",
 ]  # fmt: skip
 
@@ -80,17 +80,22 @@ class _CapabilityData(ctypes.Structure):
     ]
 
 
+def drop_bounding_set() -> None:
+    """Take away, for this process and all its descendants, what programs could be granted; the rest stays."""
+    if os.geteuid() != 0:
+        return  # it can be lowered only by who has CAP_SETPCAP
+    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+        last = int(file.read())
+    for capability in range(last + 1):
+        try:
+            _prctl(PR_CAPBSET_DROP, capability)
+        except PermissionError:
+            return  # uid 0 without capabilities, as in a container: nothing left to lower
+
+
 def drop_capabilities() -> None:
     """Empty every capability set of this process, for good."""
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    if os.geteuid() == 0:  # the bounding set can be lowered only by who has CAP_SETPCAP
-        with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
-            last = int(file.read())
-        for capability in range(last + 1):
-            try:
-                _prctl(PR_CAPBSET_DROP, capability)
-            except PermissionError:
-                break  # uid 0 without capabilities, as in a container: nothing left to lower
     header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
     nothing = (_CapabilityData * 2)()
     _checked(_libc.capset(ctypes.byref(header), ctypes.byref(nothing)), "capset")

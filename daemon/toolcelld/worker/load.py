@@ -77,7 +77,7 @@ class _Siblings:
         return importlib.machinery.PathFinder.find_spec(name, [self._directory], target)
 
 
-def load(source: Source) -> Exports:
+def load(source: Source, *, describe: bool) -> Exports:
     """The file's tools, or `Broken` with the cause; `Aborted` when loading was stopped from outside."""
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
@@ -116,7 +116,7 @@ def load(source: Source) -> Exports:
         raise Broken("import", str(error), _line(source, error), module=missing, told=_told(error)) from None
     except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
         raise Broken("import", _first_line(error), _line(source, error), told=_told(error)) from None
-    return exports(vars(module), source.stem)
+    return exports(vars(module), source.stem, describe=describe)
 
 
 def _frames_of(source: Source, error: BaseException) -> list[traceback.FrameSummary]:

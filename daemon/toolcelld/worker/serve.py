@@ -27,7 +27,7 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -36,6 +36,7 @@ from toolcell._exports import Export, Exports, InvalidArguments
 from toolcell._log import LogHandler
 from toolcell._result import ImageBlock, Result, TextBlock, describe_exception
 from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError, encode
+from toolcelld.worker import steps
 from toolcelld.worker.load import Broken, Source, load
 from toolcelld.worker.steps import ABORT, ABORT_SIGNAL, PROTOCOL
 from toolcelld.worker.wire import Teller, Wire
@@ -46,6 +47,8 @@ T = TypeVar("T")
 
 PROTOCOL_VERSION: Final = 1
 SEQUENCE: Final = struct.Struct(">Q")
+NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
+EXIT_SOFTWARE: Final = 70  # of <sysexits.h>
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
 TRACEBACK_CHARACTERS_MAX: Final = 16_000
@@ -53,14 +56,17 @@ POOL_JOIN_SECONDS: Final = 0.05
 """How long an idle pool thread may take to end before it counts as left behind."""
 
 
-def main(layers: Sequence[str]) -> NoReturn:
+def main(plan: steps.Plan) -> NoReturn:
     """Serve until the daemon wants no more; never returns."""
     status = 0
     try:
-        _Worker().run(layers)
+        _Worker(plan).run()
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
-        status = 70  # EX_SOFTWARE
+        status = EXIT_SOFTWARE
+    except steps.SetupFailed as failure:
+        print(f"toolcell: {failure}", file=sys.stderr)
+        status = EXIT_SOFTWARE
     finally:
         with contextlib.suppress(Exception):
             atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # `os._exit` leaves them out
@@ -162,10 +168,11 @@ class _Abortable:
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, plan: steps.Plan) -> None:
         self.wire = Wire(PROTOCOL)
         self.abortable = _Abortable()
-        self._directory = os.getcwd()
+        self._plan = plan
+        self._directory = "/"
         self._tools: dict[str, Export] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: _CallPool | None = None
@@ -173,26 +180,37 @@ class _Worker:
         self._current: _Channel | None = None
         self._ran_loop = False  # in this call
 
-    def run(self, layers: Sequence[str]) -> None:
+    def run(self) -> None:
         self.wire.send(
             {
                 "type": "hello",
                 "protocol": PROTOCOL_VERSION,
                 "pid": os.getpid(),
                 "python": sys.version.split()[0],
-                "layers": list(layers),
             }
         )
         while (message := self.wire.receive()) is not None:
             kind = message.header["type"]
             if kind == "call":
                 self._call(message.header, message.payload)
+            elif kind == "become":
+                self._become(message.payload)
             elif kind == "load":
                 self._load(message.header, message.payload)
             elif kind == "retire":
                 return
 
     # Loading
+
+    def _become(self, wish: bytes) -> None:
+        """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
+        self._plan.wish = steps.Wish(**json.loads(wish))
+        try:
+            steps.walk(steps.WANTED, self._plan)
+        except steps.SetupFailed as failure:
+            self.wire.send({"type": "failed", "message": str(failure)[:1000]})
+            raise
+        self._directory = os.getcwd()
 
     def _load(self, header: Mapping[str, Any], content: bytes) -> None:
         source = Source(
@@ -205,8 +223,9 @@ class _Worker:
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable.inside():
-                found = load(source)
-                answer = _described(found)
+                describe = header.get("describe") is True
+                found = load(source, describe=describe)
+                answer = _described(found) if describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.told:
                 print(broken.told, file=sys.stderr)
@@ -237,7 +256,7 @@ class _Worker:
         self._tools = {tool.name: tool for tool in found.tools}
         # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
         logging.getLogger().addHandler(LogHandler(self))
-        self.wire.send({"type": "loaded"}, answer)
+        self.wire.send({"type": "loaded", "layers": self._plan.layers}, answer)
 
     # Calling
 

@@ -1,18 +1,20 @@
-"""What happens to a process between its fork and the user's file, as two lists in order.
+"""What happens to a process between its fork and the user's file, as lists in order.
 
-The order is the security argument, so it is written down once, here, and `keeper` only walks it.
+The order is the security argument, so it is written down once, here; `keeper` and `serve` only walk it.
+Steps 1 to 6 do not depend on what the cell is for, so cells are built up to there ahead of need.
 
 1.  A session of its own, default signals: nothing a terminal or a parent arranged reaches in.
 2.  Descriptors at fixed numbers, everything else closed: what is not open cannot leak.
 3.  The barrier: wait for the daemon's word, which comes when the cell is in its control group.
     A process that is placed after its start may have forked out of the group by then.
-4.  Environment from the plan alone, and the working directory.
-5.  The enclosure: no new privileges, and a Landlock domain that has only the signal scope, so
+4.  The enclosure: no new privileges, and a Landlock domain that has only the signal scope, so
     that the keeper's `kill(-1)` hits exactly its own tree. It is a means to kill and no policy,
     which is why it stands here, in every profile, and is proven before it is relied upon: a
     signal to the zygote must be refused.
-6.  The fork of the worker (in `keeper`).
-7.  The worker dies with its keeper. Resource limits, which it cannot raise again; no capabilities.
+5.  The fork of the worker (in `keeper`), which dies with its keeper and drops all capabilities.
+6.  The worker says hello and waits for what it is wanted for (in `serve`).
+7.  Environment from that wish alone, and the working directory. Resource limits, which the worker
+    cannot raise again.
 8.  A second Landlock domain, so that the worker cannot signal its own keeper.
 9.  The system-call filter's place: last, because everything before needs calls that it refuses.
 10. The layers are reported (in `serve`), and only then is the user's file run.
@@ -29,13 +31,16 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from toolcelld.worker import linux
 
-__all__ = ["ABORT", "ABORT_SIGNAL", "AROUND", "INSIDE", "LIFE", "PROTOCOL", "Plan", "SetupFailed", "walk"]
+__all__ = [
+    "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "walk",
+]  # fmt: skip
 
 LIFE: Final = 3
 """The keeper's line to the daemon."""
@@ -52,18 +57,24 @@ class SetupFailed(Exception):
     """A step could not be taken; the message names it."""
 
 
-@dataclass(slots=True)
-class Plan:
-    """What the daemon wants of a cell, and what has been done about it."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a cell is wanted for."""
 
-    worker_id: str
     directory: str
-    environment: dict[str, str]
+    environment: Mapping[str, str]
     open_files: int | None
     file_size_bytes: int | None
+
+
+@dataclass(slots=True)
+class Plan:
+    """A cell that is being built: what it is built from, and what has been done."""
+
     descriptors: Sequence[int]  # life line, protocol, abort, stdout, stderr: as the zygote received them
-    zygote_pid: int = 0
+    zygote_pid: int
     keeper_pid: int = 0
+    wish: Wish | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
 
@@ -118,10 +129,12 @@ def _barrier(_: Plan) -> None:
 
 
 def _surroundings(plan: Plan) -> None:
+    assert plan.wish is not None
     os.environ.clear()
-    os.environ.update(plan.environment)
+    os.environ.update(plan.wish.environment)
+    time.tzset()
     os.umask(0o077)
-    os.chdir(plan.directory)
+    os.chdir(plan.wish.directory)
 
 
 def _enclosure(plan: Plan) -> str | None:
@@ -147,10 +160,11 @@ def _tie_to_keeper(plan: Plan) -> None:
 
 
 def _limits(plan: Plan) -> str:
+    assert plan.wish is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, value in (
-        (resource.RLIMIT_NOFILE, plan.open_files),
-        (resource.RLIMIT_FSIZE, plan.file_size_bytes),
+        (resource.RLIMIT_NOFILE, plan.wish.open_files),
+        (resource.RLIMIT_FSIZE, plan.wish.file_size_bytes),
     ):
         if value is not None:
             _, hard = resource.getrlimit(what)
@@ -176,8 +190,11 @@ def _system_calls(_: Plan) -> None:
     """The filter joins here, last."""
 
 
-AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _surroundings, _enclosure)
+AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _enclosure)
 """What the keeper does before it forks the worker."""
 
-INSIDE: Final[Sequence[Step]] = (_tie_to_keeper, _limits, _capabilities, _files, _system_calls)
-"""What the worker does before it runs the user's file."""
+BORN: Final[Sequence[Step]] = (_tie_to_keeper, _capabilities)
+"""What the worker does before it says hello."""
+
+WANTED: Final[Sequence[Step]] = (_surroundings, _limits, _files, _system_calls)
+"""What the worker does when it knows what it is for, before it runs the user's file."""

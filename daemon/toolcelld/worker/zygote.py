@@ -2,8 +2,7 @@
 
 It has imported what every worker needs and nothing of any user. It obeys one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "directory", "env", "open_files", "file_size_bytes"}
-                      with five descriptors: life line, protocol, abort, stdout, stderr
+    daemon → zygote   {"type": "spawn", "id"} with five descriptors: life line, protocol, abort, stdout, stderr
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -32,8 +31,8 @@ from toolcelld.worker.warmth import warm_up
 
 __all__ = ["main"]
 
-MESSAGE_BYTES_MAX: Final = 512 * 1024
-"""An environment may be 128 KiB and more; a message is one datagram."""
+MESSAGE_BYTES_MAX: Final = 4096
+"""An order is a type and an id."""
 
 
 def main(control: int) -> None:
@@ -57,6 +56,7 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # What is alive now is alive in every worker: do not let their collectors touch, and so copy, it.
+        linux.drop_bounding_set()
         warm_up()
         gc.collect()
         gc.freeze()
@@ -81,27 +81,19 @@ class _Zygote:
             return False
         if not data:
             return False
-        wish = json.loads(data)
-        plan = Plan(
-            worker_id=wish["id"],
-            directory=wish["directory"],
-            environment=wish["env"],
-            open_files=wish["open_files"],
-            file_size_bytes=wish["file_size_bytes"],
-            descriptors=descriptors,
-            zygote_pid=os.getpid(),
-        )
+        cell_id = json.loads(data)["id"]
+        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid())
         try:
             pid = os.fork()
         except OSError as error:
-            self._tell({"type": "refused", "id": plan.worker_id, "message": f"fork: {error.strerror}"})
+            self._tell({"type": "refused", "id": cell_id, "message": f"fork: {error.strerror}"})
         else:
             if pid == 0:
                 gc.enable()
                 keeper.keep(plan)
-            self._keepers[pid] = plan.worker_id
+            self._keepers[pid] = cell_id
             pidfd = os.pidfd_open(pid)
-            self._tell({"type": "spawned", "id": plan.worker_id, "pid": pid}, pidfd)
+            self._tell({"type": "spawned", "id": cell_id, "pid": pid}, pidfd)
             os.close(pidfd)
         for number in descriptors:
             os.close(number)
@@ -114,11 +106,11 @@ class _Zygote:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                if (worker_id := self._keepers.pop(pid, None)) is not None:
-                    ended.append((worker_id, status))
+                if (cell_id := self._keepers.pop(pid, None)) is not None:
+                    ended.append((cell_id, status))
                 self._kill_orphans()
-        for worker_id, status in ended:
-            self._tell({"type": "exited", "id": worker_id, "status": status})
+        for cell_id, status in ended:
+            self._tell({"type": "exited", "id": cell_id, "status": status})
 
     def _kill_orphans(self) -> None:
         while orphans := keeper.children(os.getpid()) - self._keepers.keys():

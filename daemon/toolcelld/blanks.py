@@ -1,0 +1,151 @@
+"""Cells that are built ahead of need: forked, confined to their scope, and waiting to be told what for.
+
+Forking and warming a worker takes several times as long as loading a tool file into it, and none
+of that depends on the tool. So a few blanks wait, and whoever takes one has another made behind
+it. A blank costs two processes and some megabytes that they do not share with the zygote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from toolcelld.cells import Cell, Receiver
+from toolcelld.frames import Frame, FrameError
+from toolcelld.runtimes import Runtime, RuntimeFailed
+
+__all__ = ["Blanks"]
+
+READY_MAX: Final = 2
+"""Agents call tools side by side, seldom more than two that were never called before."""
+MAKING_MAX: Final = 4
+"""At the same time; more would only share the processors."""
+HELLO_SECONDS_MAX: Final = 5.0
+"""A worker says hello within some milliseconds; one that does not is not believed."""
+
+
+class _Waiting(Receiver):
+    """Hears the hello of a blank."""
+
+    def __init__(self) -> None:
+        self.hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_frame(self, frame: Frame) -> None:
+        if self.hello.done():
+            return
+        if frame.header["type"] == "hello":
+            self.hello.set_result(None)
+        else:
+            self.hello.set_exception(RuntimeFailed(f"sandbox_setup_failed: {str(frame.header.get('message'))[:1000]}"))
+
+    def on_broken(self, error: FrameError) -> None:
+        if not self.hello.done():
+            self.hello.set_exception(RuntimeFailed(f"a new worker sent what is no frame: {error}"))
+
+    def on_death(self, cell: Cell) -> None:
+        if not self.hello.done():
+            death = cell.ended.result()
+            self.hello.set_exception(RuntimeFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}"))
+
+
+class Blanks:
+    """The blanks of one interpreter."""
+
+    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
+        self.runtime = runtime
+        self._tasks = tasks
+        # The mutable state: what is ready, who waits, and what is on its way to either.
+        self._ready: deque[Cell] = deque()
+        self._takers: deque[asyncio.Future[Cell]] = deque()
+        self._making: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def prepare(self) -> None:
+        """Have as many made as are waited for and shall be ready."""
+        wanted = READY_MAX + len(self._takers) - len(self._ready)
+        while not self._closed and len(self._making) < min(wanted, MAKING_MAX):
+            task = self._tasks.create_task(self._make_one(), name="blank")
+            self._making.add(task)
+            task.add_done_callback(self._made)
+
+    async def take(self, receiver: Receiver) -> Cell:
+        """A blank, told to `receiver` from now on. Raises `RuntimeFailed`."""
+        cell = self._take_ready()
+        if cell is None:
+            taker: asyncio.Future[Cell] = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            self.prepare()
+            try:
+                cell = await taker
+            except asyncio.CancelledError:
+                if taker.done() and not taker.cancelled() and taker.exception() is None:
+                    self._ready.append(taker.result())
+                raise
+        cell.receiver = receiver
+        self.prepare()
+        return cell
+
+    def _take_ready(self) -> Cell | None:
+        while self._ready:
+            cell = self._ready.popleft()
+            if not cell.ended.done():
+                return cell
+        return None
+
+    def _next_taker(self) -> asyncio.Future[Cell] | None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                return taker
+        return None
+
+    async def _make_one(self) -> None:
+        try:
+            cell = await self._make()
+        except RuntimeFailed as failure:
+            if (taker := self._next_taker()) is not None:
+                taker.set_exception(failure)
+            return
+        if (taker := self._next_taker()) is not None:
+            taker.set_result(cell)
+        else:
+            self._ready.append(cell)
+
+    def _made(self, task: asyncio.Task[None]) -> None:
+        self._making.discard(task)
+        if self._takers:  # and not otherwise: what fails is not tried for ever
+            self.prepare()
+
+    async def _make(self) -> Cell:
+        waiting = _Waiting()
+        cell = await Cell.start(self.runtime, waiting)
+        cell.ended.add_done_callback(lambda _: waiting.on_death(cell))
+        try:
+            async with asyncio.timeout(HELLO_SECONDS_MAX):
+                await waiting.hello
+        except TimeoutError:
+            cell.end()
+            await cell.ended
+            raise RuntimeFailed(f"a new worker did not say hello within {HELLO_SECONDS_MAX:.0f} s") from None
+        except BaseException:
+            cell.end()
+            await asyncio.shield(cell.ended)
+            raise
+        if self._closed:
+            cell.end()
+            await cell.ended
+        return cell
+
+    async def aclose(self) -> None:
+        """End the blanks, those that are being made too."""
+        self._closed = True
+        while (taker := self._next_taker()) is not None:
+            taker.set_exception(RuntimeFailed("the daemon is stopping"))
+        if self._making:
+            await asyncio.wait(self._making)
+        for cell in self._ready:
+            if not cell.ended.done():
+                cell.end()
+                await cell.ended
+        self._ready.clear()
