@@ -745,7 +745,9 @@ class Event(_message.Message):
 
     @_builtins.property
     def refused(self) -> _status_pb2.Status:
-        """The call, or another message up, cannot be served. For a call it is the ending."""
+        """The call, or another message up, cannot be served. For the call that the event names it is the ending;
+        about a message to a call that runs, such as a second one under its id, the event names none.
+        """
 
     @_builtins.property
     def gap(self) -> Global___Gap:
@@ -1250,7 +1252,7 @@ class Outcome(_message.Message):
     body: _builtins.bytes
     """JSON: {"content": [block, …], "details": value}. A block is {"type":"text","text":…},
     {"type":"image","data":<base64>,"mime_type":…} or {"type":"resource_link","uri":…,"name":…,"mime_type":…}.
-    Partial when the call was stopped.
+    Partial when the call was stopped. Details of more than 1 MiB are {"left_out":true,"output_id":…}.
     """
     more: _builtins.bool
     """Whether Chunk events with the rest of the body follow."""
@@ -1317,7 +1319,7 @@ class Output(_message.Message):
     complete: _builtins.bool
     """Whether everything was kept."""
     source: _builtins.str
-    """The stream that was cut: "result", "stdout" or "stderr"."""
+    """The stream that was cut: "result", "details", "stdout" or "stderr"."""
     @_builtins.property
     def expires(self) -> _timestamp_pb2.Timestamp:
         """When it may be deleted."""
@@ -1389,7 +1391,7 @@ class Facts(_message.Message):
     """Processes that had to be killed."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Output]:
-        """Other outputs that were cut: what the tool printed."""
+        """Other outputs that were cut: what the tool printed, and details too large to go along."""
 
     def __init__(
         self,
