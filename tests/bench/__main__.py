@@ -14,19 +14,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import os
+import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 from rich.console import Console
 from rich.table import Table
+
 from toolcell import _paths
 from toolcell.client import Session, connect
 
@@ -54,7 +58,7 @@ async def later(a: int, b: int) -> int:
 
 
 @contextlib.contextmanager
-def served(directory: Path) -> Iterator[str]:
+def served(directory: Path) -> Generator[str]:
     """A daemon with its own state, and a project with the tools."""
     tools = directory / "project" / ".toolcell" / "tools"
     tools.mkdir(parents=True)
@@ -65,7 +69,10 @@ def served(directory: Path) -> Iterator[str]:
         sys.executable, "-m", "toolcelld", "--private", "--socket", socket,
         "--state", str(directory / "state"), "--config", str(directory / "config.toml"),
     ]  # fmt: skip
-    with (directory / "log").open("wb") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process,
+    ):
         while not os.path.exists(socket):
             if process.poll() is not None:
                 sys.exit((directory / "log").read_text())
@@ -76,7 +83,7 @@ def served(directory: Path) -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def floor(directory: Path) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
+async def floor(directory: Path) -> AsyncGenerator[Callable[[int], Awaitable[object]]]:
     """The empty echo."""
     socket = str(directory / "floor" / "floor.sock")
     process = subprocess.Popen(
@@ -87,8 +94,11 @@ async def floor(directory: Path) -> AsyncIterator[Callable[[int], Awaitable[obje
     process.stdout.readline()
     with open(_paths.agent_token_path(socket), encoding="ascii") as file:
         metadata = (("authorization", f"Bearer {file.read()}"),)
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=[("grpc.enable_http_proxy", 0)]) as channel:
-        echo = channel.unary_unary("/bench.Floor/Echo")
+    async with grpc.aio.insecure_channel(
+        f"unix:{socket}", options=[("grpc.enable_http_proxy", 0)]
+    ) as channel:
+        dialled: Any = channel  # the stubs leave out what a method's messages are
+        echo = dialled.unary_unary("/bench.Floor/Echo")
 
         async def call(_: int) -> object:
             return await echo(b"", metadata=metadata)
@@ -100,15 +110,17 @@ async def floor(directory: Path) -> AsyncIterator[Callable[[int], Awaitable[obje
 
 
 @contextlib.asynccontextmanager
-async def fastmcp() -> AsyncIterator[Callable[[int], Awaitable[object]] | None]:
+async def neighbour() -> AsyncGenerator[Callable[[int], Awaitable[object]] | None]:
     """The same tool on FastMCP, where it is installed."""
     try:
-        from fastmcp import Client
-        from fastmcp.client.transports import PythonStdioTransport
+        fastmcp: Any = importlib.import_module("fastmcp")
+        transports: Any = importlib.import_module("fastmcp.client.transports")
     except ImportError:
         yield None
         return
-    async with Client(PythonStdioTransport(HERE / "fastmcp_server.py", python_cmd=sys.executable)) as client:
+    async with fastmcp.Client(
+        transports.PythonStdioTransport(HERE / "fastmcp_server.py", python_cmd=sys.executable)
+    ) as client:
 
         async def call(n: int) -> object:
             return await client.call_tool("add", {"a": n, "b": n + 1})
@@ -121,8 +133,9 @@ async def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds of every call, one of each contender in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    order = random.Random(1)  # nobody always comes behind the same one
     for n in range(-50, rounds):
-        for name, call in contenders.items():
+        for name, call in order.sample(sorted(contenders.items()), len(contenders)):
             began = time.perf_counter()
             await call(n)
             if n >= 0:
@@ -142,12 +155,16 @@ def tool(session: Session, name: str) -> Callable[[int], Awaitable[object]]:
 async def warm_calls(console: Console, directory: Path, socket: str, rounds: int) -> bool:
     async with (
         floor(directory) as echo,
-        fastmcp() as neighbour,
+        neighbour() as fastmcp_call,
         connect(socket, directory=directory / "project", daemon="running") as session,
     ):
-        contenders = {"empty unary echo": echo, "add, def": tool(session, "add"), "add, async def": tool(session, "add_later")}
-        if neighbour is not None:
-            contenders["add, FastMCP over stdio"] = neighbour
+        contenders = {
+            "empty unary echo": echo,
+            "add, def": tool(session, "add"),
+            "add, async def": tool(session, "add_later"),
+        }
+        if fastmcp_call is not None:
+            contenders["add, FastMCP over stdio"] = fastmcp_call
         seconds = await interleaved(contenders, rounds)
     table = Table("warm call", "p50 ms", "p95 ms", "p99 ms", "p50 / floor", "bound", box=None)
     base = statistics.median(seconds["empty unary echo"])

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import grpc.aio
 import uvloop
+
 from toolcelld.access import Gate, Premises
 from toolcelld.daemon import SERVER_OPTIONS
 
@@ -25,7 +27,8 @@ async def main(socket: str) -> None:
     async def echo(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+    handle: Any = grpc.unary_unary_rpc_method_handler  # the stubs leave its types open
+    handler = handle(echo)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Floor", {"Echo": handler}),))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()

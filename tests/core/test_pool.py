@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcelld.blanks import Blanks
 from toolcelld.description import Description
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.pool import Pool
-from toolcelld.runtimes import Runtime
 from toolcelld.sources import ToolFile
 from toolcelld.workers import CellSpec, StartFailed, Worker
 
@@ -34,7 +34,7 @@ class FakeWorker(Worker):
         self.since = float(len(self.born))
         self.born.append(self)
 
-    async def start(self, runtime: Runtime) -> Description:
+    async def start(self, blanks: Blanks, *, describe: bool = False) -> Description:
         description = await self.hatched
         if self.state is State.STARTING:
             self.machine.fire(WorkerEvent.HELLO)
