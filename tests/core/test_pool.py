@@ -89,8 +89,9 @@ async def a_pool(workers: list[FakeWorker], workers_max: int = 2) -> AsyncGenera
         await settled()
         closing = tasks.create_task(pool.aclose())
         await settled()
-        for worker in pool.workers:
-            cast("FakeWorker", worker).die()
+        for living in pool.workers:
+            assert isinstance(living, FakeWorker)
+            living.die()
         await closing
 
 
