@@ -122,7 +122,7 @@ class RunningDaemon:
             (tools / "warm.py").write_text("from toolcell import tool\n\n@tool\ndef warm() -> None: ...\n")
             request = toolcell_pb2.ListToolsRequest(directory=directory)
             found = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse)
-        assert [tool.name for tool in found.catalog.tools] == ["warm"]
+        assert [tool.name for tool in found.catalog.tools] == ["warm"], found.text
         return self.at_rest()
 
     def at_rest(self) -> DaemonWorld:
