@@ -37,7 +37,9 @@ class _Waiting(Receiver):
         if frame.header["type"] == "hello":
             self.hello.set_result(None)
         else:
-            self.hello.set_exception(RuntimeFailed(f"sandbox_setup_failed: {str(frame.header.get('message'))[:1000]}"))
+            self.hello.set_exception(
+                RuntimeFailed(f"sandbox_setup_failed: {str(frame.header.get('message'))[:1000]}")
+            )
 
     def on_broken(self, error: FrameError) -> None:
         if not self.hello.done():
@@ -46,7 +48,9 @@ class _Waiting(Receiver):
     def on_death(self, cell: Cell) -> None:
         if not self.hello.done():
             death = cell.ended.result()
-            self.hello.set_exception(RuntimeFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}"))
+            self.hello.set_exception(
+                RuntimeFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}")
+            )
 
 
 class Blanks:

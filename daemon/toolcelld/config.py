@@ -65,7 +65,9 @@ class Config:
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
     files: tuple[str, ...] = ()  # those that were there
-    only: tuple[str, ...] = ()  # tool files, absolute: no others are looked at; said at the start, not in a file
+    only: tuple[
+        str, ...
+    ] = ()  # tool files, absolute: no others are looked at; said at the start, not in a file
 
     def rules_for(self, tool: str) -> Iterator[tuple[str, ToolSection]]:
         """The rules that speak of a tool, the strongest last: patterns in file order, then its exact name."""

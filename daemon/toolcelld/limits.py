@@ -24,7 +24,17 @@ from toolcelld.sections import Declared, DefaultsSection, Isolation, Keep, Limit
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["KEYS", "NO_LIMITS", "DeclarationError", "Limits", "Setting", "Settings", "declare", "lower", "resolve"]
+__all__ = [
+    "KEYS",
+    "NO_LIMITS",
+    "DeclarationError",
+    "Limits",
+    "Setting",
+    "Settings",
+    "declare",
+    "lower",
+    "resolve",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,9 @@ class Outbox:
 
     def endings(self) -> list[str]:
         """The calls whose ending has not been acknowledged yet."""
-        return [event.call_id for event in self._all() if event.call_id and isinstance(event, Ended | Refused)]
+        return [
+            event.call_id for event in self._all() if event.call_id and isinstance(event, Ended | Refused)
+        ]
 
     def _all(self) -> Iterator[Event]:
         return itertools.chain(self._again, self._sent, *self._waiting.values())

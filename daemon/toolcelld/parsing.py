@@ -24,6 +24,7 @@ __all__ = ["Parser"]
 OURS = "/toolcell.v1."
 
 Handler = Any  # grpc.RpcMethodHandler, whose stubs know only synchronous ones
+RPC: Any = grpc  # for the same reason
 
 
 class Parser(grpc.aio.ServerInterceptor):
@@ -39,10 +40,10 @@ class Parser(grpc.aio.ServerInterceptor):
         if handler is None or handler.request_streaming or not handler_call_details.method.startswith(OURS):
             return handler
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(
+            return RPC.unary_stream_rpc_method_handler(
                 _streaming(handler), response_serializer=handler.response_serializer
             )
-        return grpc.unary_unary_rpc_method_handler(
+        return RPC.unary_unary_rpc_method_handler(
             _answering(handler), response_serializer=handler.response_serializer
         )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcelld import catalog as catalogue
 from toolcelld.catalog import Catalog, ToolInfo, assemble, render
 from toolcelld.description import Broken, Described, Description, Rejected

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
 from toolcelld import shelf
 from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, DirectoryError

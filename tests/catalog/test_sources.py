@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from toolcelld import digests, sources
 from toolcelld.config import Config
 from toolcelld.sections import SourceSection

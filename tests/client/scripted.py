@@ -19,6 +19,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # they lie 
     error_details_pb2,
     status_pb2,
 )
+
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 TOKEN = "the-token-of-agents"

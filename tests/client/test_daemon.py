@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from toolcell.client import Unavailable, connect
 from toolcell.client.child import Child
 from toolcell.client.daemon import Private, Running, Shared, find

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from toolcell.client import Refused, Unavailable
 from toolcell.client._operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
 from toolcell.client.daemon import Running

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from toolcell.client import Answer, Ask, Gap, Kind, Log, Refused, Unavailable, connect
 from toolcell_proto.v1 import toolcell_pb2 as pb
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from toolcell.client import (
     Answer,
     Ask,

@@ -12,6 +12,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress, ResourceLink, Text, Update
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
 from toolcell.client.inbox import Inbox

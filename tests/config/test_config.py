@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcelld import config as configuration
 from toolcelld.config import Config, ConfigError, load
 from toolcelld.quantities import parse_bytes, parse_seconds, show_bytes, show_seconds

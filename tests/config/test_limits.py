@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcelld.config import Config
 from toolcelld.limits import KEYS, DeclarationError, Limits, lower, resolve
 from toolcelld.sections import DefaultsSection, MaxSection, SourceSection, ToolSection

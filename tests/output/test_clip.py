@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
 
 KEEPS: tuple[Keep, ...] = get_args(Keep)

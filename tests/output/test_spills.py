@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from toolcelld import spills as spills_module
 from toolcelld.capture import BLOCK_BYTES, PENDING_BYTES_MAX, Capture
 from toolcelld.spillfiles import Writing

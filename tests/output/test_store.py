@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from toolcelld import store as store_module
 from toolcelld.store import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, WAITING_MAX, Store
 

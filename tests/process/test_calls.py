@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.process.conftest import RunningDaemon
 
 pytestmark = pytest.mark.anyio
