@@ -21,24 +21,23 @@ import json
 import logging
 import os
 import resource
-import signal
-import socket
-import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._exports import Export, Exports, InvalidArguments
 from toolcell._log import LogHandler
-from toolcell._result import ImageBlock, Result, TextBlock, describe_exception
-from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError, encode
+from toolcell._result import describe_exception, failure
+from toolcelld.frames import FrameError, encode
 from toolcelld.worker import steps
+from toolcelld.worker.abortable import Abortable
+from toolcelld.worker.ending import Ending
 from toolcelld.worker.load import Broken, Source, load
-from toolcelld.worker.steps import ABORT, ABORT_SIGNAL, PROTOCOL
+from toolcelld.worker.steps import ABORT, PROTOCOL
 from toolcelld.worker.wire import Teller, Wire
 
 __all__ = ["main"]
@@ -46,9 +45,7 @@ __all__ = ["main"]
 T = TypeVar("T")
 
 PROTOCOL_VERSION: Final = 1
-SEQUENCE: Final = struct.Struct(">Q")
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
-EXIT_SOFTWARE: Final = 70  # of <sysexits.h>
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
 TRACEBACK_CHARACTERS_MAX: Final = 16_000
@@ -58,16 +55,17 @@ POOL_JOIN_SECONDS: Final = 0.05
 
 def main(plan: steps.Plan) -> NoReturn:
     """Serve until the daemon wants no more; never returns."""
-    status = 0
+    status = 70  # EX_SOFTWARE, unless it comes to a good end
     try:
         _Worker(plan).run()
+        status = 0
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
-        status = EXIT_SOFTWARE
-    except steps.SetupFailed as failure:
-        print(f"toolcell: {failure}", file=sys.stderr)
-        status = EXIT_SOFTWARE
+    except steps.SetupFailed as failed:
+        print(f"toolcell: {failed}", file=sys.stderr)  # the daemon has been told
     finally:
+        if sys.exc_info()[1] is not None:  # a bug of ours, which `os._exit` would hide
+            traceback.print_exc()
         with contextlib.suppress(Exception):
             atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # `os._exit` leaves them out
         for stream in (sys.stdout, sys.stderr):
@@ -86,91 +84,10 @@ class _CallPool(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
-class _Abortable:
-    """Brings an abort from the channel to the code of the tool that is running, at most once per call."""
-
-    def __init__(self) -> None:
-        self._channel = socket.socket(fileno=ABORT)
-        self._channel.setblocking(False)
-        self._highest = -1
-        self._reason = ""
-        self._sequence: int | None = None
-        self._inside = False
-        self._held = 0
-        self._due = False
-        self._announce: Callable[[str], None] = lambda _: None
-        self.delivered = False
-        self.cancel: Callable[[], object] | None = None  # how to stop what runs on the loop
-        signal.signal(ABORT_SIGNAL, self._on_signal)
-
-    def begin(self, sequence: int, announce: Callable[[str], None]) -> bool:
-        """From here the call can be aborted; False says that it already was."""
-        self.delivered = self._due = False
-        self._announce = announce
-        self._sequence = sequence
-        if sequence <= self._highest:
-            announce(self._reason)
-            return False
-        return True
-
-    def end(self) -> None:
-        self._inside = False
-        self._sequence = None
-
-    @contextlib.contextmanager
-    def inside(self) -> Generator[None]:
-        """The tool's own code runs in here."""
-        try:
-            self._inside = True
-            yield
-        finally:
-            self._inside = False
-
-    @contextlib.contextmanager
-    def held(self) -> Generator[None]:
-        """Our own code, called by the tool, runs in here: an abort waits until it is whole."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._held += 1
-        try:
-            yield
-        finally:
-            self._held -= 1
-            if self._due and not self._held:
-                self._due = False
-                self._deliver()
-
-    @property
-    def reason(self) -> str:
-        return self._reason
-
-    def _on_signal(self, *_: object) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while message := self._channel.recv(4096):
-                (number,) = SEQUENCE.unpack_from(message)
-                if number > self._highest:
-                    self._highest, self._reason = number, message[SEQUENCE.size :].decode(errors="replace")
-        if self._sequence is not None and self._sequence <= self._highest and not self.delivered:
-            self._announce(self._reason)
-            self._deliver()
-
-    def _deliver(self) -> None:
-        if self.cancel is not None:
-            self.delivered = True
-            self.cancel()
-        elif self._held:
-            self._due = True
-        elif self._inside:
-            self._inside = False
-            self.delivered = True
-            raise Aborted(self._reason)
-
-
 class _Worker:
     def __init__(self, plan: steps.Plan) -> None:
         self.wire = Wire(PROTOCOL)
-        self.abortable = _Abortable()
+        self.abortable = Abortable(ABORT)
         self._plan = plan
         self._directory = "/"
         self._tools: dict[str, Export] = {}
@@ -290,15 +207,15 @@ class _Worker:
 
     def _ending(
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel
-    ) -> _Ending:
+    ) -> Ending:
         if tool is None:
-            return _Ending.said("internal", "the file has no such tool any more", ran=False)
+            return Ending.said("internal", "the file has no such tool any more", ran=False)
         try:
             arguments = tool.arguments(payload)
         except InvalidArguments as error:
-            return _Ending.said("invalid_arguments", str(error), ran=False)
+            return Ending.said("invalid_arguments", str(error), ran=False)
         if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the other half of it
-            return _Ending.said("aborted", "", ran=False)
+            return Ending.said("aborted", "", ran=False)
         try:
             with self.abortable.inside():
                 value = tool.invoke(arguments, context)
@@ -306,19 +223,17 @@ class _Worker:
                     value = self.complete(value)
                 result = tool.normalise(value)
             kind = "aborted" if self.abortable.delivered else "tool_error" if result.is_error else "ok"
-            return _Ending(kind, result)
+            return Ending(kind, result)
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
-                return _Ending.said("aborted", "")
+                return Ending.said("aborted", "")
             return self._raised(stopped, channel)
-        except Denied as denied:
-            return _Ending.said("denied", str(denied), details=denied.details)
         except ToolError as error:
-            kind = "aborted" if self.abortable.delivered else "tool_error"
-            return _Ending.said(kind, str(error), details=error.details)
+            kind = "denied" if isinstance(error, Denied) else "tool_error"
+            return Ending("aborted" if self.abortable.delivered else kind, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
-                return _Ending.said("aborted", "")
+                return Ending.said("aborted", "")
             return self._raised(error, channel)
         finally:
             self.abortable.end()
@@ -333,10 +248,10 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _raised(self, error: BaseException, channel: _Channel) -> _Ending:
+    def _raised(self, error: BaseException, channel: _Channel) -> Ending:
         told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": told})
-        return _Ending.said("tool_error", describe_exception(error, (self._directory,)))
+        return Ending.said("tool_error", describe_exception(error, (self._directory,)))
 
     def complete(self, awaitable: Any) -> Any:
         """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
@@ -381,7 +296,8 @@ class _Channel:
         self._questions: dict[int, Future[Mapping[str, Any]]] = {}
         self._asked = 0
         self._lock = threading.Lock()
-        self._reader: threading.Thread | None = None
+        self._reading = False
+        self._reader: threading.Thread | None = None  # the last one, also when it is through with reading
 
     def tell(
         self,
@@ -389,20 +305,25 @@ class _Channel:
         header: Mapping[str, Any],
         payload: bytes = b"",
     ) -> None:
-        with self._worker.abortable.held(), self._lock:
-            if self._teller is None:
-                self._teller = Teller(self._worker.wire, self._sequence)
-            self._teller.tell(kind, header, payload)
+        with self._worker.abortable.held():
+            with self._lock:
+                teller = self._teller = self._teller or Teller(self._worker.wire, self._sequence)
+            teller.tell(kind, header, payload)
 
     def ask(self, header: Mapping[str, Any], payload: bytes = b"") -> Future[Mapping[str, Any]]:
+        """Send a question; raises `ToolError` for one that no frame can carry."""
         answer: Future[Mapping[str, Any]] = concurrent.futures.Future()
         with self._worker.abortable.held(), self._lock:
-            self._asked += 1
-            self._questions[self._asked] = answer
-            self._worker.wire.send(
-                {"type": "ask", "seq": self._sequence, "ask": self._asked, **header}, payload
-            )
-            if self._reader is None:
+            number = self._asked + 1
+            try:
+                frame = encode({"type": "ask", "seq": self._sequence, "ask": number, **header}, payload)
+            except FrameError as error:
+                raise ToolError(f"The question is too large: {error}. Ask for less at once.") from None
+            self._asked = number
+            self._questions[number] = answer
+            self._worker.wire.send_frames((frame,))
+            if not self._reading:
+                self._reading = True
                 self._reader = threading.Thread(
                     target=self._read_answers, name="toolcell-answers", daemon=True
                 )
@@ -447,95 +368,12 @@ class _Channel:
                 continue
             with self._lock:
                 answer = self._questions.pop(int(message.header["ask"]), None)
-                if not self._questions:
-                    self._reader = None
+                self._reading = bool(self._questions)
+                goes_on = self._reading
             if answer is not None and answer.set_running_or_notify_cancel():
                 answer.set_result(message.header)
-            if self._reader is not threading.current_thread():
+            if not goes_on:
                 return
-
-
-class _Ending:
-    """What the worker reports of a call, and its frames."""
-
-    __slots__ = ("header", "result")
-
-    def __init__(self, kind: str, result: Result, *, ran: bool = True) -> None:
-        self.header: dict[str, Any] = {"type": "result", "kind": kind, "ran": ran}
-        self.result = result
-
-    @classmethod
-    def said(cls, kind: str, text: str, *, details: object = None, ran: bool = True) -> _Ending:
-        encoded = None
-        if details is not None:
-            with contextlib.suppress(TypeError, ValueError, RecursionError):
-                encoded = json.dumps(details, allow_nan=False).encode()
-        blocks = (TextBlock(text),) if text else ()
-        return cls(
-            kind, Result(blocks=blocks, details=encoded, title=None, metadata=None, is_error=False), ran=ran
-        )
-
-    def frames(self) -> Iterator[bytes]:
-        """The header says the length of every part; the parts follow, cut into frames."""
-        result = self.result
-        blocks: list[dict[str, Any]] = []
-        parts: list[str | bytes] = []
-        size = 0
-        for block in result.blocks:
-            if isinstance(block, TextBlock):
-                length = _utf8_length(block.text)
-                blocks.append({"type": "text", "bytes": length})
-                parts.append(block.text)
-            elif isinstance(block, ImageBlock):
-                length = len(block.data)
-                blocks.append({"type": "image", "mime_type": block.mime_type, "bytes": length})
-                parts.append(block.data)
-            else:
-                length = 0
-                blocks.append(
-                    {
-                        "type": "resource_link",
-                        "uri": block.uri,
-                        "name": block.name,
-                        "mime_type": block.mime_type,
-                    }
-                )
-            size += length
-        self.header["blocks"] = blocks
-        for name, value in (("details", result.details), ("metadata", result.metadata)):
-            if value is not None:
-                self.header[name] = len(value)
-                parts.append(value)
-                size += len(value)
-        if result.title:
-            self.header["title"] = result.title[:1000]
-        if size <= PAYLOAD_BYTES_MAX:
-            yield encode(
-                self.header, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts)
-            )
-            return
-        yield encode({**self.header, "size": size})
-        for part in parts:
-            for start in range(0, len(part), CUT):
-                piece = part[start : start + CUT]
-                yield encode({"type": "chunk"}, _utf8(piece) if isinstance(piece, str) else piece)
-
-
-CUT: Final = PAYLOAD_BYTES_MAX // 4
-"""Characters or bytes per chunk: four bytes is the longest that UTF-8 makes of a character."""
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # lone surrogates are no characters
-        return text.encode(errors="replace")
-
-
-def _utf8_length(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(len(_utf8(text[start : start + CUT])) for start in range(0, len(text), CUT))
 
 
 def _described(found: Exports) -> bytes:

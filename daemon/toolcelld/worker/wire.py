@@ -24,8 +24,8 @@ __all__ = ["Teller", "Wire"]
 
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_RECORDS_MAX: Final = 1000
-LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX // 2
-"""What waits of a log between two messages; a message stays one frame."""
+LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
+"""What waits of a log between two messages, as JSON without its brackets; a message stays one frame."""
 UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 """A partial result is one frame; the model would read a fifth of that."""
 METADATA_BYTES_MAX: Final = 32 * 1024
@@ -44,22 +44,28 @@ class Wire:
         self._sending = threading.Lock()
         self._rest = b""  # of a frame that `offer` could only begin; goes before everything else
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
     def receive(self) -> Frame | None:
         """The next message with its chunks joined; None when the daemon is gone."""
         frame = self._next()
         if frame is None or "size" not in frame.header:
             return frame
-        size = int(frame.header["size"])
-        if size > MESSAGE_BYTES_MAX:
-            raise FrameError(f"message of {size} bytes")
+        size = frame.header["size"]
+        if not isinstance(size, int) or not len(frame.payload) <= size <= MESSAGE_BYTES_MAX:
+            raise FrameError(f"a message with a size of {str(size)[:20]}")
         parts = [frame.payload]
         missing = size - len(frame.payload)
-        while missing > 0:
+        while missing:
             chunk = self._next()
             if chunk is None:
                 return None
-            if chunk.header["type"] != "chunk" or not chunk.payload:
-                raise FrameError(f"{chunk.header['type']} where a chunk should be")
+            if chunk.header["type"] != "chunk" or not 0 < len(chunk.payload) <= missing:
+                raise FrameError(
+                    f"{chunk.header['type'][:40]} of {len(chunk.payload)} bytes where {missing} bytes of a chunk are missing"
+                )
             parts.append(chunk.payload)
             missing -= len(chunk.payload)
         return Frame(frame.header, b"".join(parts))
@@ -100,7 +106,12 @@ class Wire:
         finally:
             self._sending.release()
 
-    def flush_rest(self) -> None:
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left of what `offer` began."""
+        return not self._rest
+
+    def flush(self) -> None:
         """Wait until what `offer` began is whole."""
         if self._rest:
             self.send_frames(())
@@ -121,11 +132,12 @@ class Teller:
         self._lock = threading.Lock()
         self._newest: dict[str, tuple[Mapping[str, Any], bytes]] = {}
         self._metadata: dict[str, Any] = {}
-        self._log: list[Mapping[str, Any]] = []
+        self._log: list[bytes] = []
         self._log_bytes = 0
         self._lost = 0
         self._told_at = 0.0
-        self._thread: threading.Thread | None = None
+        self._waiting = False
+        self._thread: threading.Thread | None = None  # the last one, also when nothing waits any more
         self._ended = threading.Event()
 
     def tell(self, kind: str, header: Mapping[str, Any], payload: bytes = b"") -> None:
@@ -141,12 +153,13 @@ class Teller:
                 self._keep_log(
                     {"level": "warning", "text": f"an {kind} of {len(payload)} bytes was dropped: too large"}
                 )
-            if self._thread is not None or self._ended.is_set():
+            if self._waiting or self._ended.is_set():
                 return
             now = time.monotonic()
-            if now - self._told_at >= TELL_INTERVAL_SECONDS and self._bring_out(self._wire.offer):
+            if now - self._told_at >= TELL_INTERVAL_SECONDS and self._offer():
                 self._told_at = now
                 return
+            self._waiting = True
             self._thread = threading.Thread(target=self._bring_out_later, name="toolcell-teller", daemon=True)
             self._thread.start()
 
@@ -155,20 +168,23 @@ class Teller:
         with self._lock:
             self._ended.set()
             self._bring_out(self._send)
+            self._wire.flush()
             thread = self._thread
         if thread is not None:
             thread.join()
 
     def _bring_out_later(self) -> None:
         while not self._ended.wait(TELL_INTERVAL_SECONDS):
-            self._wire.flush_rest()
+            self._wire.flush()
             self._wire.wait_writable(1)
             with self._lock:
-                if self._bring_out(self._wire.offer) and not self._newest:
+                if self._offer():
                     self._told_at = time.monotonic()
-                    self._thread = None
-                    break
-        self._wire.flush_rest()
+                    self._waiting = False
+                    return
+
+    def _offer(self) -> bool:
+        return self._bring_out(self._wire.offer) and self._wire.whole
 
     def _send(self, frame: bytes) -> bool:
         self._wire.send_frames((frame,))
@@ -182,8 +198,8 @@ class Teller:
             ):
                 return False
             self._metadata = {}
-        if self._log:
-            records = json.dumps(self._log).encode()
+        if self._log or self._lost:
+            records = b"[%b]" % b",".join(self._log)
             if not way(encode({"type": "log", "seq": self._sequence, "lost": self._lost}, records)):
                 return False
             self._log, self._log_bytes, self._lost = [], 0, 0
@@ -205,9 +221,10 @@ class Teller:
             self._keep_log({"level": "warning", "text": "metadata was dropped: too large"})
 
     def _keep_log(self, record: Mapping[str, Any]) -> None:
-        size = len(record.get("text", "")) * 2 + 64
+        encoded = json.dumps(record).encode()
+        size = len(encoded) + 1  # and a comma
         if len(self._log) >= LOG_RECORDS_MAX or self._log_bytes + size > LOG_BYTES_MAX:
             self._lost += 1
             return
-        self._log.append(record)
+        self._log.append(encoded)
         self._log_bytes += size

@@ -1,0 +1,311 @@
+"""The worker's end of the protocol: messages put together, and what a tool tells on its way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcell import Aborted
+from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
+from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.worker.abortable import SEQUENCE, Abortable
+from toolcelld.worker.ending import Ending
+from toolcelld.worker.steps import ABORT_SIGNAL
+from toolcelld.worker.wire import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, Teller, Wire
+
+
+class Daemon:
+    """The other end of a wire."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._decoder = Decoder()
+        self._frames: list[Frame] = []
+
+    def send(self, *frames: bytes) -> None:
+        self.socket.sendall(b"".join(frames))
+
+    def frame(self) -> Frame:
+        """The next frame, however long it takes."""
+        while not self._frames:
+            data = self.socket.recv(65536)
+            assert data, "the wire has ended"
+            self._frames += self._decoder.feed(data)
+        return self._frames.pop(0)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Daemon, Wire]]:
+    ours, theirs = socket.socketpair()
+    with ours:
+        wire = Wire(theirs.detach())
+        yield Daemon(ours), wire
+        wire.close()
+
+
+def test_a_message_is_put_together_from_its_chunks(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    payload = os.urandom(3 * PAYLOAD_BYTES_MAX + 7)
+    sender = threading.Thread(target=daemon.send, args=tuple(split({"type": "load"}, payload)))
+    sender.start()
+    message = wire.receive()
+    sender.join()
+    assert message == Frame({"type": "load", "size": len(payload)}, payload)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [encode({"type": "load", "size": MESSAGE_BYTES_MAX + 1})],
+        [encode({"type": "load", "size": "5"})],
+        [encode({"type": "load", "size": 1.5})],
+        [encode({"type": "load", "size": None})],
+        [encode({"type": "load", "size": 1}, b"12")],
+        [encode({"type": "load", "size": 5}, b"12"), encode({"type": "retire"})],
+        [encode({"type": "load", "size": 5}, b"12"), encode({"type": "chunk"})],
+        [encode({"type": "load", "size": 5}, b"12"), encode({"type": "chunk"}, b"3456")],
+    ],
+)
+def test_a_message_with_a_wrong_size_is_an_error(ends: tuple[Daemon, Wire], frames: list[bytes]) -> None:
+    daemon, wire = ends
+    daemon.send(*frames)
+    with pytest.raises(FrameError):
+        wire.receive()
+
+
+def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    daemon.send(encode({"type": "load", "size": 5}, b"12"))
+    daemon.socket.shutdown(socket.SHUT_WR)
+    assert wire.receive() is None
+    assert wire.receive() is None
+
+
+# Telling
+
+
+def test_telling_into_a_full_socket_returns_and_the_newest_arrives(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    teller = Teller(wire, 7)
+    for number in range(200):  # thirty times what the socket takes
+        teller.tell("update", {}, json.dumps(number).encode() + b" " * 40_000)
+    seen: list[int] = []
+    while not seen or seen[-1] != 199:
+        header, payload = daemon.frame()
+        assert (header["type"], header["seq"]) == ("update", 7)
+        seen.append(json.loads(payload))
+    assert seen == sorted(set(seen))
+    teller.finish()
+    assert threading.active_count() == 1
+
+
+def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    wire.send({"type": "chunk"}, bytes(PAYLOAD_BYTES_MAX // 2))
+    teller = Teller(wire, 1)
+    teller.tell("update", {}, b" " * PAYLOAD_BYTES_MAX)  # more than is left in the socket
+    assert not wire.whole
+    assert daemon.frame().header["type"] == "chunk"
+    assert len(daemon.frame().payload) == PAYLOAD_BYTES_MAX
+    teller.finish()
+
+
+def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    teller = Teller(wire, 1)
+    for number in range(5):
+        teller.tell("log", {"level": "info", "text": str(number)})
+        teller.tell("metadata", {"title": str(number)}, json.dumps({str(number): number}).encode())
+    teller.finish()
+    wire.send({"type": "result"})
+    texts: list[str] = []
+    metadata: dict[str, Any] = {}
+    while (frame := daemon.frame()).header["type"] != "result":
+        if frame.header["type"] == "log":
+            texts += [record["text"] for record in json.loads(frame.payload)]
+        else:
+            metadata.update(json.loads(frame.payload))
+    assert texts == ["0", "1", "2", "3", "4"]
+    assert metadata == {"title": "4", "0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(["x", "é", "😀", '"', "\x00"]), st.integers(1, 16 * 1024), st.integers(1, 40))
+def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
+    character: str, length: int, count: int
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        wire = Wire(theirs.detach())
+        teller = Teller(wire, 1)
+        wire.send({"type": "chunk"}, bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
+        for _ in range(count):
+            teller.tell("log", {"level": "info", "text": character * length})
+        daemon = Daemon(ours)
+        reader = threading.Thread(target=teller.finish)
+        reader.start()
+        arrived = lost = 0
+        while arrived + lost < count:
+            header, payload = daemon.frame()
+            if header["type"] == "log":
+                arrived += len(json.loads(payload))
+                lost += header["lost"]
+        reader.join()
+        assert arrived + lost == count
+        wire.close()
+
+
+def test_metadata_that_grows_too_large_is_dropped_with_a_warning(ends: tuple[Daemon, Wire]) -> None:
+    daemon, wire = ends
+    teller = Teller(wire, 1)
+    teller.tell("metadata", {}, json.dumps({"a": "x" * METADATA_BYTES_MAX}).encode())
+    header, payload = daemon.frame()
+    assert header["type"] == "log"
+    assert json.loads(payload)[0]["level"] == "warning"
+    teller.finish()
+
+
+# Endings
+
+
+def put_together(frames: list[bytes]) -> tuple[dict[str, Any], bytes]:
+    first, *rest = [frame for data in frames for frame in Decoder().feed(data)]
+    payload = b"".join(frame.payload for frame in (first, *rest))
+    assert first.header.get("size", len(payload)) == len(payload)
+    return first.header, payload
+
+
+TEXTS = st.text(max_size=20) | st.sampled_from(["x" * 300_000, "é" * 200_000, "a\ud800b", "\udfff" * 100_000])
+BLOCKS = st.lists(
+    st.builds(TextBlock, TEXTS)
+    | st.builds(ImageBlock, st.binary(max_size=50), st.just("image/png"))
+    | st.builds(LinkBlock, st.just("file:///a"), st.just("a"), st.just("")),
+    max_size=5,
+)
+
+
+@settings(max_examples=50)
+@given(BLOCKS, st.none() | st.just(b'{"a":1}'), st.none() | st.just(b"{}"))
+def test_an_ending_says_the_length_of_every_part(
+    blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None
+) -> None:
+    ending = Ending("ok", Result(tuple(blocks), details, None, metadata))
+    header, payload = put_together(list(ending.frames()))
+    lengths = [block.get("bytes", 0) for block in header["blocks"]]
+    parts = [*lengths, header.get("details", 0), header.get("metadata", 0)]
+    assert sum(parts) == len(payload)
+    start = 0
+    for block, length in zip(blocks, lengths, strict=True):
+        part = payload[start : start + length]
+        start += length
+        if isinstance(block, TextBlock):
+            assert part == block.text.encode(errors="replace")
+        elif isinstance(block, ImageBlock):
+            assert part == block.data
+    assert payload[start:] == (details or b"") + (metadata or b"")
+
+
+def test_a_result_that_no_header_can_describe_is_an_error_of_the_tool() -> None:
+    links = tuple(LinkBlock(f"https://example.org/{'x' * 4000}/{number}", "n", "") for number in range(100))
+    ending = Ending("ok", Result(links))
+    ending.header.update(seq=3, cpu=0.5)
+    header, payload = put_together(list(ending.frames()))
+    assert (header["kind"], header["seq"], header["cpu"]) == ("tool_error", 3, 0.5)
+    assert payload.startswith(b"The tool's result has too many parts")
+
+
+def test_an_aborted_call_stays_aborted_whatever_it_returned() -> None:
+    links = tuple(LinkBlock("x" * 4000, "", "") for _ in range(100))
+    header, _ = put_together(list(Ending("aborted", Result(links)).frames()))
+    assert header["kind"] == "aborted"
+
+
+# Aborts
+
+
+@pytest.fixture
+def abortable() -> Iterator[tuple[socket.socket, Abortable]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    before = signal.getsignal(ABORT_SIGNAL)
+    with ours:
+        abortable = Abortable(theirs.detach())
+        yield ours, abortable
+        abortable.close()
+    signal.signal(ABORT_SIGNAL, before)
+
+
+def abort(daemon: socket.socket, number: int, reason: str = "by you") -> None:
+    """What daemon and keeper do; the signal is delivered before this returns."""
+    daemon.send(SEQUENCE.pack(number) + reason.encode())
+    signal.raise_signal(ABORT_SIGNAL)
+
+
+def test_an_abort_raises_in_the_tools_code_once(abortable: tuple[socket.socket, Abortable]) -> None:
+    daemon, worker = abortable
+    told: list[str] = []
+    assert worker.begin(1, told.append)
+    with pytest.raises(Aborted, match="by you"), worker.inside():
+        abort(daemon, 1)
+    abort(daemon, 1)
+    worker.end()
+    assert worker.delivered
+    assert told == ["by you"]
+
+
+def test_an_abort_before_its_call_ends_it_at_once(abortable: tuple[socket.socket, Abortable]) -> None:
+    daemon, worker = abortable
+    abort(daemon, 2)
+    assert not worker.begin(1, lambda _: None)
+    assert not worker.begin(2, lambda _: None)
+    assert worker.begin(3, lambda _: None)
+    worker.end()
+
+
+def test_an_abort_between_begin_and_the_tools_first_line_is_not_lost(
+    abortable: tuple[socket.socket, Abortable],
+) -> None:
+    daemon, worker = abortable
+    ran = False
+    assert worker.begin(1, lambda _: None)
+    abort(daemon, 1)
+    with pytest.raises(Aborted), worker.inside():
+        ran = True
+    worker.end()
+    assert not ran
+
+
+def test_an_abort_waits_until_our_own_code_is_whole(abortable: tuple[socket.socket, Abortable]) -> None:
+    daemon, worker = abortable
+    steps: list[str] = []
+    assert worker.begin(1, lambda _: None)
+
+    def tool() -> None:
+        with worker.held():
+            abort(daemon, 1)
+            steps.append("whole")
+        steps.append("never")
+
+    with pytest.raises(Aborted), worker.inside():
+        tool()
+    worker.end()
+    assert steps == ["whole"]
+
+
+def test_an_abort_of_a_call_that_is_over_touches_nobody(abortable: tuple[socket.socket, Abortable]) -> None:
+    daemon, worker = abortable
+    assert worker.begin(1, lambda _: None)
+    worker.end()
+    assert worker.begin(2, lambda _: None)
+    with worker.inside():
+        abort(daemon, 1)
+    worker.end()
+    assert not worker.delivered
