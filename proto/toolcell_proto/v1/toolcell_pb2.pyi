@@ -586,7 +586,9 @@ class Limits(_message.Message):
     OUTPUT_LINES_FIELD_NUMBER: _builtins.int
     OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
     timeout_seconds: _builtins.float
-    """Seconds of running; time spent in a question does not count."""
+    """Seconds from the moment the call is accepted, the queue included; time spent in a question does
+    not count. Beside it, the tool's own time-out counts from the moment a worker has the call.
+    """
     queue_seconds: _builtins.float
     """Seconds of waiting for a worker."""
     cpu_seconds: _builtins.float
