@@ -7,6 +7,8 @@ machines drift. Exits 1 when a bound is passed.
   empty grpc.aio unary echo over a unix socket (the floor) and FastMCP over stdio
 - first call: the call for which a worker has to be started, beside a warm one
 - opening: a session on a directory of 1,000 tool files, beside one on an empty directory
+- floods: echoes in one session while a tool of another prints or returns a gigabyte, beside echoes in
+  peace, and by how much the daemon's peak memory grows
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ from rich.table import Table
 
 from toolcell import _paths
 from toolcell.client import Session, connect
+from toolcell.client._operator import operate
+from toolcell.client.daemon import Running
+from toolcell_proto.v1 import operator_pb2
 
 HERE = Path(__file__).parent
 WARM_RATIO_MAX = 1.5
@@ -40,6 +45,15 @@ FIRST_CALL_SECONDS_MAX = 0.025
 WARM_OPEN_SECONDS_MAX = 0.3
 COLD_OPEN_SECONDS_MAX = 2.5  # the two seconds of the bound, and the way there and back
 FILES = 1000
+FLOODS: dict[str, dict[str, int]] = {
+    "prints": {"size": 2**30},
+    "has_a_child_print": {"size": 2**30},
+    "returns_lines": {"count": 2**30 // 129},
+}
+FLOOD_RATIO_MAX = 5.0
+FLOOD_GROWTH_BYTES_MAX = 32 * 2**20
+PEACE_SECONDS = 2.0
+ECHO_PAUSE_SECONDS = 0.002  # between two echoes, so that one client alone is no flood
 FIRST_CALLS = 50  # each leaves a worker, and the pool has room for 64
 
 TOOLS = '''
@@ -243,10 +257,67 @@ async def openings(console: Console, directory: Path, socket: str) -> bool:
     return cold <= COLD_OPEN_SECONDS_MAX and over <= WARM_OPEN_SECONDS_MAX
 
 
+async def echoes(session: Session, until: Callable[[], bool]) -> list[float]:
+    """Seconds of every echo until then."""
+    seconds: list[float] = []
+    while not until():
+        began = time.perf_counter()
+        (await session.call("echo", {"text": "x"})).check()
+        seconds.append(time.perf_counter() - began)
+        await asyncio.sleep(ECHO_PAUSE_SECONDS)
+    return seconds
+
+
+async def flood(session: Session, neighbour: Session, tool: str) -> tuple[float, float]:
+    """The 95th percentile of the neighbour's echoes, in peace and while the tool floods."""
+    peace_over = time.perf_counter() + PEACE_SECONDS
+    in_peace = await echoes(neighbour, lambda: time.perf_counter() > peace_over)
+    call = session.call(tool, FLOODS[tool])
+    flooded = await echoes(neighbour, lambda: call.outcome is not None)
+    (await call).check()
+    return statistics.quantiles(in_peace, n=20)[-1], statistics.quantiles(flooded, n=20)[-1]
+
+
+async def floods(console: Console, directory: Path) -> bool:
+    """In a daemon of its own, whose peak memory is nobody else's."""
+    table = Table(
+        "1 GiB", "p95 in peace, ms", "p95 flooded, ms", "ratio", "bound", "memory MiB", "bound", box=None
+    )
+    good = True
+    with served(directory) as socket:
+        project = directory / "project"
+        shutil.copy(HERE.parent / "tools" / "floods.py", project / ".toolcell" / "tools")
+        async with (
+            connect(socket, directory=project, daemon="running") as session,
+            connect(socket, directory=project, daemon="running") as neighbour,
+            operate(Running(socket)) as operator,
+        ):
+
+            async def peak_bytes() -> int:
+                status = await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
+                return status.memory_peak_bytes
+
+            for one in (session, neighbour):
+                (await one.call("echo", {"text": "x"})).check()
+            for tool in FLOODS:
+                before = await peak_bytes()
+                in_peace, flooded = await flood(session, neighbour, tool)
+                grown = await peak_bytes() - before
+                good = good and flooded / in_peace <= FLOOD_RATIO_MAX and grown <= FLOOD_GROWTH_BYTES_MAX
+                figures = [in_peace * 1000, flooded * 1000, flooded / in_peace]
+                table.add_row(
+                    tool, *(f"{figure:.2f}" for figure in figures), f"{FLOOD_RATIO_MAX:g}",
+                    f"{grown / 2**20:.1f}", f"{FLOOD_GROWTH_BYTES_MAX / 2**20:.0f}",
+                )  # fmt: skip
+    console.print()
+    console.print(table)
+    return good
+
+
 async def main() -> int:
     parser = argparse.ArgumentParser(description="What a call costs.")
     parser.add_argument("--rounds", type=int, default=2000, help="calls of each contender")
-    parser.add_argument("--only", choices=["warm", "first", "open"])
+    parser.add_argument("--only", choices=["warm", "first", "open", "flood"])
     arguments = parser.parse_args()
     console = Console(width=110, highlight=False)
     directory = Path(tempfile.mkdtemp(prefix="tb-", dir="/tmp"))
@@ -259,6 +330,8 @@ async def main() -> int:
                 good = await first_calls(console, directory, socket) and good
             if arguments.only in (None, "open"):
                 good = await openings(console, directory, socket) and good
+        if arguments.only in (None, "flood"):
+            good = await floods(console, directory / "flood") and good
     finally:
         shutil.rmtree(directory)
     console.print("\nwithin the bounds" if good else "\nOVER A BOUND")
