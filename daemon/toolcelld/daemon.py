@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -235,6 +236,9 @@ class Daemon:
             await server.start()
             for name in ("", *names):
                 health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            # What is alive now stays alive: a full collection, which stops every call, need not look at it.
+            gc.collect()
+            gc.freeze()
             self.machine.fire(DaemonEvent.BOUND)
             notify_systemd("READY=1", f"STATUS=Serving {self.socket}")
             logger.info("toolcelld %s serves %s", toolcelld.version(), self.socket)
