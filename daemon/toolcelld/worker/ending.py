@@ -84,8 +84,10 @@ class Ending:
             return
         yield encode({**header, "size": size})
         for part in parts:
-            for start in range(0, len(part), CUT):
-                piece = part[start : start + CUT]
+            # One byte for each: text that is ASCII goes in frames as full as bytes do.
+            cut = PAYLOAD_BYTES_MAX if isinstance(part, bytes) or part.isascii() else CUT
+            for start in range(0, len(part), cut):
+                piece = part[start : start + cut]
                 yield encode({"type": "chunk"}, _utf8(piece) if isinstance(piece, str) else piece)
 
 
