@@ -14,7 +14,7 @@ Who may end whom: the daemon ends a cell through its keeper; the keeper ends eve
 the zygote ends what a dead keeper left. The end of a life line is the end of what hangs on it, so
 nothing outlives the daemon.
 
-The road of a call: `service` → `sessions.Session.admit` → `calls.Call` → `pool.Pool.lease` →
+The road of a call: `service` → `session.Session.admit` → `calls.Call` → `pool.Pool.lease` →
 `workers.Worker.begin` → the worker's `serve` → `intake` → `outcome.judge` → `outbox` → `service`.
 Abort walks the same road. States and the ways between them are tables in `lifecycle`.
 """

@@ -32,6 +32,7 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import config
 from toolcelld.access import Gate, Premises
+from toolcelld.admission import granted_environment
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
@@ -46,7 +47,7 @@ from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
 from toolcelld.runtimes import Runtime
 from toolcelld.service import ToolCell
-from toolcelld.sessions import Sessions, granted_environment
+from toolcelld.sessions import Sessions
 from toolcelld.sources import ToolFile
 from toolcelld.spills import Spills
 from toolcelld.store import Store

@@ -22,7 +22,7 @@ from toolcelld.calls import Call, Request
 from toolcelld.catalog import Catalog, ToolInfo
 from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
-from toolcelld.sessions import OpenRequest, Session
+from toolcelld.session import OpenRequest, Session
 from toolcelld.sources import Problem
 from toolcelld.spills import Output
 
@@ -203,7 +203,9 @@ def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.Ca
     return pb.CatalogPart(
         generation=catalog.generation,
         tools=[encode_tool(tool) for tool in tools],
-        problems=[_problem(problem) for problem in catalog.problems[:PROBLEMS_MAX]] if last else [],
+        problems=[encode_problem(problem, 400) for problem in catalog.problems[:PROBLEMS_MAX]]
+        if last
+        else [],
         last=last,
     )
 
@@ -227,23 +229,13 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
     )
 
 
-def _problem(problem: Problem) -> pb.Problem:
+def encode_problem(problem: Problem, message_characters_max: int | None = None) -> pb.Problem:
+    """What cannot be used, and why."""
     return pb.Problem(
         path=problem.path,
         tool=problem.tool,
         reason=problem.reason,
-        message=problem.message[:400],
-        line=problem.line,
-    )
-
-
-def encode_problem(problem: Problem) -> pb.Problem:
-    """What cannot be used, and why, whole."""
-    return pb.Problem(
-        path=problem.path,
-        tool=problem.tool,
-        reason=problem.reason,
-        message=problem.message,
+        message=problem.message[:message_characters_max],
         line=problem.line,
     )
 

@@ -22,6 +22,7 @@ import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld import catalog, events
+from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
 from toolcelld.catalogs import OPEN_SECONDS_MAX, DirectoryError, Pin
 from toolcelld.encoding import (
@@ -40,7 +41,8 @@ from toolcelld.encoding import (
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
-from toolcelld.sessions import House, OpenRequest, Session, Sessions, find_tool
+from toolcelld.session import House, OpenRequest, Session
+from toolcelld.sessions import Sessions
 from toolcelld.spills import Output, Spills, UnknownOutput
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]

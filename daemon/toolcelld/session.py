@@ -1,0 +1,365 @@
+"""One client's stay: its directory, its catalog, its running calls; ending it ends them.
+
+Calls belong to the session and not to a stream. A stream that breaks detaches the session; who
+shows the resume token within the linger takes it over and finds every call again. After the
+linger, or when the client says so, or when the daemon drains, the session closes: it refuses
+new calls, has the running ones stopped, and is gone when the last of them has ended.
+
+`Session.admit` is the only door for a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from toolcelld import events
+from toolcelld.admission import Admission
+from toolcelld.calls import Call, Request
+from toolcelld.catalog import Catalog
+from toolcelld.catalogs import Catalogs, Pin
+from toolcelld.config import Config
+from toolcelld.endings import Endings
+from toolcelld.lifecycle import SESSION, Machine, SessionEvent
+from toolcelld.lifecycle import Session as State
+from toolcelld.limits import NO_LIMITS, Limits, lower
+from toolcelld.outbox import Outbox
+from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
+from toolcelld.pool import Pool
+from toolcelld.questions import NOBODY
+from toolcelld.slots import Slots
+from toolcelld.spills import Spills
+from toolcelld.workers import CellSpec, Worker
+
+__all__ = ["House", "OpenRequest", "Session", "draining"]
+
+CALLS_MAX: Final = 512
+"""Waiting and running calls of one session."""
+PUBLISHED_BYTES: Final = 40 * 1024
+"""Of tools in one part of a catalog."""
+ANCESTORS_MAX: Final = 4
+"""How deep calls may start calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """What a client wants of a session."""
+
+    agent: str
+    directory: str
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    linger_seconds: float | None = None
+    answers: bool = False
+    limits: Limits = NO_LIMITS
+    follow: bool = False
+
+
+class House(Protocol):
+    """What sessions need of the daemon."""
+
+    catalogs: Catalogs
+    pool: Pool
+    spills: Spills
+    tasks: asyncio.TaskGroup
+    environment: Mapping[str, str]
+
+    @property
+    def config(self) -> Config:
+        """As it is now."""
+        ...
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Keep a line."""
+        ...
+
+    def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
+        """Tell operators."""
+        ...
+
+
+class Session:
+    """An open session. Made by `Sessions`, over when it is CLOSED."""
+
+    def __init__(
+        self, house: House, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]
+    ) -> None:
+        self.id = f"s-{secrets.token_hex(6)}"
+        self.secret = secrets.token_urlsafe(24)
+        self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
+        self.machine = Machine(SESSION, State.OPEN)
+        self.agent = request.agent
+        self.request = request
+        self.answers = request.answers
+        self.directory = pin.catalog.directory
+        self.worktree = pin.catalog.worktree
+        self.outbox = Outbox()
+        self.opened_at = time.time()
+        self.calls: dict[str, Call] = {}
+        self.calls_ended = 0
+        self.always: set[tuple[str, str, str]] = set()
+        self.slots = Slots(house.config.daemon.calls_per_session)
+        self.spills = house.spills
+        self.stream = 0  # counts the streams; only the newest one pumps
+        self.draining = False  # with the daemon: what runs goes on, what is new is refused
+        self.superseded = asyncio.Event()
+        self.closed = asyncio.Event()
+        self._house = house
+        self._pin = pin
+        self._on_closed = closed
+        self.endings = Endings()
+        self._admission = Admission(
+            lambda: house.config, house.environment, self.directory, allow=request.allow, deny=request.deny
+        )
+        self._lost: set[str] = set()
+        self._linger: asyncio.TimerHandle | None = None
+        pin.on_change = self._on_catalog
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return self.machine.state
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that its calls are admitted under."""
+        return self._pin.catalog
+
+    # Streams
+
+    def attach(self) -> int:
+        """A stream takes over; its number says later whether it still has the session."""
+        self.machine.fire(SessionEvent.ATTACH)
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self.superseded.set()
+        self.superseded = asyncio.Event()
+        self.stream += 1
+        if self.stream > 1:
+            self.outbox.rewind()
+            self._ask_again()
+        return self.stream
+
+    def _ask_again(self) -> None:
+        """Put the open questions to who has come; whoever took note of them may be gone."""
+        for call in self.calls.values():
+            for question in call.questions.unanswered:
+                if not self.answers:
+                    call.questions.answer(question.ask_id, False, False, NOBODY)
+                elif not self.outbox.holds(question):
+                    self.outbox.put(question)
+
+    def detach(self, stream: int) -> None:
+        """A stream broke. If it was the one that pumped, the linger begins."""
+        if stream != self.stream or self.state is State.CLOSED:
+            return
+        if self.machine.fire(SessionEvent.DETACH) is not State.DETACHED:
+            return
+        linger = self.request.linger_seconds
+        seconds = self._house.config.daemon.linger_seconds if linger is None else linger
+        self._house.happened("session.detached", session_id=self.id)
+        if seconds <= 0:
+            self.close(Stop(Kind.ABORTED, "client_gone", "the client is gone"))
+        else:
+            loop = asyncio.get_running_loop()
+            gone = Stop(Kind.ABORTED, "client_gone", f"the client has been gone for {seconds:g} s")
+            self._linger = loop.call_later(seconds, self.close, gone)
+
+    def close(self, stop: Stop) -> None:
+        """Refuse new calls and stop the running ones; CLOSED when the last has ended."""
+        if self.state in (State.CLOSING, State.CLOSED):
+            return
+        self.machine.fire(SessionEvent.CLOSE)
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        for call in list(self.calls.values()):
+            call.stop(stop)
+        self._close_if_empty()
+
+    def _close_if_empty(self) -> None:
+        if self.calls or self.state is not State.CLOSING:
+            return
+        self.machine.fire(SessionEvent.EMPTY)
+        self._house.pool.retire_owned(self.id)
+        self._pin.close()
+        self.closed.set()
+        self.outbox.ready.set()
+        self._on_closed(self)
+
+    # The catalog
+
+    def publish(self, catalog: Catalog) -> list[events.Published]:
+        """The catalog in parts."""
+        parts: list[events.Published] = []
+        start = size = 0
+        tools = list(catalog.tools.values())
+        for index, tool in enumerate(tools):
+            size += 128 + len(tool.description) * 2 + len(tool.input_schema) + len(tool.path)
+            if size > PUBLISHED_BYTES and index > start:
+                parts.append(events.Published(catalog, start, index, last=False))
+                start, size = index, 0
+        parts.append(events.Published(catalog, start, len(tools), last=True))
+        return parts
+
+    def advance(self) -> Catalog:
+        """Move to the newest catalog."""
+        return self._pin.advance()
+
+    def republish(self) -> None:
+        """Move to the newest catalog and send it."""
+        for part in self.publish(self.advance()):
+            self.outbox.put(part)
+
+    def _on_catalog(self, catalog: Catalog) -> None:
+        """A newer catalog is there."""
+        if self.request.follow or self.catalog.pending:
+            # One that was opened before everything was described gets the rest without asking.
+            self.republish()
+        else:
+            self.outbox.put(events.CatalogChanged(catalog.generation))
+        self._house.happened("catalog.changed", session_id=self.id)
+
+    # Calls
+
+    def admit(self, request: Request) -> Call | None:
+        """Start a call, or rejoin it (None). Raises `Refusal`."""
+        digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
+        if (told := self.endings.rejoin(request.call_id, digest)) is not None:
+            for event in told:
+                self.outbox.put(replace(event, number=0))
+            return None
+        if self.state is not State.OPEN:
+            raise Refusal(
+                RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
+            )
+        if self.draining:
+            raise draining()
+        if len(self.calls) >= CALLS_MAX:
+            raise Refusal(
+                RefusalReason.BUSY,
+                f"the session has {CALLS_MAX} calls already; wait for some to end.",
+                retry_seconds=1,
+                quota=f"calls of a session: {CALLS_MAX}",
+            )
+        prepared = self._admission.prepare(request.tool, self.catalog)
+        limits = lower(self.request.limits, request.limits)
+        spec = prepared.cell(self.id, request.call_id, limits)
+        self._check_ancestors(request, spec)
+        call = Call(
+            request if limits is request.limits else replace(request, limits=limits),
+            prepared.tool,
+            prepared.settings,
+            spec,
+            self,
+            generation=self.catalog.generation,
+            grace_seconds=self._house.config.daemon.abort_grace_seconds,
+        )
+        self.calls[call.id] = call
+        self.endings.begin(call.id, digest)
+        self.outbox.put(events.Accepted(self.slots.waiting, call_id=call.id))
+        self._house.happened("call.accepted", session_id=self.id, call=call)
+        call.start(self._house.pool, self._house.tasks)
+        return call
+
+    def _check_ancestors(self, request: Request, spec: CellSpec) -> None:
+        """Calls that start calls: not too deep, and never one that waits for a cell which an ancestor holds."""
+        parent = self.calls.get(request.parent_call_id) if request.parent_call_id else None
+        depth = 0
+        while parent is not None:
+            depth += 1
+            if depth > ANCESTORS_MAX:
+                raise Refusal(
+                    RefusalReason.WOULD_DEADLOCK, f"calls start calls more than {ANCESTORS_MAX} deep."
+                )
+            if spec.serial and parent.spec == spec:
+                raise Refusal(
+                    RefusalReason.WOULD_DEADLOCK,
+                    f'{request.tool} needs the cell that its ancestor {parent.id} holds: isolation is "session".',
+                )
+            parent = self.calls.get(parent.request.parent_call_id)
+
+    def acknowledge(self, number: int) -> None:
+        """The client has dealt with the events up to this one. Raises `Refusal` for one that it cannot have."""
+        if number > self.outbox.number:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"acknowledged: {number}, but the newest event of the session is {self.outbox.number}.",
+                field="acknowledged",
+            )
+        self.outbox.acknowledge(number)
+
+    def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
+        """Pass an answer on; one that comes too late is passed over. Raises `Refusal` where nothing was asked."""
+        call = self.calls.get(call_id)
+        if call is None and call_id in self.endings:
+            return
+        if call is None or not call.questions.was_asked(ask_id):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"call {call_id[:128]!r} has asked no question {ask_id}.",
+                field="answer.call_id" if call is None else "answer.ask_id",
+            )
+        call.questions.answer(ask_id, allowed, always, message)
+
+    def abort(self, call_id: str, stop: Stop) -> bool:
+        """Stop a call; False when it has ended. Raises `Refusal` when there never was one."""
+        call = self.calls.get(call_id)
+        if call is not None:
+            return call.stop(stop)
+        if call_id in self.endings:
+            return False
+        raise Refusal(
+            RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
+        )
+
+    # What calls need; see `calls.Host`
+
+    def tell(self, event: events.Event) -> None:
+        """Queue an event for the client."""
+        self.endings.tell(event)
+        self.outbox.put(event)
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Keep a line for operators."""
+        self._house.log(call_id, tool, source, level, text)
+
+    def on_ended(self, call: Call) -> None:
+        """Keep the ending for whoever asks for the same call again."""
+        self.calls.pop(call.id, None)
+        self.calls_ended += 1
+        self.endings.end(call)
+        self._house.happened("call.ended", session_id=self.id, call=call)
+        self._close_if_empty()
+
+    def take_state_lost(self, spec: CellSpec) -> bool:
+        """Whether the session's own worker for this file was lost since the last call; says so once."""
+        if not spec.serial or spec.file.path not in self._lost:
+            return False
+        self._lost.discard(spec.file.path)
+        return True
+
+    def on_worker_lost(self, worker: Worker) -> None:
+        """A worker of this session's own has died with the state of the calls before."""
+        if worker.spec.serial and worker.calls:
+            self._lost.add(worker.spec.file.path)
+
+    def known_calls(self) -> list[Call]:
+        """Running ones, and those whose ending may not have arrived."""
+        untold = (self.endings.call(call_id) for call_id in self.outbox.endings())
+        return [*self.calls.values(), *(call for call in untold if call is not None)]
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.state.upper()} of {self.agent} with {len(self.calls)} calls>"
+
+
+def draining() -> Refusal:
+    return Refusal(
+        RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
+    )
