@@ -50,13 +50,16 @@ def main() -> None:
         return
     except AccessError as error:
         sys.exit(_told(error, EXIT_UNAVAILABLE))
+    mistake: BaseException | None = None
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(run(arrangement, premises))
     except* ConfigError as group:
-        sys.exit(_told(group.exceptions[0], EXIT_CONFIG))
+        mistake = group.exceptions[0]  # an exit from within here becomes part of a group itself in early 3.11
     finally:
         premises.leave()
+    if mistake is not None:
+        sys.exit(_told(mistake, EXIT_CONFIG))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
