@@ -24,7 +24,7 @@ class Clock:
         """Go on."""
         if self._remaining is not None and self._timer is None:
             self._since = self._loop.time()
-            self._timer = self._loop.call_later(self._remaining, self._expired)
+            self._timer = self._loop.call_later(self._remaining, self._expire)
 
     def pause(self) -> None:
         """Stand still; what has run has run."""
@@ -32,6 +32,10 @@ class Clock:
             self._timer.cancel()
             self._timer = None
             self._remaining = max(0.0, self._remaining - (self._loop.time() - self._since))
+
+    def _expire(self) -> None:
+        self._timer = self._remaining = None
+        self._expired()
 
 
 class IdleClock:
@@ -68,6 +72,7 @@ class IdleClock:
         assert self._seconds is not None
         silent = self._loop.time() - self._last
         if silent >= self._seconds:
+            self._seconds = None
             self._expired()
         else:
             self._timer = self._loop.call_later(self._seconds - silent, self._look)

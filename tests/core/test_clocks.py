@@ -1,0 +1,113 @@
+"""Clocks on a loop whose time jumps to the next timer, so that no test waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcelld.clocks import Clock, IdleClock
+
+WHOLE = st.integers(1, 12)
+"""Seconds that floats add up without an error."""
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """A loop that never waits: when nothing is ready, its time is that of the next timer."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def _run_once(self) -> None:
+        ready, scheduled = self.__dict__["_ready"], self.__dict__["_scheduled"]
+        times = [timer.when() for timer in scheduled if not timer.cancelled()]
+        if times and not ready:
+            self.now = max(self.now, min(times))
+        super()._run_once()  # type: ignore[misc]  # the step that `run_forever` repeats
+
+
+def on_a_loop(life: Callable[[JumpingLoop], Awaitable[None]]) -> None:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+
+        async def lived() -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, JumpingLoop)
+            await life(loop)
+
+        runner.run(lived())
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(WHOLE, WHOLE), max_size=10), WHOLE)
+def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]], seconds: int) -> None:
+    async def life(loop: JumpingLoop) -> None:
+        ran = 0
+        expired: list[float] = []
+        clock = Clock(seconds, lambda: expired.append(loop.time()))
+        for running, pausing in spans:
+            clock.run()
+            clock.run()  # twice is once
+            await asyncio.sleep(running)
+            ran += running
+            clock.pause()
+            assert expired or ran <= seconds
+            assert not expired or ran >= seconds
+            await asyncio.sleep(pausing)
+        clock.run()
+        await asyncio.sleep(seconds + 1)
+        clock.pause()
+        clock.run()
+        await asyncio.sleep(seconds + 1)
+        assert len(expired) == 1
+
+    on_a_loop(life)
+
+
+@settings(deadline=None)
+@given(st.lists(WHOLE, max_size=20))
+def test_an_idle_clock_expires_at_the_first_silence_that_is_long_enough(gaps: list[int]) -> None:
+    async def life(loop: JumpingLoop) -> None:
+        expired: list[float] = []
+        clock = IdleClock(5.5, lambda: expired.append(loop.time()))
+        clock.run()
+        for gap in gaps:
+            await asyncio.sleep(gap)
+            if expired:
+                break
+            clock.sign()
+        assert bool(expired) is any(gap > 5 for gap in gaps)
+        await asyncio.sleep(10)
+        clock.run()
+        await asyncio.sleep(10)
+        assert len(expired) == 1
+
+    on_a_loop(life)
+
+
+def test_silence_while_a_question_is_open_is_none() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        expired: list[float] = []
+        clock = IdleClock(2.0, lambda: expired.append(loop.time()))
+        clock.run()
+        clock.pause()
+        await asyncio.sleep(100)
+        clock.run()
+        await asyncio.sleep(1)
+        assert expired == []
+        clock.pause()
+
+    on_a_loop(life)
+
+
+def test_a_clock_without_a_limit_never_expires() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        for clock in (Clock(None, loop.stop), IdleClock(None, loop.stop)):
+            clock.run()
+            await asyncio.sleep(1e9)
+            clock.pause()
+
+    on_a_loop(life)
