@@ -166,6 +166,11 @@ class Cell:
                 raise RuntimeFailed(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
+        except OSError as error:
+            cell._close()
+            raise RuntimeFailed(
+                f"a cell needs descriptors that the daemon cannot get: {error.strerror}"
+            ) from error
         except BaseException:
             cell._close()
             raise
