@@ -31,6 +31,7 @@ from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import NO_LIMITS, Limits, Settings, lower
+from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Kind, Outcome, Refusal, RefusalReason, Stop, judge
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
@@ -518,10 +519,9 @@ class Call:
 def _parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
     """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
     body = outcome.body
-    if len(body) <= PART_BYTES:
-        yield events.Ended(outcome, body, call_id=call_id)
-        return
-    yield events.Ended(outcome, body[:PART_BYTES], more=True, call_id=call_id)
-    for start in range(PART_BYTES, len(body), PART_BYTES):
+    around = events.Ended(outcome, b"", call_id=call_id).size_bytes
+    first = min(PART_BYTES, max(0, MESSAGE_BYTES - around))
+    yield events.Ended(outcome, body[:first], more=len(body) > first, call_id=call_id)
+    for start in range(first, len(body), PART_BYTES):
         end = start + PART_BYTES
         yield events.Chunk(body[start:end], last=end >= len(body), call_id=call_id)

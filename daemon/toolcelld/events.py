@@ -7,6 +7,7 @@ whole story is one message.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ class Progress(Event):
 
     @property
     def size_bytes(self) -> int:
-        return 96 + len(self.message)
+        return 96 + _bytes(self.message)
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Metadata(Event):
 
     @property
     def size_bytes(self) -> int:
-        return 64 + len(self.title) + len(self.values)
+        return 64 + _bytes(self.title) + len(self.values)
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class Logged(Event):
 
     @property
     def size_bytes(self) -> int:
-        return 64 + len(self.text)
+        return 64 + _bytes(self.text)
 
 
 @dataclass(slots=True)
@@ -102,6 +103,12 @@ class Asked(Event):
     ask_id: int
     question: Mapping[str, Any]
     details: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        texts = [self.question["question"], self.question["permission"]]
+        texts += [*self.question["patterns"], *self.question["always"]]
+        return 64 + len(self.details) + sum(_bytes(text) + 4 for text in texts)
 
 
 @dataclass(slots=True)
@@ -115,7 +122,8 @@ class Ended(Event):
 
     @property
     def size_bytes(self) -> int:
-        return 512 + len(self.body)
+        metadata = len(json.dumps(self.outcome.metadata)) if self.outcome.metadata else 0
+        return 512 + len(self.body) + _bytes(self.outcome.message) + metadata
 
 
 @dataclass(slots=True)
@@ -159,3 +167,7 @@ class Published(Event):
     @property
     def size_bytes(self) -> int:
         return 48 * 1024
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from pydantic_core import from_json
 
+from toolcell._data import whole
 from toolcelld import events
 from toolcelld.capture import Capture
 from toolcelld.cells import Cell, Death, Source
@@ -23,14 +24,22 @@ from toolcelld.frames import Frame, FrameError
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.questions import Asker, Questions
-from toolcelld.results import Result, ResultReader, update_body
+from toolcelld.results import Result, ResultReader, shown_update, update_body
 from toolcelld.spills import Origin, Output, Spills
 
 __all__ = ["Ear", "Intake"]
 
-LINE_CHARACTERS_MAX: Final = 16 * 1024
-"""Of one log event; what is longer comes in pieces."""
+LINE_CHARACTERS_MAX: Final = 4096
+"""Of one log event, 16 KiB at four bytes a character; what is longer comes in pieces."""
+MESSAGE_CHARACTERS_MAX: Final = 1000
+"""Of a line of progress, and of a title."""
+FIGURE_MAX: Final = 1e15
+"""A petabyte, or thirty million years; what is beyond is no figure."""
+THREADS_MAX: Final = 1_000_000
+"""The kernel has at most four times as many."""
 RECORDS_MAX: Final = 1000
+SHOWN_BYTES_MAX: Final = 64 * 1024
+"""Of what is printed and shown as it comes, where no limit says it."""
 METADATA_BYTES_MAX: Final = 32 * 1024
 """Of one call, merged: it goes whole with the outcome."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
@@ -81,6 +90,7 @@ class Intake:
         self._reader: ResultReader | None = None
         self._streams: dict[Source, _Stream] = {}
         self._chores: set[asyncio.Task[None]] = set()
+        self._writing: set[str] = set()  # what goes to the disk now; one task at a time for each
 
     def listen(self, cell: Cell, sequence: int) -> None:
         """From here on the worker's words are about this call."""
@@ -134,9 +144,13 @@ class Intake:
         self._feed(self._reader, payload)
 
     def _feed(self, reader: ResultReader, payload: bytes) -> None:
-        if reader.feed(payload):
+        waits = reader.feed(payload)
+        if "result" in self._writing:
+            return  # what was read together with the frame that began it; the writing goes on below
+        if waits:
             assert self._cell is not None
             self._cell.pause_frames()
+            self._writing.add("result")
             self._do(self._write_result(reader))
         elif not reader.missing:
             self._reported()
@@ -144,11 +158,10 @@ class Intake:
     async def _write_result(self, reader: ResultReader) -> None:
         assert self._cell is not None
         await reader.flush()
-        if reader.missing:
-            self._cell.resume_frames()
-        else:
+        self._writing.discard("result")
+        if not reader.missing:
             self._reported()
-            self._cell.resume_frames()
+        self._cell.resume_frames()
 
     def _reported(self) -> None:
         """The result is whole. What was printed before it stands in the pipes."""
@@ -159,9 +172,9 @@ class Intake:
         self.report = Report(
             kind=str(header.get("kind"))[:40],
             ran=header.get("ran") is True,
-            cpu_seconds=_number(header.get("cpu")),
-            memory_peak_bytes=int(_number(header.get("rss"))),
-            threads=int(_number(header.get("threads"))),
+            cpu_seconds=max(0.0, _number(header.get("cpu"))),
+            memory_peak_bytes=_count(header.get("rss")),
+            threads=min(_count(header.get("threads")), THREADS_MAX),
         )
         self._over()
 
@@ -169,7 +182,7 @@ class Intake:
         body = update_body(payload, self._settings)
         if body is not None:
             self.update = body
-            self._ear.tell(events.Update(body, call_id=self._call_id))
+            self._ear.tell(events.Update(shown_update(body), call_id=self._call_id))
 
     def _on_progress(self, header: Mapping[str, Any]) -> None:
         total = header.get("total")
@@ -178,7 +191,7 @@ class Intake:
             events.Progress(
                 _number(header.get("done")),
                 _number(total) if total is not None else None,
-                message[:1000] if isinstance(message, str) else "",
+                whole(message[:MESSAGE_CHARACTERS_MAX]) if isinstance(message, str) else "",
                 call_id=self._call_id,
             )
         )
@@ -191,13 +204,19 @@ class Intake:
         if not isinstance(found, dict):
             return
         values = cast("dict[str, Any]", found)
-        merged = {**self.metadata, **values}
-        if len(_encoded(merged)) > METADATA_BYTES_MAX:
-            self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
+        if not self._merge(values):
             return
-        self.metadata = merged
-        title = str(merged.get("title", ""))[:1000]
+        title = str(self.metadata.get("title", ""))[:MESSAGE_CHARACTERS_MAX]
         self._ear.tell(events.Metadata(title, _encoded(values), call_id=self._call_id))
+
+    def _merge(self, values: Mapping[str, Any]) -> bool:
+        """Add to what the outcome will have, as far as there is room for it."""
+        merged = {**self.metadata, **values}
+        if values and len(_encoded(merged)) > METADATA_BYTES_MAX:
+            self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
+            return False
+        self.metadata = merged
+        return True
 
     def _on_log(self, header: Mapping[str, Any], payload: bytes) -> None:
         try:
@@ -209,16 +228,17 @@ class Intake:
         for record in cast("list[object]", records)[:RECORDS_MAX]:
             match record:
                 case {"level": str() as level, "text": str() as text}:
-                    self._tell_log("log", level if level in LEVELS else "info", text[:LINE_CHARACTERS_MAX])
+                    self._tell_log("log", level if level in LEVELS else "info", text)
                 case _:
                     continue
-        lost = int(_number(header.get("lost")))
-        if lost:
+        if lost := _count(header.get("lost")):
             self._tell_log("log", "warning", f"{lost} lines were lost: more than can be kept at once")
 
     def _tell_log(self, source: str, level: str, text: str) -> None:
-        self._ear.tell(events.Logged(level, source, text, call_id=self._call_id))
-        self._ear.log(self._call_id, self._tool, source, level, text)
+        for start in range(0, len(text), LINE_CHARACTERS_MAX):
+            piece = text[start : start + LINE_CHARACTERS_MAX]
+            self._ear.tell(events.Logged(level, source, piece, call_id=self._call_id))
+            self._ear.log(self._call_id, self._tool, source, level, piece)
 
     # The tool prints
 
@@ -228,19 +248,18 @@ class Intake:
         if stream is None:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
             stream = self._streams[source] = _Stream(self._new_capture(source), decoder)
-        room = (self._limits.output_bytes or LINE_CHARACTERS_MAX * 4) - stream.shown_bytes
+        room = (self._limits.output_bytes or SHOWN_BYTES_MAX) - stream.shown_bytes
         if room > 0:  # what is beyond is kept, but not shown as it comes
             stream.shown_bytes += len(data)
-            text = stream.decoder.decode(data[:room])
-            for start in range(0, len(text), LINE_CHARACTERS_MAX):
-                self._tell_log(source, "", text[start : start + LINE_CHARACTERS_MAX])
-        if stream.capture.feed(data):
+            self._tell_log(source, "", stream.decoder.decode(data[:room]))
+        if stream.capture.feed(data) and source not in self._writing:
+            self._writing.add(source)
             self._do(self._write_stream(source, stream.capture))
-            return True
-        return False
+        return source in self._writing
 
     async def _write_stream(self, source: Source, capture: Capture) -> None:
         await capture.flush()
+        self._writing.discard(source)
         assert self._cell is not None
         self._cell.resume_output(source)
 
@@ -254,7 +273,7 @@ class Intake:
             return None
         result = self._reader.finish_now()
         if result is not None:
-            self.metadata.update(result.metadata)
+            self._merge(result.metadata)
         return result
 
     async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
@@ -264,7 +283,7 @@ class Intake:
         result = await self._result()
         if cancelled and result.body == EMPTY_BODY and self.update is not None:
             result = Result(self.update, result.metadata, None, result.output_bytes, "")
-        self.metadata.update(result.metadata)
+        self._merge(result.metadata)
         logs = [result.details_output] if result.details_output is not None else []
         for stream in self._streams.values():
             if stream.capture.finish_now() is None:
@@ -315,4 +334,8 @@ def _encoded(value: object) -> bytes:
 
 
 def _number(value: object) -> float:
-    return value if isinstance(value, int | float) and abs(value) < 1e15 else 0.0
+    return value if isinstance(value, int | float) and abs(value) < FIGURE_MAX else 0.0
+
+
+def _count(value: object) -> int:
+    return max(0, int(_number(value)))

@@ -12,7 +12,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
+from toolcell._data import whole
 from toolcelld import events
+from toolcelld.frames import FrameError
 
 __all__ = ["NOBODY", "Asker", "Questions"]
 
@@ -21,10 +23,9 @@ ASK_SECONDS_MAX: Final = 600.0
 OPEN_MAX: Final = 16
 """Questions of one call at the same time."""
 NOBODY: Final = "nobody is there to answer"
-TEXT_CHARACTERS_MAX: Final = 16 * 1024
-PATTERNS_MAX: Final = 100
-PATTERN_CHARACTERS_MAX: Final = 1000
-DETAILS_BYTES_MAX: Final = 32 * 1024
+QUESTION_BYTES_MAX: Final = 48 * 1024
+"""With its patterns and details: it is one message to the client."""
+NUMBER_MAX: Final = 2**31
 
 
 class Asker(Protocol):
@@ -62,6 +63,7 @@ class Questions:
         self._answer = answer
         self._changed = changed
         self._open: dict[int, tuple[asyncio.TimerHandle, set[tuple[str, str, str]], events.Asked]] = {}
+        self._numbered = 0  # the highest number that the tool used
         self._asked = 0  # the highest number that the client was told
         self._loop = asyncio.get_running_loop()
         self._closed = ""
@@ -72,10 +74,11 @@ class Questions:
         return len(self._open)
 
     def ask(self, header: Mapping[str, Any], payload: bytes) -> None:
-        """The tool asks."""
+        """The tool asks; raises `FrameError` for a number that is none or that is not new."""
         ask_id = header.get("ask")
-        if not isinstance(ask_id, int):
-            return
+        if not isinstance(ask_id, int) or not self._numbered < ask_id < NUMBER_MAX:
+            raise FrameError(f"question {str(ask_id)[:20]} after question {self._numbered}")
+        self._numbered = ask_id
         permission = _text(header.get("permission"))
         question = {
             "question": _text(header.get("question")),
@@ -85,12 +88,17 @@ class Questions:
         }
         patterns = question["always"] or question["patterns"]
         remembered = {(self._tool, permission, pattern) for pattern in patterns}
+        event = events.Asked(ask_id, question, payload, call_id=self._call_id)
         if self._closed:
             self._reply(ask_id, allowed=False, message=self._closed)
         elif remembered and remembered <= self._asker.always:
             self._reply(ask_id, allowed=True)
         elif not self._asker.answers:
             self._reply(ask_id, allowed=False, message=NOBODY)
+        elif event.size_bytes > QUESTION_BYTES_MAX:
+            # Not cut: what a person does not see must not be allowed.
+            message = f"the question takes {event.size_bytes} bytes, more than {QUESTION_BYTES_MAX}; ask for less at once"
+            self._reply(ask_id, allowed=False, message=message)
         elif len(self._open) >= OPEN_MAX:
             self._reply(ask_id, allowed=False, message=f"{OPEN_MAX} questions are open already")
         else:
@@ -102,10 +110,8 @@ class Questions:
                 False,
                 f"no answer within {ASK_SECONDS_MAX:.0f} s",
             )
-            details = payload if len(payload) <= DETAILS_BYTES_MAX else b""
-            event = events.Asked(ask_id, question, details, call_id=self._call_id)
             self._open[ask_id] = (timer, remembered, event)
-            self._asked = max(self._asked, ask_id)
+            self._asked = ask_id
             self._changed()
             self._asker.tell(event)
 
@@ -149,11 +155,9 @@ class Questions:
 
 
 def _text(value: object) -> str:
-    return value[:TEXT_CHARACTERS_MAX] if isinstance(value, str) else ""
+    return whole(value) if isinstance(value, str) else ""
 
 
 def _texts(value: object) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    items = cast("list[object]", value)[:PATTERNS_MAX]
-    return [item[:PATTERN_CHARACTERS_MAX] for item in items if isinstance(item, str)]
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [whole(item) for item in items if isinstance(item, str)]

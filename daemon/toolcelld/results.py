@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from toolcell._data import whole
 from toolcell._result import BLOCKS_MAX
 from toolcelld.capture import Capture
 from toolcelld.clip import Clip, Clipped
@@ -24,7 +25,7 @@ from toolcelld.frames import FrameError
 from toolcelld.limits import Settings
 from toolcelld.spills import Output
 
-__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "update_body"]
+__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "shown_update", "update_body"]
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an outcome on the wire: the contract's bound."""
@@ -34,8 +35,15 @@ ones are kept beside, and a reference stands in their place."""
 KEPT_BYTES_MAX: Final = BODY_BYTES_MAX - 1024 * 1024
 """Of images, as base64, and details together; the rest is for text."""
 METADATA_BYTES_MAX: Final = 32 * 1024
+TITLE_CHARACTERS_MAX: Final = 1000
+URI_CHARACTERS_MAX: Final = 4000
+MIME_TYPE_CHARACTERS_MAX: Final = 100
 PART_BYTES_MAX: Final = 1 << 40
 """A length beyond it is nonsense and no size."""
+SHOWN_BYTES_MAX: Final = 40 * 1024
+"""Of an update in an event; a stopped call has it whole."""
+SHOWN_TEXT_BYTES: Final = (36 * 1024, 6 * 1024)
+"""Of its text; the second for text that is all control characters, of which JSON makes six bytes each."""
 TEXT_HEAD_CHARACTERS: Final = 4000
 """For messages: what a tool said, without what it dumped."""
 
@@ -90,6 +98,9 @@ class ResultReader:
             kept = bytearray() if length <= METADATA_BYTES_MAX else None
             self._parts.append(_Part("metadata", length, kept))
         self.missing = sum(part.missing for part in self._parts)
+        self._in_one = "size" not in header  # all of it stands in the first frame
+        if header.get("size", self.missing) != self.missing:
+            raise FrameError(f"a size of {str(header['size'])[:20]} for parts of {self.missing} bytes")
         self._at = 0
 
     def _whole(self, kind: str, length: int, cost: int, block: Mapping[str, Any] | None = None) -> _Part:
@@ -103,6 +114,8 @@ class ResultReader:
         if len(payload) > self.missing:
             raise FrameError(f"{len(payload) - self.missing} bytes more than the result has")
         self.missing -= len(payload)
+        if self._in_one and self.missing:
+            raise FrameError(f"{self.missing} bytes less than the result has")
         waits = False
         start = 0
         while start < len(payload):
@@ -169,7 +182,7 @@ class ResultReader:
         if not cut and len(self._parts) and len(self._blocks) == 1 and self._blocks[0]["type"] == "text":
             return b'[{"type":"text","text":' + _encoded(text) + b"}]"
         content: list[object] = []
-        whole = text.encode()
+        encoded = text.encode()
         start = 0
         if cut:  # the clip is over all of the text; images stand behind it
             content.append({"type": "text", "text": text})
@@ -177,7 +190,7 @@ class ResultReader:
         for block in self._blocks:
             if block["type"] == "text":
                 if not cut:
-                    piece = whole[start : start + block["bytes"]]
+                    piece = encoded[start : start + block["bytes"]]
                     start += block["bytes"]
                     content.append({"type": "text", "text": piece.decode(errors="replace")})
             elif block["type"] == "image":
@@ -201,7 +214,7 @@ class ResultReader:
                 if isinstance(found, dict):
                     values.update(cast("dict[str, Any]", found))
         if self._title:
-            values["title"] = self._title
+            values["title"] = whole(self._title[:TITLE_CHARACTERS_MAX])
         return values
 
 
@@ -216,8 +229,12 @@ def _image(part: _Part) -> dict[str, object]:
     }
 
 
+# Made once: `json.dumps` with options makes an encoder for every call.
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def _encoded(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return _to_json(value).encode(errors="replace")
 
 
 def _is_json(text: bytearray) -> bool:
@@ -244,14 +261,22 @@ def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
             case {"type": "text", "bytes": length}:
                 blocks.append({"type": "text", "bytes": _length(length)})
             case {"type": "image", "bytes": length, "mime_type": str() as mime_type}:
-                blocks.append({"type": "image", "bytes": _length(length), "mime_type": mime_type[:100]})
+                blocks.append(
+                    {
+                        "type": "image",
+                        "bytes": _length(length),
+                        "mime_type": mime_type[:MIME_TYPE_CHARACTERS_MAX],
+                    }
+                )
             case {"type": "resource_link", "uri": str() as uri, "name": name, "mime_type": mime_type}:
                 blocks.append(
                     {
                         "type": "resource_link",
-                        "uri": uri[:4000],
-                        "name": name[:1000] if isinstance(name, str) and name else None,
-                        "mime_type": mime_type[:100] if isinstance(mime_type, str) and mime_type else None,
+                        "uri": uri[:URI_CHARACTERS_MAX],
+                        "name": name[:TITLE_CHARACTERS_MAX] if isinstance(name, str) and name else None,
+                        "mime_type": mime_type[:MIME_TYPE_CHARACTERS_MAX]
+                        if isinstance(mime_type, str) and mime_type
+                        else None,
                     }
                 )
             case _:
@@ -260,7 +285,7 @@ def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def update_body(payload: bytes, settings: Settings) -> bytes | None:
-    """A partial result as it goes on the wire: its text clipped; None when it is none."""
+    """A partial result as it goes on the wire: its blocks, with their text clipped; None when it is none."""
     try:
         update: object = from_json(payload, allow_inf_nan=False)
     except ValueError:
@@ -270,14 +295,33 @@ def update_body(payload: bytes, settings: Settings) -> bytes | None:
     found = cast("dict[str, object]", update)
     if not isinstance(found.get("content"), list):
         return None
-    content = cast("list[object]", found["content"])
-    limits = settings.limits
-    for block in content:
+    content: list[Mapping[str, object]] = []
+    for block in cast("list[Mapping[str, object]]", found["content"]):
         match block:
             case {"type": "text", "text": str() as text}:
-                clip = Clip(limits.output_lines, limits.output_bytes, settings.output)
+                clip = Clip(settings.limits.output_lines, settings.limits.output_bytes, settings.output)
                 clip.feed(text.encode(errors="replace"))
-                cast("dict[str, object]", block)["text"] = clip.result().text
+                content.append({"type": "text", "text": clip.result().text})
+            case {"type": "image", "data": str(), "mime_type": str()} | {
+                "type": "resource_link",
+                "uri": str(),
+            }:
+                content.append(block)
             case _:
-                pass
+                pass  # none of the contract's
     return _encoded({"content": content, "details": found.get("details")})
+
+
+def shown_update(body: bytes) -> bytes:
+    """The same update, small enough for one message: its text clipped further, the rest left out."""
+    if len(body) <= SHOWN_BYTES_MAX:
+        return body
+    content: list[dict[str, object]] = from_json(body)["content"]
+    text = "\n".join(str(block["text"]) for block in content if block.get("type") == "text")
+    for bytes_max in SHOWN_TEXT_BYTES:
+        clip = Clip(None, bytes_max)
+        clip.feed(text.encode(errors="replace"))
+        shown = _encoded({"content": [{"type": "text", "text": clip.result().text}], "details": None})
+        if len(shown) <= SHOWN_BYTES_MAX:
+            return shown
+    raise AssertionError("JSON makes six bytes of one at most")

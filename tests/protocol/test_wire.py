@@ -28,6 +28,7 @@ class Daemon:
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
+        end.settimeout(5)  # a frame that never comes is a failure and no hang
         self._decoder = Decoder()
         self._frames: list[Frame] = []
 

@@ -1,0 +1,259 @@
+"""What is heard of a call: anything a worker may say ends in events that the wire can carry."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcelld import events
+from toolcelld.cells import Cell
+from toolcelld.config import Config
+from toolcelld.encoding import encode_event
+from toolcelld.frames import Frame, FrameError
+from toolcelld.intake import LINE_CHARACTERS_MAX, METADATA_BYTES_MAX, Intake
+from toolcelld.limits import resolve
+from toolcelld.outbox import MESSAGE_BYTES
+from toolcelld.questions import Questions
+
+pytestmark = pytest.mark.anyio
+
+MESSAGE_BYTES_MAX = 64 * 1024  # of the contract
+SEQUENCE = 3
+
+
+class FakeCell:
+    """A cell that only remembers that it was broken off."""
+
+    def __init__(self) -> None:
+        self.broken: list[FrameError] = []
+
+    def break_off(self, error: FrameError) -> None:
+        self.broken.append(error)
+
+    def drain(self, source: str) -> None:
+        """Nothing was printed."""
+
+
+class NoDisk:
+    """Spills that keep nothing."""
+
+    bytes_per_call = 0
+
+    def release(self, count_bytes: int) -> None:
+        """Nothing was reserved."""
+
+
+class Session:
+    """Somebody to tell."""
+
+    id = "s-1"
+    secret_digest = b""
+    answers = True
+
+    def __init__(self) -> None:
+        self.always: set[tuple[str, str, str]] = set()
+        self.spills = cast("Any", NoDisk())
+        self.told: list[events.Event] = []
+        self.lines: list[str] = []
+
+    def tell(self, event: events.Event) -> None:
+        self.told.append(event)
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        self.lines.append(text)
+
+
+class Hearing:
+    """An intake and what it was told."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self.cell = FakeCell()
+        self.replies: list[dict[str, Any]] = []
+        self.overs = self.signs = 0
+        self.questions = Questions("c-1", "t", self.session, self.replies.append, lambda: None)
+        resolved = resolve(Config(), "t", {}, "project")
+        self.intake = Intake(
+            "c-1", "t", resolved, resolved.limits, self.session,
+            over=self.over, alive=self.alive, questions=self.questions,
+        )  # fmt: skip
+        self.intake.listen(cast("Cell", self.cell), SEQUENCE)
+
+    def over(self) -> None:
+        self.overs += 1
+
+    def alive(self) -> None:
+        self.signs += 1
+
+    def hear(self, type_: str, payload: bytes = b"", /, *, seq: object = SEQUENCE, **header: object) -> None:
+        self.intake.on_frame(Frame({"type": type_, "seq": seq, **header}, payload))
+
+
+async def test_a_result_in_one_frame_is_the_report() -> None:
+    hearing = Hearing()
+    hearing.hear(
+        "result",
+        b"412",
+        kind="ok",
+        ran=True,
+        blocks=[{"type": "text", "bytes": 3}],
+        cpu=0.5,
+        rss=4096,
+        threads=1,
+    )
+    report = hearing.intake.report
+    assert report is not None
+    assert (report.kind, report.ran, report.cpu_seconds, report.memory_peak_bytes, report.threads) == (
+        "ok",
+        True,
+        0.5,
+        4096,
+        1,
+    )
+    assert hearing.overs == 1
+    result = hearing.intake.settle_now()
+    assert result is not None
+    assert json.loads(result.body)["content"] == [{"type": "text", "text": "412"}]
+
+
+async def test_words_about_another_call_are_not_heard() -> None:
+    hearing = Hearing()
+    for seq in (SEQUENCE - 1, SEQUENCE + 1, None, "3"):
+        hearing.hear("progress", done=1, seq=seq)
+        hearing.hear("nonsense", seq=seq)
+    assert (hearing.session.told, hearing.signs, hearing.cell.broken) == ([], 0, [])
+
+
+@pytest.mark.parametrize("kind", ["chunk", "loaded", "hello", "nonsense", ""])
+async def test_a_frame_that_has_no_place_in_a_call_ends_the_cell(kind: str) -> None:
+    hearing = Hearing()
+    hearing.hear(kind)
+    assert len(hearing.cell.broken) == 1
+
+
+async def test_a_second_result_before_the_first_is_whole_ends_the_cell() -> None:
+    hearing = Hearing()
+    for _ in range(2):
+        hearing.hear("result", b"", kind="ok", blocks=[{"type": "text", "bytes": 3}], size=3)
+    assert str(hearing.cell.broken[0]) == "a second result"
+
+
+async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
+    hearing = Hearing()
+    text = "é" * (2 * LINE_CHARACTERS_MAX + 1)
+    hearing.hear("log", json.dumps([{"level": "info", "text": text}]).encode(), lost=2)
+    assert "".join(hearing.session.lines[:-1]) == text
+    assert hearing.session.lines[-1].startswith("2 lines were lost")
+    assert all(len(line.encode()) <= 16 * 1024 for line in hearing.session.lines)
+
+
+async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_word() -> None:
+    hearing = Hearing()
+    hearing.hear("metadata", b'{"title":"one","n":1}')
+    hearing.hear("metadata", json.dumps({"big": "x" * METADATA_BYTES_MAX}).encode())
+    assert hearing.intake.metadata == {"title": "one", "n": 1}
+    assert any("dropped" in line for line in hearing.session.lines)
+    hearing.hear("result", b'{"n":2}', kind="ok", metadata=7)
+    assert hearing.intake.settle_now() is not None
+    assert hearing.intake.metadata == {"title": "one", "n": 2}
+
+
+async def test_a_stopped_call_has_its_last_update_whole() -> None:
+    hearing = Hearing()
+    text = "x" * 45_000
+    update = {"content": [{"type": "text", "text": text}], "details": "x" * 40_000}
+    hearing.hear("update", json.dumps(update).encode())
+    result, _ = await hearing.intake.settle(cancelled=True)
+    assert json.loads(result.body)["content"][0]["text"] == text
+    (shown,) = hearing.session.told
+    assert encode_event(shown).ByteSize() <= MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize("message", ["a\ud800", "\udfff" * 5000, 7, None])
+async def test_a_line_of_progress_is_text_whatever_was_sent(message: object) -> None:
+    hearing = Hearing()
+    hearing.hear("progress", done="half", total=1e300, message=message)
+    (event,) = hearing.session.told
+    wire = encode_event(event).progress
+    assert (wire.done, wire.total) == (0, 0)
+    assert len(wire.message) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("said", "figures"),
+    [
+        ({"cpu": -1, "rss": -5, "threads": -1}, (0, 0, 0)),
+        ({"cpu": 1e300, "rss": 2**70, "threads": 2**40}, (0, 0, 1_000_000)),
+        ({"cpu": "1", "rss": None, "threads": [1]}, (0, 0, 0)),
+    ],
+)
+async def test_figures_that_are_none_are_nothing(
+    said: dict[str, object], figures: tuple[int, int, int]
+) -> None:
+    hearing = Hearing()
+    hearing.hear("result", **said)
+    report = hearing.intake.report
+    assert report is not None
+    assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == figures
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+    | st.sampled_from(["\ud800", 1e300, -5, 2**40]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)  # fmt: skip
+KINDS = st.sampled_from(["update", "progress", "metadata", "log", "ask", "withdraw", "result", "chunk"])
+HEADERS = st.dictionaries(
+    st.sampled_from(
+        [
+            "done",
+            "total",
+            "message",
+            "lost",
+            "ask",
+            "question",
+            "permission",
+            "patterns",
+            "always",
+            "blocks",
+            "details",
+            "title",
+            "size",
+            "kind",
+            "ran",
+            "cpu",
+            "rss",
+            "threads",
+        ]
+    ),
+    JSON,
+)
+RECORDS = st.lists(st.fixed_dictionaries({"level": JSON, "text": st.text()}))
+UPDATES = st.fixed_dictionaries({"content": st.lists(JSON), "details": JSON})
+PAYLOADS = st.binary(max_size=20) | (JSON | RECORDS | UPDATES).map(lambda value: json.dumps(value).encode())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(KINDS, HEADERS, PAYLOADS), max_size=6))
+async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
+    said: list[tuple[str, dict[str, Any], bytes]],
+) -> None:
+    hearing = Hearing()
+    for kind, header, payload in said:
+        if not hearing.cell.broken:
+            hearing.intake.on_frame(Frame({**header, "type": kind, "seq": SEQUENCE}, payload))
+    hearing.questions.close("over")
+    for event in hearing.session.told:
+        assert event.size_bytes <= MESSAGE_BYTES
+        assert encode_event(event).ByteSize() <= MESSAGE_BYTES_MAX
+    report = hearing.intake.report
+    if report is not None:
+        assert report.cpu_seconds >= 0
+        assert 0 <= report.threads < 2**32
+        assert 0 <= report.memory_peak_bytes < 2**64
+    hearing.intake.discard()

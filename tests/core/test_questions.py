@@ -1,0 +1,159 @@
+"""Questions: every one gets its one answer, and nothing is allowed that nobody saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcelld.events import Asked, Event
+from toolcelld.frames import FrameError
+from toolcelld.outbox import MESSAGE_BYTES
+from toolcelld.questions import OPEN_MAX, Questions
+
+pytestmark = pytest.mark.anyio
+
+
+class Session:
+    """Somebody to ask, and the worker's side of it."""
+
+    def __init__(self, *, answers: bool = True) -> None:
+        self.answers = answers
+        self.always: set[tuple[str, str, str]] = set()
+        self.told: list[Event] = []
+        self.replies: list[dict[str, Any]] = []
+        self.changes = 0
+        self.questions = Questions("c-1", "drop", self, self.replies.append, self.change)
+
+    def tell(self, event: Event) -> None:
+        self.told.append(event)
+
+    def change(self) -> None:
+        self.changes += 1
+
+    def ask(self, number: object, **header: object) -> None:
+        self.questions.ask({"type": "ask", "ask": number, "question": "Drop?", **header}, b"")
+
+    @property
+    def answered(self) -> list[tuple[int, bool]]:
+        return [(reply["ask"], reply["allowed"]) for reply in self.replies]
+
+
+async def test_an_answer_reaches_the_worker_once() -> None:
+    session = Session()
+    session.ask(1)
+    assert session.questions.open == 1
+    assert session.questions.answer(1, True, False, "")
+    assert not session.questions.answer(1, False, False, "")
+    assert session.answered == [(1, True)]
+    assert session.changes == 2
+
+
+async def test_always_is_remembered_for_the_same_tool_permission_and_patterns() -> None:
+    session = Session()
+    session.ask(1, permission="drop", patterns=["orders", "users"])
+    session.questions.answer(1, True, True, "")
+    session.ask(2, permission="drop", patterns=["users"])
+    session.ask(3, permission="drop", patterns=["users", "log"])
+    session.ask(4, permission="read", patterns=["users"])
+    assert session.answered == [(1, True), (2, True)]
+    session.questions.close("over")
+
+
+async def test_patterns_that_begin_alike_are_not_the_same() -> None:
+    session = Session()
+    session.ask(1, patterns=["x" * 2000 + "a"])
+    session.questions.answer(1, True, True, "")
+    session.ask(2, patterns=["x" * 2000 + "b"])
+    assert session.answered == [(1, True)]
+    session.questions.close("over")
+
+
+async def test_a_question_too_large_to_be_shown_is_denied_and_not_cut() -> None:
+    session = Session()
+    session.ask(1, patterns=["é" * 30_000])
+    assert session.answered == [(1, False)]
+    assert session.told == []
+    assert "more than 49152" in session.replies[0]["message"]
+
+
+async def test_where_nobody_answers_every_question_is_denied() -> None:
+    session = Session(answers=False)
+    session.ask(1)
+    assert session.answered == [(1, False)]
+
+
+async def test_a_tool_may_have_so_many_questions_open_and_no_more() -> None:
+    session = Session()
+    for number in range(1, OPEN_MAX + 2):
+        session.ask(number)
+    assert session.answered == [(OPEN_MAX + 1, False)]
+    session.questions.close("over")
+    assert len(session.replies) == OPEN_MAX + 1
+
+
+async def test_after_the_end_every_question_is_denied_with_its_reason() -> None:
+    session = Session()
+    session.ask(1)
+    session.questions.close("the call is being stopped")
+    session.ask(2)
+    assert session.answered == [(1, False), (2, False)]
+    assert {reply["message"] for reply in session.replies} == {"the call is being stopped"}
+
+
+@pytest.mark.parametrize("number", [None, "1", 1.0, 0, -1, 2**31])
+async def test_a_question_without_a_proper_number_breaks_the_protocol(number: object) -> None:
+    session = Session()
+    with pytest.raises(FrameError):
+        session.ask(number)
+
+
+async def test_a_number_that_was_used_breaks_the_protocol() -> None:
+    session = Session()
+    session.ask(2)
+    with pytest.raises(FrameError):
+        session.ask(2)
+    with pytest.raises(FrameError):
+        session.ask(1)
+    session.questions.close("over")
+
+
+async def test_what_the_worker_says_is_text_and_never_a_lone_surrogate() -> None:
+    session = Session()
+    session.ask(1, question="a\ud800", permission=7, patterns=["\udfff", 3], always="x")
+    (asked,) = session.told
+    assert isinstance(asked, Asked)
+    assert asked.question == {"question": "a\ufffd", "permission": "", "patterns": ["\ufffd"], "always": []}
+    session.questions.close("over")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=4),
+)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["question", "permission", "patterns", "always"]), JSON), max_size=20
+    ),
+    st.lists(st.tuples(st.integers(0, 21), st.booleans()), max_size=20),
+)
+async def test_every_question_gets_exactly_one_answer(
+    asked: list[dict[str, object]], answers: list[tuple[int, bool]]
+) -> None:
+    session = Session()
+    for number, header in enumerate(asked, 1):
+        session.ask(number, **header)
+    for number, withdrawn in answers:
+        if withdrawn:
+            session.questions.withdraw(number)
+        else:
+            session.questions.answer(number, True, False, "")
+    session.questions.close("over")
+    assert sorted(reply["ask"] for reply in session.replies) == list(range(1, len(asked) + 1))
+    assert session.questions.open == 0
+    for event in session.told:
+        assert event.size_bytes <= MESSAGE_BYTES

@@ -1,0 +1,215 @@
+"""Results put together from what a worker sends, which may be anything."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
+from toolcelld.capture import Capture
+from toolcelld.config import Config
+from toolcelld.frames import Decoder, FrameError
+from toolcelld.limits import resolve
+from toolcelld.results import KEPT_BYTES_MAX, SHOWN_BYTES_MAX, ResultReader, shown_update, update_body
+from toolcelld.spills import Origin, Spills
+from toolcelld.worker.ending import Ending
+
+SETTINGS = resolve(Config(), "t", {}, "project")
+
+
+class NoDisk:
+    """Spills that keep nothing."""
+
+    bytes_per_call = 0
+
+    def release(self, count_bytes: int) -> None:
+        """Nothing was reserved."""
+
+
+def a_capture(bytes_max: int | None = None) -> Capture:
+    origin = Origin("s-1", b"", "c-1", "t", "result")
+    return Capture(cast("Spills", NoDisk()), origin, lines_max=None, bytes_max=bytes_max)
+
+
+def a_reader(header: dict[str, Any], bytes_max: int | None = None) -> ResultReader:
+    return ResultReader(header, a_capture(bytes_max), a_capture)
+
+
+def feed(reader: ResultReader, payload: bytes, at: list[int]) -> None:
+    """Feed a payload in pieces; empty ones are pieces too."""
+    places = sorted(place for place in at if place <= len(payload))
+    for start, end in zip([0, *places], [*places, len(payload)], strict=True):
+        reader.feed(payload[start:end])
+
+
+TEXTS = st.text(max_size=40)
+BLOCKS = st.lists(
+    st.builds(TextBlock, TEXTS)
+    | st.builds(ImageBlock, st.binary(max_size=40), st.just("image/png"))
+    | st.builds(LinkBlock, st.just("file:///a"), st.just("a"), st.just("")),
+    max_size=6,
+)
+DETAILS = st.none() | st.dictionaries(TEXTS, st.integers(0, 5), max_size=3)
+
+
+def on_the_wire(block: TextBlock | ImageBlock | LinkBlock) -> dict[str, object]:
+    match block:
+        case TextBlock(text):
+            return {"type": "text", "text": text}
+        case ImageBlock(data, mime_type):
+            return {"type": "image", "data": base64.b64encode(data).decode(), "mime_type": mime_type}
+        case LinkBlock(uri, name, _):
+            return {"type": "resource_link", "uri": uri, "name": name, "mime_type": None}
+
+
+@given(BLOCKS, DETAILS, DETAILS, st.lists(st.integers(0, 300), max_size=6))
+def test_what_a_worker_sends_arrives_however_it_is_cut(
+    blocks: list[TextBlock | ImageBlock | LinkBlock],
+    details: dict[str, int] | None,
+    metadata: dict[str, int] | None,
+    at: list[int],
+) -> None:
+    ending = Ending(
+        "ok",
+        Result(
+            tuple(blocks),
+            None if details is None else json.dumps(details).encode(),
+            None,
+            None if metadata is None else json.dumps(metadata).encode(),
+        ),
+    )
+    ((header, payload),) = [frame for data in ending.frames() for frame in Decoder().feed(data)]
+    header["size"] = len(payload)  # as if it had been too long for one frame
+    reader = a_reader(header)
+    feed(reader, payload, at)
+    assert reader.missing == 0
+    result = reader.finish_now()
+    assert result is not None
+    assert json.loads(result.body) == {"content": [*map(on_the_wire, blocks)], "details": details}
+    assert result.metadata == (metadata or {})
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+LENGTHS: st.SearchStrategy[Any] = st.integers(-2, 50) | st.sampled_from([2**40, 2**41, 2**70]) | JSON
+TYPES: st.SearchStrategy[Any] = st.sampled_from(["text", "image", "resource_link", "audio"])
+EACH: dict[str, st.SearchStrategy[Any]] = {"type": TYPES}
+HOSTILE_BLOCKS: st.SearchStrategy[Any] = JSON | st.lists(
+    st.fixed_dictionaries(EACH, optional={"bytes": LENGTHS, "mime_type": JSON, "uri": JSON, "name": JSON})
+)
+NOTHING: dict[str, st.SearchStrategy[Any]] = {}
+HOSTILE_HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    NOTHING,
+    optional={
+        "blocks": HOSTILE_BLOCKS, "details": LENGTHS, "metadata": LENGTHS, "title": JSON, "size": LENGTHS,
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(HOSTILE_HEADERS, st.lists(st.binary(max_size=60), max_size=4))
+def test_a_hostile_result_is_a_frame_error_or_a_result_that_is_json(
+    header: dict[str, Any], payloads: list[bytes]
+) -> None:
+    try:
+        reader = a_reader(header)
+        for payload in payloads:
+            reader.feed(payload)
+    except FrameError:
+        return
+    if not reader.missing:
+        result = reader.finish_now()
+        assert result is not None
+        assert set(json.loads(result.body)) == {"content", "details"}
+        json.dumps(dict(result.metadata), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("header", "payload"),
+    [
+        ({"blocks": [{"type": "text", "bytes": 3}]}, b"four"),
+        ({"blocks": [{"type": "text", "bytes": 3}]}, b"to"),
+        ({"blocks": [{"type": "text", "bytes": 3}], "size": 4}, b"the"),
+        ({"blocks": [{"type": "text", "bytes": -1}]}, b""),
+        ({"blocks": [{"type": "text", "bytes": 2**41}], "size": 2**41}, b""),
+        ({"blocks": [{"type": "audio", "bytes": 1}]}, b"x"),
+        ({"blocks": [{"type": "text", "bytes": 0}] * 1001}, b""),
+        ({"details": "3"}, b"412"),
+        ({"title": 7}, b""),
+    ],
+)
+def test_a_result_whose_lengths_are_wrong_breaks_the_protocol(header: dict[str, Any], payload: bytes) -> None:
+    with pytest.raises(FrameError):
+        a_reader(header).feed(payload)
+
+
+def test_a_huge_length_is_a_number_and_not_a_buffer() -> None:
+    half = KEPT_BYTES_MAX // 2
+    header = {
+        "blocks": [{"type": "image", "bytes": 2**40, "mime_type": "image/png"}, {"type": "text", "bytes": 2}],
+        "size": 2**40 + 2,
+    }
+    reader = a_reader(header)
+    for _ in range(4):
+        reader.feed(bytes(half))
+    assert reader.missing == 2**40 + 2 - 4 * half
+    reader.discard()
+
+
+def test_an_image_too_large_to_go_along_leaves_a_word_in_its_place() -> None:
+    size = KEPT_BYTES_MAX
+    reader = a_reader({"blocks": [{"type": "image", "bytes": size, "mime_type": "image/png"}], "size": size})
+    for start in range(0, size, 2**18):
+        reader.feed(bytes(min(2**18, size - start)))
+    result = reader.finish_now()
+    assert result is not None
+    assert json.loads(result.body)["content"] == [
+        {"type": "text", "text": f"[image of {size} bytes left out: too large]"}
+    ]
+
+
+@pytest.mark.parametrize("details", [b"{", b"NaN", b"[" * 3000, b"\xff", b""])
+def test_details_that_are_no_json_are_null(details: bytes) -> None:
+    reader = a_reader({"details": len(details)})
+    reader.feed(details)
+    result = reader.finish_now()
+    assert result is not None
+    assert json.loads(result.body) == {"content": [], "details": None}
+
+
+# Updates
+
+
+@given(st.lists(JSON | st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}), max_size=4), JSON)
+def test_an_update_stays_what_it_is(content: list[object], details: object) -> None:
+    body = update_body(json.dumps({"content": content, "details": details}).encode(), SETTINGS)
+    if body is not None:
+        assert set(json.loads(body)) == {"content", "details"}
+        assert shown_update(body) == body
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"content": 3}', b'{"content": [NaN]}', b"\xff"])
+def test_what_is_no_update_is_none(payload: bytes) -> None:
+    assert update_body(payload, SETTINGS) is None
+
+
+@pytest.mark.parametrize("character", ["x", "é", "😀", "\x00", "\n"])
+def test_a_long_update_is_shown_short_enough_for_a_message(character: str) -> None:
+    content = [{"type": "text", "text": character * 40_000}, {"type": "image", "data": "A" * 90_000}, "odd"]
+    body = update_body(json.dumps({"content": content, "details": list(range(9000))}).encode(), SETTINGS)
+    assert body is not None
+    shown = shown_update(body)
+    assert len(shown) <= SHOWN_BYTES_MAX
+    assert json.loads(shown)["content"][0]["text"].startswith(character * 500)
