@@ -40,7 +40,7 @@ from toolcelld.slots import Slots
 from toolcelld.spills import Output
 from toolcelld.workers import CellSpec, Invocation, StartFailed, Worker
 
-__all__ = ["Call", "Host", "Request"]
+__all__ = ["Call", "Host", "Request", "parts"]
 
 logger = logging.getLogger(__name__)
 
@@ -504,7 +504,7 @@ class Call:
         self.outcome = outcome
         self._stop_clocks()
         self.note(f"ended: {outcome.kind}" + (f" ({outcome.cause})" if outcome.cause else ""))
-        for event in _parts(self.id, outcome):
+        for event in parts(self.id, outcome):
             self.host.tell(event)
         self._done()
 
@@ -516,7 +516,7 @@ class Call:
         return f"<Call {self.id} {self.tool.name} {self.state.upper()} after {', '.join(self.machine.story)}>"
 
 
-def _parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
+def parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
     """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
     body = outcome.body
     around = events.Ended(outcome, b"", call_id=call_id).size_bytes

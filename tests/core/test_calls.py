@@ -8,12 +8,13 @@ from typing import Any, cast
 import pytest
 
 from toolcelld import events
-from toolcelld.calls import Call, Request
+from toolcelld.calls import Call, Request, parts
 from toolcelld.catalog import ToolInfo
 from toolcelld.config import Config
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.limits import resolve
-from toolcelld.outcome import Kind, Stop
+from toolcelld.outbox import MESSAGE_BYTES
+from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
@@ -119,3 +120,16 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -
     assert pool.returned == ([(worker, WorkerEvent.DONE)] if moment == 2 else [])
     assert host.slots.take_now()
     assert host.ended == 1
+
+
+@pytest.mark.parametrize("body_bytes", [0, 100, 60_000, 300_000])
+async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(body_bytes: int) -> None:
+    body = bytes(body_bytes)
+    around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, body, {"title": "x" * 30_000})
+    first, *rest = parts("c-1", around)
+    assert isinstance(first, events.Ended)
+    chunks = [event for event in rest if isinstance(event, events.Chunk)]
+    assert first.more is bool(chunks)
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True] * bool(chunks)
+    assert b"".join([first.body, *(chunk.data for chunk in chunks)]) == body
+    assert all(event.size_bytes <= MESSAGE_BYTES for event in (first, *rest))
