@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 __all__ = ["Broken", "Described", "Description", "Rejected"]
+
+
+Line: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Described:
     input_schema: bytes  # JSON
     export: str  # what the worker finds it by
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    line: int = 0
+    line: Line = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Rejected:
 
     tool: str
     message: str
-    line: int = 0
+    line: Line = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Broken:
 
     stage: str  # "start", "import", "describe"
     message: str
-    line: int = 0
+    line: Line = 0
     missing_module: str = ""  # where the import of that module failed
 
 

@@ -13,8 +13,9 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from toolcell._data import whole
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell, Death, Receiver, Source
 from toolcelld.description import Description
@@ -37,6 +38,7 @@ DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 ECHO_CHARACTERS_MAX: Final = 200
+LINE_MAX: Final = 2**31
 
 
 class StartFailed(Exception):
@@ -275,7 +277,7 @@ class Worker(Receiver):
                 return
             case "loaded":
                 size = header.get("size", len(payload))
-                if not isinstance(size, int) or size > DESCRIPTION_BYTES_MAX:
+                if not isinstance(size, int) or not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
                     loaded.set_exception(
                         StartFailed(
                             "describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe"
@@ -284,23 +286,15 @@ class Worker(Receiver):
                     self.cell.end()
                     return
                 self._body, self._body_missing = bytearray(payload), size - len(payload)
-            case "chunk" if self._body is not None:
+            case "chunk" if self._body is not None and len(payload) <= self._body_missing:
                 self._body += payload
                 self._body_missing -= len(payload)
             case "broken":
-                loaded.set_exception(
-                    StartFailed(
-                        str(header.get("stage", ""))[:40],
-                        str(header.get("message", ""))[:4000],
-                        header["line"] if isinstance(header.get("line"), int) else 0,
-                        str(header.get("module", ""))[:200],
-                    )
-                )
+                loaded.set_exception(_broken(header))
                 return
             case "failed":
-                loaded.set_exception(
-                    StartFailed("setup", f"sandbox_setup_failed: {str(header.get('message', ''))[:1000]}")
-                )
+                message = _text(header.get("message"), 1000)
+                loaded.set_exception(StartFailed("setup", f"sandbox_setup_failed: {message}"))
                 return
             case unexpected:
                 self.cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
@@ -342,6 +336,20 @@ class Worker(Receiver):
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"
+
+
+def _broken(header: Mapping[str, Any]) -> StartFailed:
+    line = header.get("line")
+    return StartFailed(
+        _text(header.get("stage"), 40),
+        _text(header.get("message"), 4000),
+        line if isinstance(line, int) and 0 <= line < LINE_MAX else 0,
+        _text(header.get("module"), 200),
+    )
+
+
+def _text(value: object, characters_max: int) -> str:
+    return whole(value[:characters_max]) if isinstance(value, str) else ""
 
 
 def _died_while_loading(death: Death) -> StartFailed:

@@ -1,0 +1,124 @@
+"""The daemon's end of a worker while it loads: whatever it says, the start has an ending."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcelld.blanks import Blanks
+from toolcelld.cells import Cell, Death
+from toolcelld.description import Description
+from toolcelld.frames import Frame, FrameError
+from toolcelld.lifecycle import Worker as State
+from toolcelld.sources import ToolFile
+from toolcelld.workers import CellSpec, StartFailed, Worker
+
+pytestmark = pytest.mark.anyio
+
+FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
+DEATH = Death(0, 0.0, 0, 0, "landlock", "")
+
+
+class FakeCell:
+    """A cell that ends as soon as it is asked to, and where nothing is printed."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Death] = self.loop.create_future()
+        self.sent: list[str] = []
+        self._worker = worker
+
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        self.sent.append(header["type"])
+
+    def abort(self, sequence: int, reason: str) -> None:
+        """It stops by itself."""
+
+    def drain(self, source: str) -> None:
+        """Nothing was printed."""
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(DEATH)
+
+    def break_off(self, error: FrameError) -> None:
+        self._worker.on_broken(error)
+        self.end()
+
+
+class FakeBlanks:
+    """One cell, which says what the test wants as soon as it is taken."""
+
+    def __init__(self, *said: Frame) -> None:
+        self._said = said
+
+    async def take(self, worker: Worker) -> Cell:
+        cell = FakeCell(worker)
+        for frame in self._said:
+            cell.loop.call_soon(worker.on_frame, frame)
+        cell.loop.call_soon(cell.loop.call_soon, cell.end)  # and dies if that was not enough
+        return cast("Cell", cell)
+
+
+async def start(*said: Frame) -> Description:
+    worker = Worker("w-1", CellSpec(FILE, "/", (), None, None), lambda _: None)
+    try:
+        return await worker.start(cast("Blanks", FakeBlanks(*said)), describe=True)
+    finally:
+        await worker.end()
+        await asyncio.sleep(0)
+        assert worker.state is State.DEAD
+
+
+def described(payload: bytes, *, size: object = None) -> Frame:
+    return Frame({"type": "loaded"} if size is None else {"type": "loaded", "size": size}, payload)
+
+
+async def test_a_description_may_come_in_chunks() -> None:
+    payload = json.dumps({"tools": [], "problems": [{"tool": "x", "message": "bad", "line": 3}]}).encode()
+    chunk = Frame({"type": "chunk"}, payload[5:])
+    description = await start(described(payload[:5], size=len(payload)), chunk)
+    assert [problem.line for problem in description.problems] == [3]
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ([], "exit"),
+        ([Frame({"type": "nonsense"}, b"")], "protocol"),
+        ([Frame({"type": "chunk"}, b"x")], "protocol"),
+        ([described(b"ab", size=3), Frame({"type": "chunk"}, b"cd")], "protocol"),
+        ([described(b"ab", size=1)], "describe"),
+        ([described(b"", size=-1)], "describe"),
+        ([described(b"", size=2**40)], "describe"),
+        ([described(b"{")], "describe"),
+        ([described(b'{"problems":[{"tool":"x","message":"","line":-1}]}')], "describe"),
+        ([Frame({"type": "failed", "message": "limits"}, b"")], "setup"),
+        ([Frame({"type": "broken", "stage": "import", "message": "no", "line": 3}, b"")], "import"),
+    ],
+)
+async def test_a_start_that_fails_says_how_far_it_came(said: list[Frame], stage: str) -> None:
+    with pytest.raises(StartFailed) as caught:
+        await start(*said)
+    assert caught.value.stage == stage
+    assert caught.value.message
+
+
+JSON: st.SearchStrategy[Any] = (
+    st.none() | st.integers() | st.text() | st.just("a\ud800") | st.lists(st.integers())
+)
+
+
+@given(st.dictionaries(st.sampled_from(["stage", "message", "line", "module"]), JSON))
+async def test_the_cause_of_a_broken_file_is_text_with_a_line(header: dict[str, Any]) -> None:
+    with pytest.raises(StartFailed) as caught:
+        await start(Frame({"type": "broken", **header}, b""))
+    failure = caught.value
+    assert 0 <= failure.line < 2**31
+    for text in (failure.stage, failure.message, failure.missing_module):
+        text.encode()
