@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -57,7 +57,7 @@ class Feed(Generic[T]):
         for reader in self._readers:
             reader.put(item)
 
-    async def follow(self) -> AsyncIterator[tuple[T, int]]:
+    async def follow(self) -> AsyncGenerator[tuple[T, int]]:
         """Every item from now on, with the number of those lost before it."""
         reader: _Reader[T] = _Reader()
         self._readers.add(reader)
