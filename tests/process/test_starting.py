@@ -23,7 +23,7 @@ from toolcell.client import Unavailable, connect
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "5"))
 """How often two clients start a daemon at once, a second and a half each; before a release take 100."""
 END_SECONDS_MAX = 20
 """For a daemon to end, with the processors taken."""
@@ -124,7 +124,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(20 + 6 * ROUNDS)
+@pytest.mark.timeout(20 + 20 * ROUNDS)
 async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Place) -> None:
     for number in range(ROUNDS):
         with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
