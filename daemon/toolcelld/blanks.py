@@ -15,7 +15,7 @@ from toolcelld.cells import Cell, Receiver
 from toolcelld.frames import Frame, FrameError
 from toolcelld.runtimes import Runtime, RuntimeFailed
 
-__all__ = ["Blanks"]
+__all__ = ["READY_MAX", "Blanks"]
 
 READY_MAX: Final = 2
 """Agents call tools side by side, seldom more than two that were never called before."""
@@ -64,6 +64,11 @@ class Blanks:
         self._takers: deque[asyncio.Future[Cell]] = deque()
         self._making: set[asyncio.Task[None]] = set()
         self._closed = False
+
+    @property
+    def ready(self) -> int:
+        """How many wait."""
+        return len(self._ready)
 
     def prepare(self) -> None:
         """Have as many made as are waited for and shall be ready."""

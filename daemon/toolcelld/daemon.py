@@ -135,6 +135,11 @@ class Daemon:
         return list(self._recent)
 
     @property
+    def blanks_ready(self) -> int:
+        """Cells that wait for somebody to take them."""
+        return sum(blanks.ready for blanks in self._interpreters.values())
+
+    @property
     def kill_method(self) -> str:
         """How cells are ended on this host."""
         return "landlock" if linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL else "children"

@@ -67,6 +67,11 @@ class Site(Edge, Protocol):
         ...
 
     @property
+    def blanks_ready(self) -> int:
+        """Cells that wait for somebody to take them."""
+        ...
+
+    @property
     def kill_method(self) -> str:
         """How cells are ended on this host."""
         ...
@@ -102,6 +107,7 @@ class Operator(rpc.OperatorServicer):
             spill_quota_bytes=site.config.spill.quota_bytes or 0,
             config_files=site.config.files,
             kill_method=site.kill_method,
+            blanks=site.blanks_ready,
         )
 
     async def ListSessions(

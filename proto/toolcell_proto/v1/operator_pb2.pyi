@@ -61,6 +61,7 @@ class GetStatusResponse(_message.Message):
     SPILL_QUOTA_BYTES_FIELD_NUMBER: _builtins.int
     CONFIG_FILES_FIELD_NUMBER: _builtins.int
     KILL_METHOD_FIELD_NUMBER: _builtins.int
+    BLANKS_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -89,6 +90,8 @@ class GetStatusResponse(_message.Message):
     """The most that may be kept."""
     kill_method: _builtins.str
     """How cells are ended here: "landlock" or "children"."""
+    blanks: _builtins.int
+    """Cells that are built ahead of need and wait."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -116,10 +119,11 @@ class GetStatusResponse(_message.Message):
         spill_quota_bytes: _builtins.int = ...,
         config_files: _abc.Iterable[_builtins.str] | None = ...,
         kill_method: _builtins.str = ...,
+        blanks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
