@@ -61,7 +61,7 @@ def test_the_generated_code_is_what_the_contract_generates(tmp_path: Path) -> No
 
 def test_an_edit_that_was_not_generated_is_noticed(copy: Path, tmp_path: Path) -> None:
     source = copy / OURS / "v1" / "operator.proto"
-    source.write_text(source.read_text().replace("string kill_method = 16;", "string kill_method = 17;"))
+    source.write_text(source.read_text().replace("string kill_method = 16;", "string kill_method = 170;"))
     out = tmp_path / "out"
     out.mkdir()
     generator(copy).generate(out)
