@@ -279,7 +279,10 @@ class Intake:
     async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
         """The result as it goes on the wire, and the printed streams that were cut."""
         while self._chores:
-            await asyncio.gather(*self._chores)
+            chores = tuple(self._chores)
+            await asyncio.gather(*chores)
+            # Not left to their callbacks: where all were done, gather returns before the loop has come round.
+            self._chores.difference_update(chores)
         result = await self._result()
         if cancelled and result.body == EMPTY_BODY and self.update is not None:
             result = Result(self.update, result.metadata, None, result.output_bytes, "")

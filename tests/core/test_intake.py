@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
@@ -257,3 +258,17 @@ async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
         assert 0 <= report.threads < 2**32
         assert 0 <= report.memory_peak_bytes < 2**64
     hearing.intake.discard()
+
+
+async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
+    hearing = Hearing()
+    hearing.hear("result", b"", kind="ok", ran=True, blocks=[])
+
+    async def chore() -> None:
+        """Nothing to write after all."""
+
+    hearing.intake._do(chore())
+    await asyncio.sleep(0)  # it is done, but the loop has not told those who asked to know
+    assert hearing.intake.settle_now() is None
+    result, logs = await hearing.intake.settle(cancelled=False)
+    assert (json.loads(result.body)["content"], logs) == ([], ())
