@@ -267,7 +267,7 @@ async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
     async def chore() -> None:
         """Nothing to write after all."""
 
-    hearing.intake._do(chore())
+    hearing.intake._do(chore())  # pyright: ignore[reportPrivateUsage]  # real chores write to a disk
     await asyncio.sleep(0)  # it is done, but the loop has not told those who asked to know
     assert hearing.intake.settle_now() is None
     result, logs = await hearing.intake.settle(cancelled=False)
