@@ -596,7 +596,7 @@ async def test_bytes_that_are_no_message_end_their_stream_and_no_other(
     daemon: RunningDaemon, garbage: bytes
 ) -> None:
     daemon.tool("add", TOOLS)
-    opening = pb.AttachRequest(open=pb.Open(protocol=1, directory=str(daemon.project)))
+    opening = pb.AttachRequest(open=pb.Open(protocol=1, directory=str(daemon.project), linger_seconds=0))
 
     async with dialled(daemon) as wire, good_neighbour(wire, daemon) as the_neighbour_is_served:
         for before in ((), (opening.SerializeToString(),)):

@@ -31,7 +31,7 @@ from .events import Gap
 from .inbox import Inbox
 from .link import Link, dial
 from .outcome import Kind, Outcome
-from .refusal import Refusal, Refused, Unavailable, refusal_of
+from .refusal import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
 from .stream import Stream
 from .wire import read_catalog, read_event, read_outcome, refused
 
@@ -39,6 +39,7 @@ __all__ = ["Attachment", "OnCatalog"]
 
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
+CUT_OFF_TRIES = 3  # one in some thousand streams that are refused at once
 CLOSE_SECONDS = 60.0  # the daemon's own ladder is shorter; this is for one that hangs
 
 LEFT = Refusal(grpc.StatusCode.FAILED_PRECONDITION, "session_closed", "The session has been left.")
@@ -152,6 +153,10 @@ class Attachment:
         give_up_at, pause_seconds = 0.0, RETRY_FIRST_SECONDS
         while True:
             why = await self._converse()
+            for _ in range(CUT_OFF_TRIES):
+                if why is not CUT_OFF:
+                    break
+                why = await self._converse()  # asked again, it says why
             if not self._opened.is_set() or why.reason in FINAL:
                 self.over = self.over or why
             if self.over is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # they lie beside it
 
-__all__ = ["Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_rpc"]
+__all__ = ["CORE_ERROR", "CUT_OFF", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_rpc"]
 
 DOMAIN = "toolcell"
 _DETAILS = "grpc-status-details-bin"
@@ -36,6 +36,15 @@ class Refusal:
     reason: str  # as in RefusalReason, lower case; "unreachable" where nobody answered
     message: str
     remedy: str = ""  # empty where nothing general can be said
+
+
+CORE_ERROR = "Internal error from Core"
+CUT_OFF = Refusal(
+    grpc.StatusCode.INTERNAL,
+    "cut_off",
+    "The daemon ended the stream while it was being written to, and grpc lost why.",
+)
+"""grpc.aio 1.8x: a write that meets the stream's end hides the status that came with the end."""
 
 
 class Refused(Exception):
@@ -96,6 +105,8 @@ def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
         if key == _DETAILS and isinstance(value, bytes):
             return refusal_of(status_pb2.Status.FromString(value))
     code = error.code()
+    if code is grpc.StatusCode.INTERNAL and error.details() == CORE_ERROR:
+        return CUT_OFF
     if code is grpc.StatusCode.UNAVAILABLE:
         message = f"The daemon does not answer: {error.details()}"
         return Refusal(code, "unreachable", message, _REMEDIES["unreachable"])
