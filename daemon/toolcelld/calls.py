@@ -77,6 +77,10 @@ class Host(Ear, Protocol):
     worktree: str
     slots: Slots
 
+    def on_begun(self, call: Call) -> None:
+        """A worker has the call."""
+        ...
+
     def on_ended(self, call: Call) -> None:
         """The call has its ending."""
         ...
@@ -113,13 +117,14 @@ class Call:
         self.outcome: Outcome | None = None
         self.refusal: Refusal | None = None
         self.accepted_at = time.time()
+        self.begun_at = 0.0
+        self.queue_seconds = 0.0
         self.worker: Worker | None = None
         self.state_lost = False
         self.story: deque[tuple[float, str]] = deque(maxlen=STORY_LINES_MAX)
         self._loop = asyncio.get_running_loop()
         self._accepted = time.monotonic()
         self._started = 0.0
-        self._queue_seconds = 0.0
         self._sequence = 0
         self._stop: Stop | None = None
         self._stop_wished = self._stop_reported = self._stop_done = 0.0
@@ -237,10 +242,11 @@ class Call:
         self.worker = worker
         worker.call_id = self.id
         self._started = time.monotonic()
-        self._queue_seconds = self._started - self._accepted
+        self.begun_at = time.time()
+        self.queue_seconds = self._started - self._accepted
         self.state_lost = self.host.take_state_lost(self.spec)
         self.note(f"{worker.id} has it")
-        self.host.tell(events.Started(worker.id, self._queue_seconds, call_id=self.id))
+        self.host.on_begun(self)
         self._timeout.run()
         self._idle.run()
         request, host = self.request, self.host
@@ -450,7 +456,7 @@ class Call:
         )
         outputs = [*logs] if result.output is None else [result.output, *logs]
         facts = Facts(
-            queue_seconds=self._queue_seconds,
+            queue_seconds=self.queue_seconds,
             run_seconds=run_seconds,
             cpu_seconds=report.cpu_seconds
             if report is not None

@@ -9,8 +9,8 @@ call that counts them. Outcomes, questions and their chunks never go.
 A gap in place of what was sent is sent only if the line breaks. It may then count an event that had
 arrived, but never misses one that had not.
 
-Quick events wait for company: a call that ends within some milliseconds tells its whole story in
-one message. An urgent event takes everything that waits along at once.
+What is not urgent waits some milliseconds for company. An urgent event takes everything that waits
+along at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.events import Accepted, Ended, Event, Gap, Progress, Refused, Started, Update
+from toolcelld.events import Ended, Event, Gap, Progress, Refused, Update
 
 __all__ = ["MESSAGE_BYTES", "RETAINED_BYTES_MAX", "Outbox"]
 
@@ -79,8 +79,6 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         """Queue an event; an update or progress replaces the one of its call that still waits."""
-        if isinstance(event, Ended):
-            self._forget_beginning(event.call_id)
         if not self._replace(event):
             self._waiting.setdefault(event.call_id, deque()).append(event)
             self._bytes += event.size_bytes
@@ -105,12 +103,6 @@ class Outbox:
         waiting.time = event.time
         self._bytes += waiting.size_bytes
         return True
-
-    def _forget_beginning(self, call_id: str) -> None:
-        """Nobody needs to hear that a call was accepted and started together with how it ended."""
-        waiting = self._waiting.get(call_id)
-        while waiting and isinstance(waiting[0], Accepted | Started):
-            self._bytes -= waiting.popleft().size_bytes
 
     def _wake(self) -> None:
         if self._company is not None:

@@ -40,6 +40,8 @@ __all__ = ["House", "OpenRequest", "Session", "draining"]
 
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
+QUIET_SECONDS: Final = 0.005
+"""What a call may take before its beginning is told; a warm one takes a tenth of it."""
 PUBLISHED_BYTES: Final = 40 * 1024
 """Of tools in one part of a catalog."""
 ANCESTORS_MAX: Final = 4
@@ -102,6 +104,7 @@ class Session:
         self.opened_at = time.time()
         self.calls: dict[str, Call] = {}
         self.calls_ended = 0
+        self._quiet: dict[str, asyncio.TimerHandle] = {}  # calls of which nothing has been told
         self.always: set[tuple[str, str, str]] = set()
         self.slots = Slots(house.config.daemon.calls_per_session)
         self.spills = house.spills
@@ -263,7 +266,9 @@ class Session:
         )
         self.calls[call.id] = call
         self.endings.begin(call.id, digest)
-        self.outbox.put(events.Accepted(self.slots.waiting, call_id=call.id))
+        self._quiet[call.id] = asyncio.get_running_loop().call_later(
+            QUIET_SECONDS, self._tell_beginning, call, self.slots.waiting
+        )
         self._house.happened("call.accepted", session_id=self.id, call=call)
         call.start(self._house.pool, self._house.tasks)
         return call
@@ -322,9 +327,29 @@ class Session:
     # What calls need; see `calls.Host`
 
     def tell(self, event: events.Event) -> None:
-        """Queue an event for the client."""
+        """Queue an event for the client, behind the beginning of its call."""
+        if (quiet := self._quiet.get(event.call_id)) is not None:
+            if isinstance(event, events.Ended | events.Refused):
+                quiet.cancel()
+                del self._quiet[event.call_id]
+            else:
+                self._tell_beginning(self.calls[event.call_id], 0)
         self.endings.tell(event)
         self.outbox.put(event)
+
+    def _tell_beginning(self, call: Call, queued: int) -> None:
+        """That a call was accepted, and started; a call that ends before tells only how."""
+        self._quiet.pop(call.id).cancel()
+        self.outbox.put(events.Accepted(queued, call_id=call.id, time=call.accepted_at))
+        if call.worker is not None:
+            self.on_begun(call)
+
+    def on_begun(self, call: Call) -> None:
+        """A worker has the call."""
+        if call.id not in self._quiet and call.worker is not None:
+            self.outbox.put(
+                events.Started(call.worker.id, call.queue_seconds, call_id=call.id, time=call.begun_at)
+            )
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line for operators."""

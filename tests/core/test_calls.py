@@ -18,6 +18,7 @@ from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import CellSpec, Worker
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +47,9 @@ class FakeHost:
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Nobody reads it."""
+
+    def on_begun(self, call: Call) -> None:
+        """Nobody hears of it."""
 
     def on_ended(self, call: Call) -> None:
         self.ended += 1
@@ -77,7 +81,7 @@ def a_call(host: FakeHost) -> Call:
         Request(call_id="c-1", tool="t", arguments=b"{}"),
         tool,
         resolve(Config(), "t", {}, "project"),
-        CellSpec(FILE, "/", (), None, None),
+        CellSpec(FILE, "/", (), CellLimits(), OPEN),
         host,
         generation=1,
         grace_seconds=1,

@@ -30,6 +30,7 @@ UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 """A partial result is one frame; the model would read a fifth of that."""
 METADATA_BYTES_MAX: Final = 32 * 1024
 """A title and some values."""
+READ_BYTES: Final = 64 * 1024
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
 """Arguments are at most 16 MiB, a source file at most 1 MiB."""
 
@@ -40,6 +41,8 @@ class Wire:
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._decoder = Decoder()
+        # Kept: a new one of this size for every message would be three calls of the kernel.
+        self._room = bytearray(READ_BYTES)
         self._frames: deque[Frame] = deque()
         self._sending = threading.Lock()
         self._rest = b""  # of a frame that `offer` could only begin; goes before everything else
@@ -72,10 +75,10 @@ class Wire:
 
     def _next(self) -> Frame | None:
         while not self._frames:
-            data = self._socket.recv(PAYLOAD_BYTES_MAX)
-            if not data:
+            count = self._socket.recv_into(self._room)
+            if not count:
                 return None
-            self._frames.extend(self._decoder.feed(data))
+            self._frames.extend(self._decoder.feed(memoryview(self._room)[:count]))
         return self._frames.popleft()
 
     def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
