@@ -10,15 +10,20 @@ import difflib
 import fnmatch
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from toolcelld.catalog import Catalog, ToolInfo
 from toolcelld.config import Config
-from toolcelld.limits import Limits, Settings, lower, resolve
+from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.sections import LimitKeys
+from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import CellSpec
 
-__all__ = ["Admission", "Prepared", "find_tool", "granted_environment"]
+__all__ = ["Admission", "Prepared", "find_tool", "granted_environment", "of_cell"]
+
+OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
+"""The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,12 @@ class Prepared:
     def cell(self, session_id: str, call_id: str, limits: Limits) -> CellSpec:
         """The cell for one call, under the limits that it lowers."""
         isolation = self.settings.isolation
-        if isolation == "worker" and limits.open_files is None and limits.file_size_bytes is None:
+        if isolation == "worker" and all(getattr(limits, name) is None for name in OF_CELLS):
             return self.spec
         lowered = lower(self.settings.limits, limits)
         return replace(
             self.spec,
-            open_files=lowered.open_files,
-            file_size_bytes=lowered.file_size_bytes,
+            limits=of_cell(lowered),
             owner={"worker": "", "session": session_id, "call": f"{session_id}/{call_id}"}[isolation],
             serial=isolation == "session",
         )
@@ -83,8 +87,8 @@ class Admission:
             file=tool.file,
             directory=self._directory,
             environment=granted_environment(self._environment, settings.env, tool.file.programs),
-            open_files=settings.limits.open_files,
-            file_size_bytes=settings.limits.file_size_bytes,
+            limits=of_cell(settings.limits),
+            policy=OPEN,
         )
         prepared = self._prepared[name] = Prepared(tool, settings, spec)
         return prepared
@@ -95,6 +99,11 @@ class Admission:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def of_cell(limits: Limits | LimitKeys) -> CellLimits:
+    """Those of the limits that hold for a cell."""
+    return CellLimits(**{name: getattr(limits, name) for name in OF_CELLS})
 
 
 def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolInfo:

@@ -54,10 +54,11 @@ class _Waiting(Receiver):
 
 
 class Blanks:
-    """The blanks of one interpreter."""
+    """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
-    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup, *, apart: bool) -> None:
         self.runtime = runtime
+        self._apart = apart
         self._tasks = tasks
         # The mutable state: what is ready, who waits, and what is on its way to either.
         self._ready: deque[Cell] = deque()
@@ -128,7 +129,7 @@ class Blanks:
 
     async def _make(self) -> Cell:
         waiting = _Waiting()
-        cell = await Cell.start(self.runtime, waiting)
+        cell = await Cell.start(self.runtime, waiting, apart=self._apart)
         cell.ended.add_done_callback(lambda _: waiting.on_death(cell))
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import os
 import signal
 import socket
@@ -118,6 +119,7 @@ class Cell:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.worker_pid = 0
+        self._init_pid = 0  # in `strict` only
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Death] = self.loop.create_future()
         self.writable = asyncio.Event()
@@ -144,7 +146,7 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(cls, runtime: Runtime, receiver: Receiver) -> Cell:
+    async def start(cls, runtime: Runtime, receiver: Receiver, *, apart: bool = False) -> Cell:
         """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
         cell = cls(receiver)
         theirs: list[int] = []
@@ -164,7 +166,7 @@ class Cell:
             cell._transport = transport
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await runtime.spawn(theirs)
+                    cell._spawned = await runtime.spawn(theirs, apart=apart)
             except TimeoutError:
                 runtime.replace()
                 raise RuntimeFailed(
@@ -230,7 +232,7 @@ class Cell:
             return False
         try:
             if self._listing is None:
-                self._listing = _Listing(self.keeper_pid, self.worker_pid)
+                self._listing = _Listing(self.keeper_pid, self._init_pid, self.worker_pid)
             return self._listing.is_clear()
         except OSError:
             return False
@@ -297,7 +299,10 @@ class Cell:
                     answer.set_result(int(values[0]))
             elif word == "pid":
                 self.worker_pid = int(values[0])
+                self._init_pid = int(values[1]) if len(values) > 1 else 0
             elif word == "exit":
+                if self._status is not None:
+                    continue  # init said it, and then its own end came
                 self._status = int(values[0])
                 self._cpu_seconds = float(values[1])
                 self._memory_peak_bytes = int(values[2]) * 1024
@@ -417,28 +422,29 @@ def _waits(number: int) -> bool:
 class _Listing:
     """The kernel's lists of a cell's processes, held open: reading one again is one system call."""
 
-    __slots__ = ("_expected", "_keeper", "_tasks", "_worker")
+    __slots__ = ("_lists", "_tasks")
 
-    def __init__(self, keeper_pid: int, worker_pid: int) -> None:
-        self._expected = str(worker_pid).encode()
-        self._keeper = self._worker = self._tasks = -1
+    def __init__(self, *pids: int) -> None:
+        chain = [pid for pid in pids if pid]  # keeper, init, worker: each has the next one as its only child
+        self._lists: list[tuple[int, bytes]] = []
+        self._tasks = -1
         try:
-            self._keeper = _open(f"/proc/{keeper_pid}/task/{keeper_pid}/children")
-            self._worker = _open(f"/proc/{worker_pid}/task/{worker_pid}/children")
-            self._tasks = _open(f"/proc/{worker_pid}/task")
+            for pid, child in itertools.zip_longest(chain, chain[1:]):
+                expected = str(child).encode() if child is not None else b""
+                self._lists.append((_open(f"/proc/{pid}/task/{pid}/children"), expected))
+            self._tasks = _open(f"/proc/{chain[-1]}/task")
         except OSError:
             self.close()
             raise
 
     def is_clear(self) -> bool:
         return (
-            os.pread(self._worker, 64, 0) == b""
-            and os.pread(self._keeper, 64, 0).strip() == self._expected
+            all(os.pread(number, 64, 0).strip() == expected for number, expected in self._lists)
             and os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
         )
 
     def close(self) -> None:
-        for number in (self._keeper, self._worker, self._tasks):
+        for number in (self._tasks, *(number for number, _ in self._lists)):
             if number != -1:
                 os.close(number)
 

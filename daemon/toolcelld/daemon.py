@@ -32,7 +32,7 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import config
 from toolcelld.access import Gate, Premises
-from toolcelld.admission import granted_environment
+from toolcelld.admission import granted_environment, of_cell
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
@@ -52,6 +52,7 @@ from toolcelld.sources import ToolFile
 from toolcelld.spills import Spills
 from toolcelld.store import Store
 from toolcelld.worker import linux
+from toolcelld.worker.policy import OPEN
 from toolcelld.workers import CellSpec, Worker
 
 __all__ = ["Arrangement", "run"]
@@ -96,11 +97,12 @@ class Daemon:
         self._recent: deque[Call] = deque(maxlen=CALLS_REMEMBERED_MAX)
         self._gate = Gate(premises)
         self._config = self._load_config()
-        self._interpreters: dict[str, Blanks] = {}
+        self._runtimes: dict[str, Runtime] = {}
+        self._blanks: dict[tuple[str, bool], Blanks] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
-            self._blanks,
+            lambda spec: self._blanks_for(spec.file.python, apart=spec.policy.enclosure == "strict"),
             tasks,
             workers_max=daemon.workers,
             idle_seconds=daemon.worker_idle_seconds,
@@ -137,7 +139,7 @@ class Daemon:
     @property
     def blanks_ready(self) -> int:
         """Cells that wait for somebody to take them."""
-        return sum(blanks.ready for blanks in self._interpreters.values())
+        return sum(blanks.ready for blanks in self._blanks.values())
 
     @property
     def kill_method(self) -> str:
@@ -186,20 +188,24 @@ class Daemon:
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
 
-    def _blanks(self, python: str | None) -> Blanks:
+    def _blanks_for(self, python: str | None, *, apart: bool) -> Blanks:
         interpreter = python or sys.executable
-        if interpreter not in self._interpreters:
-            runtime = Runtime(interpreter, lambda text: logger.warning("%s: %s", interpreter, text))
-            self._interpreters[interpreter] = Blanks(runtime, self.tasks)
-        return self._interpreters[interpreter]
+        key = interpreter, apart
+        if key not in self._blanks:
+            if interpreter not in self._runtimes:
+                self._runtimes[interpreter] = Runtime(
+                    interpreter, lambda text: logger.warning("%s: %s", interpreter, text)
+                )
+            self._blanks[key] = Blanks(self._runtimes[interpreter], self.tasks, apart=apart)
+        return self._blanks[key]
 
     async def _describe(self, file: ToolFile) -> Description:
         spec = CellSpec(
             file=file,
             directory=file.directory,
             environment=granted_environment(self.environment, self._config.defaults.env, file.programs),
-            open_files=self._config.defaults.open_files,
-            file_size_bytes=self._config.defaults.file_size_bytes,
+            limits=of_cell(self._config.defaults),
+            policy=OPEN,
             owner="describe",
         )
         return await self.pool.describe(spec)
@@ -266,13 +272,14 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Have cells of our own interpreter built ahead of need; end all that were not used, and all zygotes."""
-        self._blanks(None).prepare()
+        self._blanks_for(None, apart=False).prepare()
         try:
             yield
         finally:
-            for blanks in self._interpreters.values():
+            for blanks in self._blanks.values():
                 await blanks.aclose()
-                await blanks.runtime.aclose()
+            for runtime in self._runtimes.values():
+                await runtime.aclose()
 
     def stop(self, why: str) -> None:
         """Begin to drain; harmless twice."""

@@ -44,7 +44,7 @@ class Pool:
 
     def __init__(
         self,
-        blanks: Callable[[str | None], Blanks],
+        blanks: Callable[[CellSpec], Blanks],
         tasks: asyncio.TaskGroup,
         *,
         workers_max: int,
@@ -239,7 +239,7 @@ class Pool:
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
         try:
-            await worker.start(self._blanks(worker.spec.file.python))
+            await worker.start(self._blanks(worker.spec))
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.machine.story:
                 self._fail(lease, failure)
@@ -263,7 +263,7 @@ class Pool:
         """Run a file in a cell of its own to see its tools; the cell is gone when this returns."""
         worker = Worker(f"d-{next(self._ids)}", spec, self._on_change)
         try:
-            description = await worker.start(self._blanks(spec.file.python), describe=True)
+            description = await worker.start(self._blanks(spec), describe=True)
         except StartFailed as failure:
             if worker.state is not State.DEAD:
                 await worker.end()

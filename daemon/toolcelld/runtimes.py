@@ -64,12 +64,12 @@ class Runtime:
         self._zygote: _Zygote | None = None
         self._deaths = 0
 
-    async def spawn(self, descriptors: Sequence[int]) -> Spawned:
-        """Fork a keeper; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
+        """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
         zygote = self._zygote
         if zygote is None or not zygote.alive:
             zygote = await self.start()
-        return await zygote.spawn(descriptors)
+        return await zygote.spawn(descriptors, apart=apart)
 
     async def start(self) -> _Zygote:
         """Have a living zygote; starts one if there is none."""
@@ -168,11 +168,11 @@ class _Zygote:
             raise
         return zygote
 
-    async def spawn(self, descriptors: Sequence[int]) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
         cell_id = str(next(self._ids))
         self._spawning[cell_id] = answer
-        message = json.dumps({"type": "spawn", "id": cell_id}).encode()
+        message = json.dumps({"type": "spawn", "id": cell_id, "apart": apart}).encode()
         try:
             while True:
                 try:

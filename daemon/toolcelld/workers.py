@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Protocol
 
 from toolcell._data import whole
@@ -24,6 +24,7 @@ from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = ["CellSpec", "Invocation", "Listener", "StartFailed", "Worker"]
 
@@ -59,8 +60,8 @@ class CellSpec:
     file: ToolFile
     directory: str
     environment: tuple[tuple[str, str], ...]
-    open_files: int | None
-    file_size_bytes: int | None
+    limits: CellLimits
+    policy: Policy
     owner: str = ""  # the session or the call that it is for, or nobody's
     serial: bool = False  # one worker at most, and its calls in order
     hashed: int = field(init=False, compare=False, repr=False, default=0)
@@ -71,8 +72,8 @@ class CellSpec:
             self.file.digest,
             self.directory,
             self.environment,
-            self.open_files,
-            self.file_size_bytes,
+            self.limits,
+            self.policy,
             self.owner,
         )
         object.__setattr__(self, "hashed", hash(key))
@@ -85,14 +86,15 @@ class CellSpec:
         """Whether it is for one call, and nobody after it."""
         return bool(self.owner) and not self.serial
 
-    def wish(self) -> bytes:
+    def wish(self, scratch: str) -> bytes:
         """What the cell is told that it is for, as JSON."""
         return json.dumps(
             {
                 "directory": self.directory,
                 "environment": dict(self.environment),
-                "open_files": self.open_files,
-                "file_size_bytes": self.file_size_bytes,
+                "limits": asdict(self.limits),
+                "policy": self.policy.to_wire(),
+                "scratch": scratch,
             }
         ).encode()
 
@@ -143,6 +145,7 @@ class Worker(Receiver):
         self._loaded: asyncio.Future[Description] | None = None
         self._body: bytearray | None = None
         self._body_missing = 0
+        self._scratch = ""
         self._on_change = on_change
         self._retiring: asyncio.TimerHandle | None = None
 
@@ -192,7 +195,7 @@ class Worker(Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
-        self._cell.send({"type": "become"}, self.spec.wish())
+        self._cell.send({"type": "become"}, self.spec.wish(self._scratch))
         self._cell.send(
             {
                 "type": "load",

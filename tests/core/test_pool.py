@@ -18,6 +18,7 @@ from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.pool import Pool
 from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import CellSpec, StartFailed, Worker
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ def spec(name: str, *, serial: bool = False) -> CellSpec:
         digest=name,
         directory="/",
     )
-    return CellSpec(file, "/", (), None, None, serial=serial)
+    return CellSpec(file, "/", (), CellLimits(), OPEN, serial=serial)
 
 
 @asynccontextmanager

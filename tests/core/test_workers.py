@@ -16,6 +16,7 @@ from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import Worker as State
 from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import CellSpec, StartFailed, Worker
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +67,7 @@ class FakeBlanks:
 
 
 async def start(*said: Frame) -> Description:
-    worker = Worker("w-1", CellSpec(FILE, "/", (), None, None), lambda _: None)
+    worker = Worker("w-1", CellSpec(FILE, "/", (), CellLimits(), OPEN), lambda _: None)
     try:
         return await worker.start(cast("Blanks", FakeBlanks(*said)), describe=True)
     finally:

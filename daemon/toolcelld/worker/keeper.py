@@ -7,9 +7,9 @@ daemon is a SOCK_SEQPACKET pair with short ASCII messages:
                       abort    signal the worker to look at its abort channel
                       survey   how many processes are below you besides the worker?
                       end      end the cell now
-    keeper → daemon   pid N            the worker's process
+    keeper → daemon   pid N [I]        the worker's process, and the cell's own init in `strict`
                       left N           the answer to survey
-                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB
+                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (in `strict` init says it)
                       empty N HOW      the cell is empty, N were killed, by "landlock" or "children"
 
 The end of the life line is `end` as well: nothing outlives the daemon. When the worker ends,
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -31,7 +32,7 @@ from toolcelld.frames import encode
 from toolcelld.worker import serve, steps
 from toolcelld.worker.steps import LIFE, PROTOCOL, Plan, SetupFailed
 
-__all__ = ["children", "keep", "kill_all"]
+__all__ = ["children", "descendants", "keep", "kill_all"]
 
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 
@@ -40,16 +41,42 @@ def keep(plan: Plan) -> NoReturn:
     """The life of a keeper, from its fork to its exit."""
     try:
         steps.walk(steps.AROUND, plan)
-        worker = os.fork()
-        if worker == 0:
-            steps.walk(steps.BORN, plan)
-            os.close(LIFE)
-            serve.main(plan)
+        first = os.fork()
+        if first == 0:
+            (_be_init if plan.apart else _be_worker)(plan)
     except SetupFailed as failure:
         _report_failure(str(failure))
         os._exit(EXIT_SETUP_FAILED)
-    _Keeper(worker, scoped=plan.scoped).run()
+    _Keeper(first, apart=plan.apart, scoped=plan.scoped).run()
     os._exit(0)
+
+
+def _be_worker(plan: Plan) -> NoReturn:
+    steps.walk(steps.BORN, plan)
+    os.close(LIFE)
+    serve.main(plan)
+
+
+def _be_init(plan: Plan) -> NoReturn:
+    """The first process of a cell's own process namespace: with its end the kernel ends all others in it."""
+    plan.parent_pid = 0  # a parent outside the namespace has no number in it
+    steps.walk(steps.BORN, plan)
+    plan.parent_pid = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        _be_worker(plan)
+    life = socket.socket(fileno=LIFE)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.closerange(PROTOCOL, os.sysconf("SC_OPEN_MAX"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        pid, status, usage = os.wait4(-1, 0)
+        if pid == worker:
+            _tell(life, _exit_words(status, usage))
+            os._exit(0)
 
 
 def _report_failure(message: str) -> None:
@@ -58,9 +85,11 @@ def _report_failure(message: str) -> None:
 
 
 class _Keeper:
-    def __init__(self, worker: int, *, scoped: bool) -> None:
-        self._worker = worker
-        self._worker_lives = True
+    def __init__(self, first: int, *, apart: bool, scoped: bool) -> None:
+        self._first = first  # the worker, or the init that is the worker's parent
+        self._apart = apart
+        self._first_lives = True
+        self._worker = 0 if apart else first
         self._scoped = scoped
         self._killed = 0
         self._life = socket.socket(fileno=LIFE)
@@ -78,12 +107,15 @@ class _Keeper:
 
     def run(self) -> None:
         """Serve the daemon until the worker ends or the daemon wants the cell gone."""
-        self._tell(f"pid {self._worker}")
+        while self._apart and not self._worker and self._first_lives:
+            self._reap()  # an init that dies this early would be waited for in vain
+            self._worker = next(iter(children(self._first)), 0)
+        self._tell(f"pid {self._worker}{f' {self._first}' if self._apart else ''}")
         poll = select.poll()
         poll.register(self._life, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         self._reap()  # whoever died before the wake-up was there
-        while self._worker_lives:
+        while self._first_lives:
             for descriptor, _ in poll.poll():
                 if descriptor == self._woken.fileno():
                     self._woken.recv(4096)
@@ -100,14 +132,23 @@ class _Keeper:
         if word == b"survey":
             self._reap()
             self._tell(f"left {self._survey()}")
-        elif word == b"abort" and self._worker_lives:
-            os.kill(self._worker, steps.ABORT_SIGNAL)  # not reaped yet, so the number is still the worker's
+        elif word == b"abort" and self._first_lives:
+            self._signal_worker()
         return word not in (b"", b"end")
+
+    def _signal_worker(self) -> None:
+        # Its number is its own as long as its parent has not reaped it. A keeper that is the parent has not; an init
+        # that has is about to exit, and the scope bounds whom the number could mean by then.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self._worker, steps.ABORT_SIGNAL)
 
     def _survey(self) -> int:
         mine = children(os.getpid())
+        if self._apart:
+            mine |= children(self._first)
+            mine.discard(self._first)
         mine.discard(self._worker)
-        return len(mine) + (len(children(self._worker)) if self._worker_lives else 0)
+        return len(mine) + (len(children(self._worker)) if self._first_lives else 0)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -116,23 +157,34 @@ class _Keeper:
 
     def _wait(self, options: int) -> int:
         pid, status, usage = os.wait4(-1, options)
-        if pid == self._worker:
-            self._worker_lives = False
-            self._tell(f"exit {status} {usage.ru_utime + usage.ru_stime:.6f} {usage.ru_maxrss}")
+        if pid == self._first:
+            self._first_lives = False
+            if not self._apart or status:  # an init that was killed had no time to say how the worker ended
+                self._tell(_exit_words(status, usage))
         return pid
 
     def _end(self) -> None:
         """Kill and reap until the kernel says that there is nobody left."""
+        # The kernel reaps what dies with its process namespace, so those are counted before.
+        within = len(descendants(self._first)) if self._apart and self._first_lives else 0
         with contextlib.suppress(ChildProcessError):
             while True:
                 kill_all(scoped=self._scoped)
                 self._wait(0)
                 self._killed += 1
-        self._tell(f"empty {self._killed} {'landlock' if self._scoped else 'children'}")
+        self._tell(f"empty {self._killed + max(0, within - 1)} {'landlock' if self._scoped else 'children'}")
 
     def _tell(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # the daemon is gone; what is left to do is done all the same
-            self._life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
+        _tell(self._life, text)
+
+
+def _tell(life: socket.socket, text: str) -> None:
+    with contextlib.suppress(OSError):  # the daemon is gone; what is left to do is done all the same
+        life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
+
+
+def _exit_words(status: int, usage: resource.struct_rusage) -> str:
+    return f"exit {status} {usage.ru_utime + usage.ru_stime:.6f} {usage.ru_maxrss}"
 
 
 def _wake(*_: object) -> None:
@@ -154,6 +206,17 @@ def kill_all(*, scoped: bool, spare: Iterable[int] = ()) -> None:
             os.kill(pid, signal.SIGSTOP)  # so that it forks no more while its children are read
             waiting += children(pid)
             os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> set[int]:
+    """Everybody below a process, as far as the lists hold still."""
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        new = children(waiting.pop()) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def children(pid: int) -> set[int]:

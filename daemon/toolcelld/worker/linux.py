@@ -139,3 +139,75 @@ def restrict_signals() -> None:
         )
     finally:
         os.close(ruleset)
+
+
+# Namespaces and mounts. The numbers of the newer calls are the same on x86-64 and arm64.
+
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWIPC: Final = 0x08000000
+CLONE_NEWUSER: Final = 0x10000000
+CLONE_NEWPID: Final = 0x20000000
+CLONE_NEWNET: Final = 0x40000000
+
+MS_NOSUID: Final = 2
+MS_NODEV: Final = 4
+MS_NOEXEC: Final = 8
+MS_REC: Final = 16384
+MS_PRIVATE: Final = 1 << 18
+
+SYS_OPEN_TREE: Final = 428
+SYS_MOVE_MOUNT: Final = 429
+SYS_MOUNT_SETATTR: Final = 442
+AT_FDCWD: Final = -100
+AT_EMPTY_PATH: Final = 0x1000
+AT_RECURSIVE: Final = 0x8000
+OPEN_TREE_CLONE: Final = 1
+OPEN_TREE_CLOEXEC: Final = os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+MOUNT_ATTR_RDONLY: Final = 1
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    ]
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of these kinds for new ones."""
+    _checked(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    """mount(2)."""
+    text = [value.encode() if value is not None else None for value in (source, target, kind)]
+    _checked(
+        _libc.mount(*text, ctypes.c_ulong(flags), options.encode() or None), f"mount {kind or ''} on {target}"
+    )
+
+
+def open_tree(path: str) -> int:
+    """A detached copy of what is mounted at and below a path, as a descriptor."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
+    result = _libc.syscall(SYS_OPEN_TREE, AT_FDCWD, path.encode(), ctypes.c_uint(flags))
+    return _checked(result, f"open_tree {path}")
+
+
+def move_mount(tree: int, path: str) -> None:
+    """Attach such a copy at a path."""
+    result = _libc.syscall(SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, path.encode(), MOVE_MOUNT_F_EMPTY_PATH)
+    _checked(result, f"move_mount to {path}")
+
+
+def set_read_only(what: str | int) -> None:
+    """Make everything at and below a path, or a detached copy, read-only."""
+    attributes = _MountAttributes(attr_set=MOUNT_ATTR_RDONLY)
+    where, path = (AT_FDCWD, what.encode()) if isinstance(what, str) else (what, b"")
+    result = _libc.syscall(
+        SYS_MOUNT_SETATTR, where, path, ctypes.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
+        ctypes.byref(attributes), ctypes.sizeof(attributes),
+    )  # fmt: skip
+    _checked(result, f"mount_setattr {what}")

@@ -121,7 +121,7 @@ class _Worker:
 
     def _become(self, wish: bytes) -> None:
         """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
-        self._plan.wish = steps.Wish(**json.loads(wish))
+        self._plan.wish = steps.Wish.from_wire(json.loads(wish))
         try:
             steps.walk(steps.WANTED, self._plan)
         except steps.SetupFailed as failure:

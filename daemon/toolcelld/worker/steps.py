@@ -7,16 +7,19 @@ Steps 1 to 6 do not depend on what the cell is for, so cells are built up to the
 2.  Descriptors at fixed numbers, everything else closed: what is not open cannot leak.
 3.  The barrier: wait for the daemon's word, which comes when the cell is in its control group.
     A process that is placed after its start may have forked out of the group by then.
-4.  The enclosure: no new privileges, and a Landlock domain that has only the signal scope, so
-    that the keeper's `kill(-1)` hits exactly its own tree. It is a means to kill and no policy,
-    which is why it stands here, in every profile, and is proven before it is relied upon: a
-    signal to the zygote must be refused.
-5.  The fork of the worker (in `keeper`), which dies with its keeper and drops all capabilities.
+4.  `strict`: namespaces of its own, entered before anything below exists. Then the enclosure: no
+    new privileges, and a Landlock domain that has only the signal scope, so that the keeper's
+    `kill(-1)` hits exactly its own tree. It is a means to kill and no policy, which is why it
+    stands here, in every profile, and is proven before it is relied upon: a signal to the zygote
+    must be refused.
+5.  The fork of the worker (in `keeper`; in `strict` its parent is the cell's own first process),
+    which dies with its parent.
 6.  The worker says hello and waits for what it is wanted for (in `serve`).
-7.  Environment from that wish alone, and the working directory. Resource limits, which the worker
-    cannot raise again.
-8.  A second Landlock domain, so that the worker cannot signal its own keeper.
-9.  The system-call filter's place: last, because everything before needs calls that it refuses.
+7.  `strict`: the view, which is made of mounts and so comes before the files are closed off.
+    Environment from the wish alone, the working directory, resource limits, which the worker
+    cannot raise again; and no capabilities, which nothing after this needs.
+8.  The policy on files, by Landlock; it also keeps the worker from signalling its own keeper.
+9.  The system-call filter, last, because everything before needs calls that it refuses.
 10. The layers are reported (in `serve`), and only then is the user's file run.
 
 Every step returns the name of the layer it put on, or nothing. Whatever a step raises ends the
@@ -34,9 +37,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from toolcelld.worker import linux
+from toolcelld.worker import linux, namespaces
+from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = [
     "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "walk",
@@ -63,8 +67,21 @@ class Wish:
 
     directory: str
     environment: Mapping[str, str]
-    open_files: int | None
-    file_size_bytes: int | None
+    limits: CellLimits
+    policy: Policy
+    scratch: str
+    """Its private temporary directory, made by the daemon; in `strict` it is /tmp. Empty where there is none."""
+
+    @classmethod
+    def from_wire(cls, values: Mapping[str, Any]) -> Wish:
+        """What `become` carried."""
+        return cls(
+            directory=values["directory"],
+            environment=values["environment"],
+            limits=CellLimits(**values["limits"]),
+            policy=Policy.from_wire(values["policy"]),
+            scratch=values["scratch"],
+        )
 
 
 @dataclass(slots=True)
@@ -73,7 +90,9 @@ class Plan:
 
     descriptors: Sequence[int]  # life line, protocol, abort, stdout, stderr: as the zygote received them
     zygote_pid: int
-    keeper_pid: int = 0
+    apart: bool = False  # in namespaces of its own, as `strict` wants
+    parent_pid: int = 0
+    """Whom the process that is being built dies with, as it sees it."""
     wish: Wish | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
@@ -100,7 +119,7 @@ def _own_session(plan: Plan) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    plan.keeper_pid = os.getpid()
+    plan.parent_pid = os.getpid()
 
 
 def _descriptors(plan: Plan) -> None:
@@ -128,10 +147,28 @@ def _barrier(_: Plan) -> None:
             raise SystemExit(0)  # the daemon is gone, or does not want this cell any more
 
 
+def _namespaces(plan: Plan) -> str | None:
+    if not plan.apart:
+        return None
+    namespaces.split_off()
+    return "user, network, ipc and process namespaces"
+
+
+def _view(plan: Plan) -> str | None:
+    assert plan.wish is not None
+    policy, limits = plan.wish.policy, plan.wish.limits
+    if policy.enclosure != "strict":
+        return None
+    namespaces.furnish(policy, own_places(), limits.disk_bytes)
+    return "mount namespace"
+
+
 def _surroundings(plan: Plan) -> None:
     assert plan.wish is not None
     os.environ.clear()
     os.environ.update(plan.wish.environment)
+    if plan.wish.scratch:
+        os.environ["TMPDIR"] = plan.wish.scratch
     time.tzset()
     os.umask(0o077)
     os.chdir(plan.wish.directory)
@@ -153,18 +190,18 @@ def _enclosure(plan: Plan) -> str | None:
     return "no-new-privileges, signal scope" if plan.scoped else "no-new-privileges"
 
 
-def _tie_to_keeper(plan: Plan) -> None:
+def _tie_to_parent(plan: Plan) -> None:
     linux.die_with_parent(signal.SIGKILL)
-    if os.getppid() != plan.keeper_pid:
-        raise SystemExit(0)  # the keeper died before the kernel was told
+    if os.getppid() != plan.parent_pid:
+        raise SystemExit(0)  # it died before the kernel was told
 
 
 def _limits(plan: Plan) -> str:
     assert plan.wish is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, value in (
-        (resource.RLIMIT_NOFILE, plan.wish.open_files),
-        (resource.RLIMIT_FSIZE, plan.wish.file_size_bytes),
+        (resource.RLIMIT_NOFILE, plan.wish.limits.open_files),
+        (resource.RLIMIT_FSIZE, plan.wish.limits.file_size_bytes),
     ):
         if value is not None:
             _, hard = resource.getrlimit(what)
@@ -190,11 +227,21 @@ def _system_calls(_: Plan) -> None:
     """The filter joins here, last."""
 
 
-AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _enclosure)
+def own_places() -> list[str]:
+    """What the interpreter and our own code need to be able to read."""
+    return [
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(os.path.realpath(sys.executable)),
+        *filter(None, sys.path),
+    ]
+
+
+AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)
 """What the keeper does before it forks the worker."""
 
-BORN: Final[Sequence[Step]] = (_tie_to_keeper, _capabilities)
+BORN: Final[Sequence[Step]] = (_tie_to_parent,)
 """What the worker does before it says hello."""
 
-WANTED: Final[Sequence[Step]] = (_surroundings, _limits, _files, _system_calls)
+WANTED: Final[Sequence[Step]] = (_view, _surroundings, _limits, _capabilities, _files, _system_calls)
 """What the worker does when it knows what it is for, before it runs the user's file."""

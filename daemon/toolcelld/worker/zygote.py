@@ -2,7 +2,7 @@
 
 It has imported what every worker needs and nothing of any user. It obeys one socket:
 
-    daemon → zygote   {"type": "spawn", "id"} with five descriptors: life line, protocol, abort, stdout, stderr
+    daemon → zygote   {"type": "spawn", "id", "apart"} with five descriptors: life line, protocol, abort, stdout, stderr
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -81,8 +81,9 @@ class _Zygote:
             return False
         if not data:
             return False
-        cell_id = json.loads(data)["id"]
-        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid())
+        order = json.loads(data)
+        cell_id = order["id"]
+        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid(), apart=order["apart"])
         try:
             pid = os.fork()
         except OSError as error:

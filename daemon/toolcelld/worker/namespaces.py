@@ -1,0 +1,117 @@
+"""A world of its own for a cell: what `strict` has beyond `baseline`.
+
+The keeper enters a user, network, IPC and process namespace before it forks, so that everything
+below it is born inside; `split_off` is that. The worker, which alone knows what the cell is wanted
+for, takes a mount namespace and arranges what can be seen; `furnish` is that. Both need what only
+the first process of a user namespace has, and the worker gives it up right after.
+
+The view is made of the host's, so that no path changes its meaning: everything is read-only; home
+directories, /run, the temporary directories and the daemon's own state are empty; what the policy
+grants is put back at its own place; /proc shows the cell alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from toolcelld.worker import linux
+from toolcelld.worker.policy import Policy
+
+__all__ = ["HIDDEN", "furnish", "split_off"]
+
+HIDDEN: Final = ("/home", "/root", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
+"""Where people, their programs and their daemons keep what is theirs."""
+SHARED_MEMORY_BYTES: Final = 64 * 2**20
+"""Of /dev/shm: multiprocessing's semaphores need a page each."""
+SCRATCH: Final = "/tmp"
+SIOCGIFFLAGS: Final = 0x8913
+SIOCSIFFLAGS: Final = 0x8914
+IFF_UP: Final = 1
+INTERFACE: Final = struct.Struct("16sH14x")
+
+
+def split_off() -> None:
+    """Enter namespaces of one's own; the next child is the first process of its own."""
+    uid, gid = os.geteuid(), os.getegid()
+    linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWPID)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    _loopback_up()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = INTERFACE.pack(b"lo", 0)
+        _, flags = INTERFACE.unpack(fcntl.ioctl(any_socket, SIOCGIFFLAGS, asked))
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", flags | IFF_UP))
+
+
+def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) -> None:
+    """Arrange the view: `needed` and what the policy grants stays, what it hides and the usual places go."""
+    linux.unshare(linux.CLONE_NEWNS)
+    linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    writable = [*_present(policy.writable)]
+    readable = [*_present([*needed, *policy.readable])]
+    protected = [*_present(policy.protected)]
+    # Taken while everything is still there. What lies below another one comes behind it.
+    trees = [(path, linux.open_tree(path), True) for path in writable]
+    trees += [(path, linux.open_tree(path), False) for path in readable + protected]
+    linux.set_read_only("/")
+    size = f",size={scratch_bytes}" if scratch_bytes is not None else ""
+    for path in _outermost(_present([*HIDDEN, *policy.hidden])):
+        options = (
+            f"mode=0755,size={SHARED_MEMORY_BYTES}"
+            if path == "/dev/shm"
+            else f"mode=0755{size if path == SCRATCH else ''}"
+        )
+        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+    for path, tree, may_write in sorted(trees, key=lambda entry: (entry[0].count("/"), entry[2])):
+        if not may_write:
+            linux.set_read_only(tree)
+        _make_place(path, tree)
+        linux.move_mount(tree, path)
+        os.close(tree)
+    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+
+
+def _present(paths: Iterable[str]) -> list[str]:
+    """Those that are there, by their real names, each once."""
+    return list(
+        dict.fromkeys(
+            os.path.realpath(path) for path in paths if os.path.lexists(path) and os.path.exists(path)
+        )
+    )
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Those that lie below no other one."""
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _make_place(path: str, tree: int) -> None:
+    """Have something of the right kind to mount on, where the place was emptied."""
+    if os.path.lexists(path):
+        return
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o755)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
