@@ -14,6 +14,7 @@ from typing import Final
 from toolcelld.cells import Cell, Receiver
 from toolcelld.frames import Frame, FrameError
 from toolcelld.runtimes import Runtime, RuntimeFailed
+from toolcelld.scratch import Scratch
 
 __all__ = ["READY_MAX", "Blanks"]
 
@@ -56,8 +57,9 @@ class _Waiting(Receiver):
 class Blanks:
     """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
-    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup, *, apart: bool) -> None:
+    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup, scratch: Scratch, *, apart: bool) -> None:
         self.runtime = runtime
+        self.scratch = scratch
         self._apart = apart
         self._tasks = tasks
         # The mutable state: what is ready, who waits, and what is on its way to either.

@@ -38,6 +38,7 @@ from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
 from toolcelld.config import Config
 from toolcelld.description import Description
+from toolcelld.host import Host, examine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
@@ -46,6 +47,7 @@ from toolcelld.operators import Happening, Operator
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
 from toolcelld.runtimes import Runtime
+from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
 from toolcelld.sources import ToolFile
@@ -97,12 +99,14 @@ class Daemon:
         self._recent: deque[Call] = deque(maxlen=CALLS_REMEMBERED_MAX)
         self._gate = Gate(premises)
         self._config = self._load_config()
+        self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
+        self.host = Host()  # until it has been examined
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], Blanks] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
-            lambda spec: self._blanks_for(spec.file.python, apart=spec.policy.enclosure == "strict"),
+            self._blanks_for,
             tasks,
             workers_max=daemon.workers,
             idle_seconds=daemon.worker_idle_seconds,
@@ -188,7 +192,10 @@ class Daemon:
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
 
-    def _blanks_for(self, python: str | None, *, apart: bool) -> Blanks:
+    def _blanks_for(self, spec: CellSpec) -> Blanks:
+        return self._blanks_of(spec.file.python, apart=spec.policy.enclosure == "strict")
+
+    def _blanks_of(self, python: str | None, *, apart: bool) -> Blanks:
         interpreter = python or sys.executable
         key = interpreter, apart
         if key not in self._blanks:
@@ -196,7 +203,7 @@ class Daemon:
                 self._runtimes[interpreter] = Runtime(
                     interpreter, lambda text: logger.warning("%s: %s", interpreter, text)
                 )
-            self._blanks[key] = Blanks(self._runtimes[interpreter], self.tasks, apart=apart)
+            self._blanks[key] = Blanks(self._runtimes[interpreter], self.tasks, self._scratch, apart=apart)
         return self._blanks[key]
 
     async def _describe(self, file: ToolFile) -> Description:
@@ -232,8 +239,10 @@ class Daemon:
         """Bind, serve until it is to stop, drain."""
         await self.store.start()
         await self.spills.start()
+        await self._scratch.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
         async with self._zygotes(), self.catalogs:
+            self.host = await examine(self._blanks_for, self._scratch.place)
             server = grpc.aio.server(interceptors=[self._gate, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)
@@ -272,7 +281,7 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Have cells of our own interpreter built ahead of need; end all that were not used, and all zygotes."""
-        self._blanks_for(None, apart=False).prepare()
+        self._blanks_of(None, apart=False).prepare()
         try:
             yield
         finally:

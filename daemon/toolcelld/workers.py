@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from toolcell._data import whole
 from toolcelld.blanks import Blanks
@@ -23,6 +23,7 @@ from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.runtimes import RuntimeFailed
+from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import CellLimits, Policy
 
@@ -39,6 +40,7 @@ DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 ECHO_CHARACTERS_MAX: Final = 200
+LAYERS_MAX: Final = 32
 LINE_MAX: Final = 2**31
 
 
@@ -145,7 +147,9 @@ class Worker(Receiver):
         self._loaded: asyncio.Future[Description] | None = None
         self._body: bytearray | None = None
         self._body_missing = 0
-        self._scratch = ""
+        self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
+        self._scratch: Scratch | None = None
+        self._scratch_path = ""
         self._on_change = on_change
         self._retiring: asyncio.TimerHandle | None = None
 
@@ -195,7 +199,12 @@ class Worker(Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
-        self._cell.send({"type": "become"}, self.spec.wish(self._scratch))
+        try:
+            self._take_scratch(blanks.scratch)
+        except OSError as error:
+            await self.end()
+            raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
+        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path))
         self._cell.send(
             {
                 "type": "load",
@@ -225,6 +234,16 @@ class Worker(Receiver):
         if self.state is State.STARTING:
             self.fire(WorkerEvent.HELLO)
         return self.description
+
+    def _take_scratch(self, scratch: Scratch) -> None:
+        """Have a temporary directory of its own; a strict cell has its own /tmp, which goes with it."""
+        match self.spec.policy.enclosure:
+            case "strict":
+                self._scratch_path = "/tmp"  # noqa: S108  # of the cell alone
+            case "baseline":
+                self._scratch, self._scratch_path = scratch, scratch.make()
+            case "none":
+                pass
 
     async def end(self) -> Death:
         """End the cell now, and wait until it is empty. A second cancellation leaves it to the keeper."""
@@ -288,6 +307,7 @@ class Worker(Receiver):
                     )
                     self.cell.end()
                     return
+                self.layers = _layers(header.get("layers"))
                 self._body, self._body_missing = bytearray(payload), size - len(payload)
             case "chunk" if self._body is not None and len(payload) <= self._body_missing:
                 self._body += payload
@@ -333,6 +353,8 @@ class Worker(Receiver):
             self._retiring.cancel()
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(_died_while_loading(death))
+        if self._scratch is not None:
+            self._scratch.remove(self._scratch_path)
         self.fire(WorkerEvent.EXIT)
         if self._listener is not None:
             self._listener.on_death(death)
@@ -349,6 +371,11 @@ def _broken(header: Mapping[str, Any]) -> StartFailed:
         line if isinstance(line, int) and 0 <= line < LINE_MAX else 0,
         _text(header.get("module"), 200),
     )
+
+
+def _layers(value: object) -> tuple[str, ...]:
+    layers = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(_text(layer, 100) for layer in layers[:LAYERS_MAX])
 
 
 def _text(value: object, characters_max: int) -> str:

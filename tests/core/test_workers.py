@@ -55,6 +55,8 @@ class FakeCell:
 class FakeBlanks:
     """One cell, which says what the test wants as soon as it is taken."""
 
+    scratch = None
+
     def __init__(self, *said: Frame) -> None:
         self._said = said
 
