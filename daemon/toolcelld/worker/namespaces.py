@@ -41,14 +41,14 @@ def split_off() -> None:
     """Enter namespaces of one's own; the next child is the first process of its own."""
     uid, gid = os.geteuid(), os.getegid()
     linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWPID)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    _write("/proc/self/setgroups", b"deny")
+    _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
+    _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
     _loopback_up()
 
 
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
+def _write(path: str, text: bytes) -> None:
+    with open(path, "wb") as file:
         file.write(text)
 
 
@@ -60,18 +60,19 @@ def _loopback_up() -> None:
 
 
 def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) -> None:
-    """Arrange the view: `needed` and what the policy grants stays, what it hides and the usual places go."""
+    """Arrange the view: `needed`, by their real names, and what the policy grants stays, what it hides and the usual places go."""
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    writable = [*_present(policy.writable)]
-    readable = [*_present([*needed, *policy.readable])]
-    protected = [*_present(policy.protected)]
+    emptied = _outermost(_present([*HIDDEN, *policy.hidden]))
+    needed_paths = [*needed, *_present(policy.readable)]
+    kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
+    kept |= dict.fromkeys(_present(policy.protected))
     # Taken while everything is still there. What lies below another one comes behind it.
-    trees = [(path, linux.open_tree(path), True) for path in writable]
-    trees += [(path, linux.open_tree(path), False) for path in readable + protected]
+    trees = [(path, linux.open_tree(path), False) for path in kept]
+    trees += [(path, linux.open_tree(path), True) for path in _present(policy.writable)]
     linux.set_read_only("/")
     size = f",size={scratch_bytes}" if scratch_bytes is not None else ""
-    for path in _outermost(_present([*HIDDEN, *policy.hidden])):
+    for path in emptied:
         options = (
             f"mode=0755,size={SHARED_MEMORY_BYTES}"
             if path == "/dev/shm"
@@ -89,20 +90,20 @@ def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) ->
 
 def _present(paths: Iterable[str]) -> list[str]:
     """Those that are there, by their real names, each once."""
-    return list(
-        dict.fromkeys(
-            os.path.realpath(path) for path in paths if os.path.lexists(path) and os.path.exists(path)
-        )
-    )
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
     """Those that lie below no other one."""
     kept: list[str] = []
     for path in sorted(paths):
-        if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):
+        if not _below_any(path, kept):
             kept.append(path)
     return kept
+
+
+def _below_any(path: str, others: Iterable[str]) -> bool:
+    return any(path == other or path.startswith(other + "/") for other in others)
 
 
 def _make_place(path: str, tree: int) -> None:

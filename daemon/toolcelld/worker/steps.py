@@ -29,6 +29,7 @@ start; the tool never runs in half a cell.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import resource
 import signal
@@ -43,7 +44,8 @@ from toolcelld.worker import linux, namespaces
 from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = [
-    "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "walk",
+    "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "own_places",
+    "walk",
 ]  # fmt: skip
 
 LIFE: Final = 3
@@ -227,14 +229,13 @@ def _system_calls(_: Plan) -> None:
     """The filter joins here, last."""
 
 
-def own_places() -> list[str]:
-    """What the interpreter and our own code need to be able to read."""
-    return [
-        sys.prefix,
-        sys.base_prefix,
-        os.path.dirname(os.path.realpath(sys.executable)),
-        *filter(None, sys.path),
-    ]
+@functools.cache  # found out once, in the zygote
+def own_places() -> tuple[str, ...]:
+    """What the interpreter and our own code need to be able to read, by their real names."""
+    places = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path]
+    return tuple(
+        dict.fromkeys(os.path.realpath(place) for place in places if place and os.path.exists(place))
+    )
 
 
 AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)

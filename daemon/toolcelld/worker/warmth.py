@@ -11,6 +11,7 @@ from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._exports import InvalidArguments, exports
+from toolcelld.worker.steps import own_places
 
 __all__ = ["warm_up"]
 
@@ -32,6 +33,7 @@ def sample(
 
 def warm_up() -> None:
     """Take the road of a tool once, with its usual forks."""
+    own_places()
     (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
     export.arguments(b'{"text":"a"}')
     with contextlib.suppress(InvalidArguments):

@@ -1,0 +1,85 @@
+"""Code run in a child process that was confined first: what it says comes back, and so does what it raises."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from toolcelld.worker import linux, namespaces
+from toolcelld.worker.policy import Policy
+from toolcelld.worker.steps import own_places
+
+importlib.import_module(
+    "encodings.idna"
+)  # what a lookup needs; an unprivileged child may not be able to read it any more
+
+SECONDS_MAX = 20
+NOBODY = 65534
+
+
+class Failed(Exception):
+    """The child raised; the text is its traceback."""
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What `work` returns in a forked process of its own, which lives some seconds at most."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.alarm(SECONDS_MAX)
+            try:
+                said = pickle.dumps((True, work()))
+            except BaseException:  # noqa: BLE001  # it is told on the other side
+                said = pickle.dumps((False, traceback.format_exc()))
+            with os.fdopen(write, "wb") as file:
+                file.write(said)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        said = file.read()
+    os.waitpid(pid, 0)
+    if not said:
+        raise Failed("it ended without a word")
+    good, value = pickle.loads(said)  # noqa: S301  # our own child
+    if not good:
+        raise Failed(value)
+    return value
+
+
+def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
+    """The same as an unprivileged user, where this one is root."""
+
+    def changed() -> Any:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            linux.set_dumpable(True)  # as after an exec; else /proc/self belongs to root
+        return work()
+
+    return changed
+
+
+def apart(policy: Policy, work: Callable[[], Any], *, scratch_bytes: int | None = None) -> Callable[[], Any]:
+    """The same as the worker of a strict cell sees it: in namespaces of its own, with the view of that policy."""
+
+    def inside() -> Any:
+        namespaces.furnish(policy, own_places(), scratch_bytes)
+        linux.drop_capabilities()
+        return work()
+
+    def outside() -> Any:
+        linux.no_new_privileges()
+        namespaces.split_off()
+        return in_child(lambda: in_child(inside))  # the first child is the init of the new process namespace
+
+    return outside

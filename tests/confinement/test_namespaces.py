@@ -1,0 +1,176 @@
+"""The world that a strict cell sees: what it was given at its place, nothing else of anybody's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcelld.worker.policy import Policy
+
+from .inside import apart, as_nobody, in_child
+
+Wrap = Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
+@pytest.fixture(params=["as this user", "as nobody"])
+def wrap(request: pytest.FixtureRequest) -> Wrap:
+    if request.param == "as this user":
+        return lambda work: work
+    if os.geteuid() != 0:
+        pytest.skip("this user is unprivileged already")
+    return as_nobody
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory that everybody may enter, with a project, a secret and a neighbour's file."""
+    place = Path("/var/tmp") / f"toolcell-{os.getpid()}-{os.urandom(4).hex()}"  # below none of root's
+    for name in ("project/.git/hooks", "project/src", "home"):
+        (place / name).mkdir(parents=True)
+    (place / "home/secret").write_text("topsecret")
+    (place / "readable").write_text("granted")
+    (place / "project/.git/hooks/pre-commit").write_text("#!/bin/sh\n")
+    for path in (place, *place.rglob("*")):
+        path.chmod(0o777)
+    yield place
+    shutil.rmtree(place)
+
+
+def policy(place: Path, **changes: Any) -> Policy:
+    return Policy(
+        "strict",
+        readable=(str(place / "readable"),),
+        writable=(str(place / "project"),),
+        protected=(str(place / "project/.git/hooks"),),
+        **changes,
+    )
+
+
+def error_of(work: Callable[[], object]) -> int:
+    try:
+        work()
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+def test_what_was_not_given_is_not_there_and_what_was_given_is(place: Path, wrap: Wrap) -> None:
+    secret, readable = place / "home/secret", place / "readable"
+    assert in_child(wrap(secret.read_text)) == "topsecret"  # without the view
+
+    def look() -> tuple[int, str, list[str], int]:
+        return (
+            error_of(secret.read_text),
+            readable.read_text(),
+            sorted(os.listdir(place)),
+            error_of(lambda: readable.write_text("x")),
+        )
+
+    assert in_child(wrap(apart(policy(place), look))) == (
+        errno.ENOENT,
+        "granted",
+        ["project", "readable"],
+        errno.EROFS,
+    )
+
+
+def test_the_project_is_writable_but_for_what_is_protected(place: Path, wrap: Wrap) -> None:
+    hook = place / "project/.git/hooks/pre-commit"
+    assert in_child(wrap(lambda: hook.write_text("before"))) == len("before")
+
+    def write() -> tuple[int, int, int]:
+        return (
+            (place / "project/src/new").write_text("hello"),
+            error_of(lambda: hook.write_text("after")),
+            error_of(lambda: os.rename(place / "project/.git/hooks", place / "project/.git/gone")),
+        )
+
+    assert in_child(wrap(apart(policy(place), write))) == (5, errno.EROFS, errno.EBUSY)
+    assert (place / "project/src/new").read_text() == "hello"
+    assert hook.read_text() == "before"
+
+
+def test_the_rest_of_the_world_cannot_even_be_touched(place: Path, wrap: Wrap) -> None:
+    target = place / "readable"
+
+    def touch() -> list[int]:
+        return [
+            error_of(lambda: os.chmod(target, 0o600)),
+            error_of(lambda: os.utime(target)),
+            error_of(lambda: os.setxattr(target, "user.x", b"x")),
+            error_of(lambda: os.link(target, place / "project/link")),
+        ]
+
+    assert 0 not in in_child(wrap(apart(policy(place), touch)))
+    assert target.stat().st_mode & 0o777 == 0o777
+
+
+def test_the_temporary_directory_is_its_own_and_has_a_size(place: Path, wrap: Wrap) -> None:
+    def fill() -> tuple[list[str], int]:
+        before = os.listdir("/tmp")
+        return before, error_of(lambda: Path("/tmp/large").write_bytes(bytes(2**21)))
+
+    said = in_child(wrap(apart(policy(place), fill, scratch_bytes=2**20)))
+    assert said == ([], errno.ENOSPC)
+    assert not os.path.exists("/tmp/large")
+
+
+def test_only_the_cell_is_in_its_process_list(place: Path, wrap: Wrap) -> None:
+    def look() -> tuple[list[int], int]:
+        return sorted(int(name) for name in os.listdir("/proc") if name.isdigit()), os.getpid()
+
+    assert in_child(wrap(apart(policy(place), look))) == ([1, 2], 2)
+
+
+def test_there_is_no_network_but_its_own(place: Path, wrap: Wrap) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0toolcell-{os.getpid()}")
+        abstract.listen()
+        address, name = server.getsockname(), abstract.getsockname()
+
+        def reach() -> list[int]:
+            def own() -> None:
+                with socket.create_server(("127.0.0.1", 0)) as mine:
+                    socket.create_connection(mine.getsockname()).close()
+
+            return [
+                error_of(lambda: socket.create_connection(address).close()),
+                error_of(lambda: socket.socket(socket.AF_UNIX).connect(name)),
+                error_of(lambda: socket.create_connection(("192.0.2.1", 9), 1).close()),
+                error_of(own),
+            ]
+
+        assert in_child(wrap(lambda: error_of(lambda: socket.create_connection(address).close()))) == 0
+        assert in_child(wrap(apart(policy(place), reach))) == [
+            errno.ECONNREFUSED,
+            errno.ECONNREFUSED,
+            errno.ENETUNREACH,
+            0,
+        ]
+
+
+def test_no_capability_and_no_way_to_another_view_is_left(place: Path, wrap: Wrap) -> None:
+    def look() -> str:
+        return next(
+            line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
+        )
+
+    assert in_child(wrap(apart(policy(place), look))).split() == ["CapEff:", "0000000000000000"]
+
+
+def test_what_is_hidden_by_name_is_empty_and_what_is_granted_below_it_is_there(
+    place: Path, wrap: Wrap
+) -> None:
+    hidden = policy(place, hidden=(str(place / "project/.git"),))
+
+    def look() -> list[str]:
+        return sorted(os.listdir(place / "project/.git"))
+
+    assert in_child(wrap(apart(hidden, look))) == ["hooks"]
