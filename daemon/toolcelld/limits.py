@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The ten limits; None is no limit."""
+    """The eleven limits; None is no limit."""
 
     timeout_seconds: float | None = None
     queue_seconds: float | None = None
@@ -49,6 +49,7 @@ class Limits:
     processes: int | None = None
     open_files: int | None = None
     file_size_bytes: int | None = None
+    disk_bytes: int | None = None
     output_lines: int | None = None
     output_bytes: int | None = None
 

@@ -97,7 +97,7 @@ class Section(BaseModel):
 
 
 class LimitKeys(Section):
-    """The ten limits; unset says nothing, None is "off"."""
+    """The eleven limits; unset says nothing, None is "off"."""
 
     timeout_seconds: SecondsLimit = Field(default=None, alias="timeout")
     queue_seconds: SecondsLimit = Field(default=None, alias="queue")
@@ -107,6 +107,7 @@ class LimitKeys(Section):
     processes: CountLimit = None
     open_files: CountLimit = None
     file_size_bytes: BytesLimit = Field(default=None, alias="file_size")
+    disk_bytes: BytesLimit = Field(default=None, alias="disk")  # in the private temporary directory
     output_lines: CountLimit = None
     output_bytes: BytesLimit = None
 
@@ -155,6 +156,8 @@ class DefaultsSection(LimitKeys):
     processes: CountLimit = 64
     open_files: CountLimit = 1024
     file_size_bytes: BytesLimit = Field(default=2**30, alias="file_size")
+    # In `strict` the directory is made of memory, which half of the default memory can hold.
+    disk_bytes: BytesLimit = Field(default=256 * 2**20, alias="disk")
     output_lines: CountLimit = 2000
     output_bytes: BytesLimit = 50_000
     isolation: Isolation = "worker"
@@ -171,6 +174,7 @@ class MaxSection(LimitKeys):
     processes: CountLimit = 1024
     open_files: CountLimit = 65_536
     file_size_bytes: BytesLimit = Field(default=64 * 2**30, alias="file_size")
+    disk_bytes: BytesLimit = Field(default=16 * 2**30, alias="disk")
     output_lines: CountLimit = 100_000
     output_bytes: BytesLimit = 4 * 2**20  # about a million tokens; no model reads more
 
