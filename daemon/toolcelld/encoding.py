@@ -61,6 +61,7 @@ STATUS_CODES: Final = {
     RefusalReason.WOULD_DEADLOCK: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.OUT_OF_ORDER: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.DISABLED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 _KINDS: Final = {

@@ -66,6 +66,7 @@ class RefusalReason(StrEnum):
     WOULD_DEADLOCK = "WOULD_DEADLOCK"
     OUT_OF_ORDER = "OUT_OF_ORDER"
     DISABLED = "DISABLED"
+    QUARANTINED = "QUARANTINED"
 
 
 class Refusal(Exception):

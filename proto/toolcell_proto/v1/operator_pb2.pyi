@@ -62,6 +62,7 @@ class GetStatusResponse(_message.Message):
     CONFIG_FILES_FIELD_NUMBER: _builtins.int
     KILL_METHOD_FIELD_NUMBER: _builtins.int
     BLANKS_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -92,6 +93,8 @@ class GetStatusResponse(_message.Message):
     """How cells are ended here: "landlock" or "children"."""
     blanks: _builtins.int
     """Cells that are built ahead of need and wait."""
+    quarantined: _builtins.int
+    """Tool files in quarantine."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -120,10 +123,11 @@ class GetStatusResponse(_message.Message):
         config_files: _abc.Iterable[_builtins.str] | None = ...,
         kill_method: _builtins.str = ...,
         blanks: _builtins.int = ...,
+        quarantined: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -255,22 +259,96 @@ class ListWorkersResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKERS_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerInfo]:
         """The oldest first."""
+
+    @_builtins.property
+    def quarantined(self) -> _containers.RepeatedCompositeFieldContainer[Global___Quarantined]:
+        """Files that no worker is started for."""
 
     def __init__(
         self,
         *,
         workers: _abc.Iterable[Global___WorkerInfo] | None = ...,
+        quarantined: _abc.Iterable[Global___Quarantined] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["quarantined", b"quarantined", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListWorkersResponse: _TypeAlias = ListWorkersResponse  # noqa: Y015
+
+@_typing.final
+class Quarantined(_message.Message):
+    """A tool file whose workers died so often, one behind the other, that none is started any more.
+    It comes back by Release, or by new code.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    DEATHS_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The file."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    @_builtins.property
+    def deaths(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerDeath]:
+        """The last deaths of its workers, the oldest first."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        deaths: _abc.Iterable[Global___WorkerDeath] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deaths", b"deaths", "path", b"path", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Quarantined: _TypeAlias = Quarantined  # noqa: Y015
+
+@_typing.final
+class WorkerDeath(_message.Message):
+    """How a worker died of its tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    STDERR_FIELD_NUMBER: _builtins.int
+    cause: _builtins.str
+    """"SIGSEGV", "exit 3", "protocol", "deadline" …"""
+    stderr: _builtins.str
+    """The last lines that it printed to stderr."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        cause: _builtins.str = ...,
+        stderr: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "stderr", b"stderr", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerDeath: _TypeAlias = WorkerDeath  # noqa: Y015
 
 @_typing.final
 class WorkerInfo(_message.Message):
@@ -518,7 +596,7 @@ class WatchEventsResponse(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     type: _builtins.str
     """"session.opened", "session.detached", "session.closed", "call.accepted", "call.started", "call.ended",
-    "worker.started", "worker.dead", "catalog.changed", "config.reloaded", "gap".
+    "worker.started", "worker.dead", "tool.quarantined", "tool.released", "catalog.changed", "config.reloaded", "gap".
     """
     session_id: _builtins.str
     """The session, where there is one."""
@@ -754,3 +832,49 @@ class RestartWorkersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestartWorkersResponse: _TypeAlias = RestartWorkersResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseRequest(_message.Message):
+    """Asks for a tool to be let out of quarantine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool, or the path of its file."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseRequest: _TypeAlias = ReleaseRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseResponse(_message.Message):
+    """Released."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELEASED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def released(self) -> _containers.RepeatedCompositeFieldContainer[Global___Quarantined]:
+        """The files, with what had been held against them."""
+
+    def __init__(
+        self,
+        *,
+        released: _abc.Iterable[Global___Quarantined] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015

@@ -80,6 +80,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/toolcell.v1.Operator/Release',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServicer(object):
@@ -150,6 +155,13 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Release(self, request, context):
+        """Let a quarantined tool run again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -197,6 +209,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.RestartWorkers,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -443,6 +460,33 @@ class Operator(object):
             '/toolcell.v1.Operator/RestartWorkers',
             toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.RestartWorkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/Release',
+            toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

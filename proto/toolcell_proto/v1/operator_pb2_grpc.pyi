@@ -38,6 +38,8 @@ class OperatorStub:
     """
     RestartWorkers: _aio.UnaryUnaryMultiCallable[_operator_pb2.RestartWorkersRequest, _operator_pb2.RestartWorkersResponse]
     """Retire the workers of one tool, or all: idle ones now, busy ones after their call."""
+    Release: _aio.UnaryUnaryMultiCallable[_operator_pb2.ReleaseRequest, _operator_pb2.ReleaseResponse]
+    """Let a quarantined tool run again."""
 
 class OperatorServicer(metaclass=_abc_1.ABCMeta):
     """For operators."""
@@ -115,5 +117,13 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.RestartWorkersRequest, _abc.Awaitable[_operator_pb2.RestartWorkersResponse]],
     ) -> _abc.Awaitable[_operator_pb2.RestartWorkersResponse]:
         """Retire the workers of one tool, or all: idle ones now, busy ones after their call."""
+
+    @_abc_1.abstractmethod
+    def Release(
+        self,
+        request: _operator_pb2.ReleaseRequest,
+        context: _aio.ServicerContext[_operator_pb2.ReleaseRequest, _abc.Awaitable[_operator_pb2.ReleaseResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.ReleaseResponse]:
+        """Let a quarantined tool run again."""
 
 def add_OperatorServicer_to_server(servicer: OperatorServicer, server: _aio.Server) -> None: ...

@@ -163,6 +163,8 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """FAILED_PRECONDITION: a message that cannot come here, such as a chunk without a call."""
     REFUSAL_REASON_DISABLED: _RefusalReason.ValueType  # 20
     """FAILED_PRECONDITION: the tool is switched off in the configuration."""
+    REFUSAL_REASON_QUARANTINED: _RefusalReason.ValueType  # 21
+    """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a request cannot be served. Stands, without the prefix, as ErrorInfo.reason."""
@@ -209,6 +211,8 @@ REFUSAL_REASON_OUT_OF_ORDER: RefusalReason.ValueType  # 19
 """FAILED_PRECONDITION: a message that cannot come here, such as a chunk without a call."""
 REFUSAL_REASON_DISABLED: RefusalReason.ValueType  # 20
 """FAILED_PRECONDITION: the tool is switched off in the configuration."""
+REFUSAL_REASON_QUARANTINED: RefusalReason.ValueType  # 21
+"""FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 
 @_typing.final
