@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 from toolcelld.frames import Decoder, Frame, FrameError, split
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
+from toolcelld.usage import Usage
 
 __all__ = ["Cell", "Death", "Receiver"]
 
@@ -59,6 +60,8 @@ class Death:
     killed: int  # processes that had to be killed
     proof: Literal["landlock", "children", "zygote", "none"]  # who saw the cell empty
     stderr: str  # the last lines
+    out_of_memory: bool = False  # the kernel ended somebody in it for that
+    usage: Usage | None = None  # when it was last looked at, if ever
 
     @property
     def proven(self) -> bool:
@@ -139,6 +142,13 @@ class Cell:
         self._pipes: dict[Source, int] = {}
         self._paused: set[Source] = set()
         self._listing: _Listing | None = None
+        self.usage: Usage | None = None
+        """What its processes used when they were last looked at."""
+
+    @property
+    def builders(self) -> tuple[int, ...]:
+        """The processes in it that are ours: its keeper and, in `strict`, its init."""
+        return (self.keeper_pid, self._init_pid) if self._init_pid else (self.keeper_pid,)
 
     @property
     def keeper_pid(self) -> int:
@@ -348,6 +358,7 @@ class Cell:
             killed=self._killed,
             proof=self._proof,
             stderr=self._stderr_tail.decode(errors="replace"),
+            usage=self.usage,
         )
         self._close()
         self.ended.set_result(death)

@@ -11,18 +11,20 @@ what happened, with figures, and in lines of its own what would change it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Any, Final, Literal
 
 from toolcelld.cells import Death
-from toolcelld.limits import Settings
+from toolcelld.limits import KEYS, Settings
 from toolcelld.quantities import show_bytes
 from toolcelld.spills import Output
+from toolcelld.usage import Usage
 
 __all__ = [
-    "Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge",
+    "Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge", "passed",
 ]  # fmt: skip
 
 
@@ -110,6 +112,7 @@ class Report:
     cpu_seconds: float = 0.0
     memory_peak_bytes: int = 0
     threads: int = 0
+    limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,21 +216,77 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _limit_passed(evidence: Evidence) -> Verdict | None:
-    """A limit that the kernel enforced, read off the way the worker died."""
-    death = evidence.death
-    if death is None or evidence.report is not None or death.status is None:
-        return None
-    key = _LIMIT_SIGNALS.get(death.cause(), "")
-    limits = evidence.settings.limits
-    if key == "cpu" and limits.cpu_seconds is not None:
-        figure = f"{limits.cpu_seconds:g} s of processor time"
-    elif key == "file_size" and limits.file_size_bytes is not None:
-        figure = f"a file of {show_bytes(limits.file_size_bytes)}"
-    else:
+    """A limit that the kernel enforced: read off its books, the way the worker died, or what the tool raised."""
+    key, message = _kernel_says(evidence)
+    if not key or _limit(evidence, key) is None:
         return None  # no limit of ours: somebody sent the signal
+    return Verdict(
+        Kind.LIMIT_EXCEEDED, key, message + _raise(evidence, key), True, side_effects_possible=True
+    )
+
+
+def _kernel_says(evidence: Evidence) -> tuple[str, str]:
+    """The key of a limit, and what happened to whom; or nothing."""
+    death, report = evidence.death, evidence.report
+    if death is not None and death.out_of_memory:
+        limit = _limit(evidence, "memory") or 0
+        text = passed(
+            "memory", death.memory_peak_bytes or limit, limit, evidence.run_seconds, death.usage
+        )
+        return "memory", f"{text}, which the kernel ended." if death.usage else f"{text}; the kernel ended it."
+    if report is not None:
+        key = report.limit if report.kind == "tool_error" else ""
+        said = evidence.text.strip() or "the tool failed without saying why."
+        return key, f"{_figure(evidence, key)} after {_seconds(evidence.run_seconds)}; {said}" if key else ""
+    if death is None or death.status is None:
+        return "", ""
+    key = _LIMIT_SIGNALS.get(death.cause(), "")
     after = _seconds(evidence.run_seconds)
-    message = f"{figure} after {after}; its process was ended.{_raise(evidence, key)}"
-    return Verdict(Kind.LIMIT_EXCEEDED, key, message, True, side_effects_possible=True)
+    return key, f"{_figure(evidence, key)} after {after}; its process was ended." if key else ""
+
+
+def _limit(evidence: Evidence, key: str) -> int | float | None:
+    limit: int | float | None = getattr(evidence.settings.limits, KEYS[key]) if key in KEYS else None
+    return limit
+
+
+def _figure(evidence: Evidence, key: str) -> str:
+    """A limit that was met exactly, in words."""
+    limit = _limit(evidence, key) or 0
+    match key:
+        case "cpu":
+            return f"{limit:g} s of processor time"
+        case "file_size":
+            return f"a file of {show_bytes(int(limit))}"
+        case "open_files":
+            return f"{limit} open files of one process"
+        case _:
+            return f"{show_bytes(int(limit))} in its temporary directory"
+
+
+def passed(
+    key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None
+) -> str:
+    """A limit that was passed: how far, when, and by whom most of all."""
+    members = usage.members if usage is not None else ()
+    match key:
+        case "memory":
+            text = f"{_size(figure)} of {_size(limit)}"
+            most = max(members, key=lambda member: member.memory_bytes, default=None)
+            by = f"; most of it in {most}" if most is not None else ""
+        case "processes":
+            text = f"{figure:g} of {limit:g} processes and threads"
+            names: Counter[str] = Counter()
+            for member in members:
+                names[member.name] += member.tasks
+            by = f"; most of them {names.most_common(1)[0][0]}" if names else ""
+        case "cpu":
+            text = f"{figure:.1f} s of {limit:g} s of processor time"
+            most = max(members, key=lambda member: member.cpu_seconds, default=None)
+            by = f"; most of it in {most}" if most is not None else ""
+        case _:
+            text, by = f"{_size(figure)} of {_size(limit)} in its temporary directory", ""
+    return f"{text} after {_seconds(after_seconds)}{by}"
 
 
 def _crashed(evidence: Evidence) -> Verdict:
@@ -284,21 +343,20 @@ def _ending(evidence: Evidence) -> str:
 
 def _raise(evidence: Evidence, key: str) -> str:
     """The line of configuration that would change it."""
-    value = {
-        "timeout": evidence.settings.limits.timeout_seconds,
-        "idle": evidence.settings.limits.idle_seconds,
-        "cpu": evidence.settings.limits.cpu_seconds,
-        "file_size": evidence.settings.limits.file_size_bytes,
-    }.get(key)
+    value = _limit(evidence, key)
     if not value:
         return ""
-    raised = f'"{show_bytes(int(value) * 2)}"' if key == "file_size" else f"{value * 2:g}"
+    raised = f'"{show_bytes(int(value) * 2)}"' if KEYS[key].endswith("_bytes") else f"{value * 2:g}"
     return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
 
 
 def _last_lines(stderr: str) -> str:
     lines = [line for line in stderr.strip().splitlines() if line.strip()][-5:]
     return "".join(f"\n{line[:200]}" for line in lines)
+
+
+def _size(size: float) -> str:
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
 def _count(number: int) -> str:
