@@ -1,0 +1,148 @@
+"""Looks at what running calls use, and stops those that pass a limit.
+
+One timer serves all calls. It is wound when a worker gets a call and runs out when nothing runs any
+more, so a call that ends before the first look has cost one test of an attribute. Each look reads
+every busy cell's processes (see `usage`); the next one waits ten times as long as the last one
+took, so that looking never takes more than a tenth of the daemon.
+
+Memory and processes are stopped at once: what is growing would grow on during a grace. The other
+limits are stopped like a time-out. Where there are control groups the kernel holds memory and
+processes more tightly than any look can; the meter then still says who used it.
+
+What it cannot see: memory that is in no process's pages (a file in a memory file system that nobody
+maps), and processes that come and go between two looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from toolcelld.calls import Call
+from toolcelld.lifecycle import Call as CallState
+from toolcelld.limits import Limits
+from toolcelld.outcome import Kind, Stop, passed
+from toolcelld.usage import Usage, disk_used, measure
+
+__all__ = ["Meter", "crossing"]
+
+INTERVAL_SECONDS: Final = 0.05
+"""A tool that does nothing but fill memory gets some tens of MiB over its limit in this time."""
+YOUNG_SECONDS: Final = INTERVAL_SECONDS / 2
+"""A call that began after this is not looked at yet: most have ended by the next look."""
+SHARE: Final = 10
+"""A look is followed by this many times its own duration without one."""
+DISK_LOOKS: Final = 5
+"""Every so many looks the disk's turn comes: it fills more slowly, and a walk takes longer."""
+AT_ONCE: Final = frozenset({"memory", "processes"})
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    """One call under the meter."""
+
+    call: Call
+    cpu_before_seconds: float
+    """What its cell had used when it was first looked at: calls before it, and its own first moment."""
+    looks: int = 0
+    walk: asyncio.Task[None] | None = field(default=None)
+
+
+class Meter:
+    """The one timer, and the calls it looks at."""
+
+    def __init__(self, calls: Callable[[], Iterable[Call]], tasks: asyncio.TaskGroup) -> None:
+        self._calls = calls
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: whether a look is to come, and what is known from those before.
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: dict[Call, _Watch] = {}
+
+    def wake(self) -> None:
+        """A call has begun."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        began = self._loop.time()
+        now = time.time()
+        calls = [*self._calls()]
+        running = [call for call in calls if call.state in (CallState.RUNNING, CallState.ABORTING)]
+        self._watched = {call: self._watched[call] for call in running if call in self._watched}
+        for call in running:
+            if now - call.begun_at >= YOUNG_SECONDS:
+                self._look_at(call)
+        # Also for those that wait: one of them may have been given its worker and not know it yet.
+        took = self._loop.time() - began
+        self._timer = (
+            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look) if calls else None
+        )
+
+    def _look_at(self, call: Call) -> None:
+        assert call.worker is not None
+        cell = call.worker.cell
+        if cell.ended.done():
+            return
+        usage = cell.usage = measure(cell.builders, memory_limit_bytes=call.limits.memory_bytes)
+        watch = self._watched.get(call)
+        if watch is None:
+            watch = self._watched[call] = _Watch(call, usage.cpu_seconds)
+        used = usage.cpu_seconds - watch.cpu_before_seconds
+        if crossed := crossing(call.limits, usage, used, time.time() - call.begun_at):
+            self._stop(call, crossed)
+        elif call.limits.disk_bytes is not None and call.worker.scratch_path:
+            if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
+                watch.walk = self._tasks.create_task(self._walk(call), name=f"disk of {call.id}")
+            watch.looks += 1
+
+    async def _walk(self, call: Call) -> None:
+        worker, limit = call.worker, call.limits.disk_bytes
+        assert worker is not None
+        assert limit is not None
+        if worker.spec.policy.enclosure == "strict":
+            used = await asyncio.to_thread(_of_own_disk, worker.pid, worker.scratch_path)
+            over = used >= limit  # the kernel gives no more than that
+        else:
+            used = await asyncio.to_thread(disk_used, worker.scratch_path, limit)
+            over = used > limit
+        if over and not call.ended:
+            after = time.time() - call.begun_at
+            self._stop(call, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
+
+    def _stop(self, call: Call, stop: Stop) -> None:
+        call.stop(stop)
+        if stop.cause in AT_ONCE and call.worker is not None:
+            call.worker.cell.end()
+
+
+def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:
+    """The limit that is passed by that use, as a reason to stop."""
+    used = {
+        "memory": (usage.memory_bytes, limits.memory_bytes),
+        "processes": (usage.tasks, limits.processes),
+        "cpu": (cpu_seconds, limits.cpu_seconds),
+    }
+    for key, (figure, limit) in used.items():
+        if limit is not None and figure > limit:
+            text = passed(key, figure, limit, after_seconds, usage)
+            return Stop(Kind.LIMIT_EXCEEDED, key, text)
+    return None
+
+
+def _of_own_disk(pid: int, path: str) -> int:
+    """What is used of a cell's own file system, seen through one of its processes; 0 where it shows none."""
+    try:
+        disk = os.statvfs(f"/proc/{pid}/root{path}")
+    except OSError:
+        return 0
+    return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
