@@ -43,6 +43,7 @@ from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
+from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
@@ -124,6 +125,9 @@ class Daemon:
         )
         self.catalogs = Catalogs(lambda: self._config, self._describe, self.store)
         self.sessions = Sessions(self)
+        self._meter = Meter(
+            lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
+        )
 
     @property
     def state(self) -> State:
@@ -187,6 +191,8 @@ class Daemon:
             self.happenings.publish(
                 Happening("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
             )
+        elif worker.state is WorkerState.BUSY:
+            self._meter.wake()
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.happenings.publish(
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
@@ -273,6 +279,7 @@ class Daemon:
             await self.sessions.drain(0 if self.arrangement.private else self.arrangement.drain_seconds)
             await server.stop(grace=1)
             await self.pool.aclose()
+            self._meter.close()
         sweeping.cancel()
         await self.spills.aclose()
         await self.store.aclose()

@@ -174,6 +174,11 @@ class Worker(Receiver):
         """Its keeper's process; 0 while it starts."""
         return self._cell.keeper_pid if self._cell is not None else 0
 
+    @property
+    def scratch_path(self) -> str:
+        """Its private temporary directory, as it sees it; empty where it has none."""
+        return self._scratch_path
+
     def fire(self, event: WorkerEvent) -> None:
         """Move to the next state."""
         self.machine.fire(event)
