@@ -49,6 +49,7 @@ class Options(Limits, total=False):
     idempotent: bool
     network: bool | Sequence[str]
     secrets: Sequence[str]
+    sandbox: Literal["baseline", "strict"]
 
 
 class Tool:

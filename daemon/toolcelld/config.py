@@ -25,15 +25,19 @@ from pydantic import ValidationError
 from toolcell import _paths
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
 from toolcelld.sections import (
+    SECRET_NAME,
     SECTIONS,
     ConfigFile,
     DaemonSection,
     DefaultsSection,
     MaxSection,
+    ProfileSection,
+    SecretSection,
     Section,
     SourceSection,
     SpillSection,
     ToolSection,
+    Trust,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +51,10 @@ FILE_BYTES_MAX = (
 )  # a thousand [tool.NAME] tables are 40 KiB; tomllib's time is not linear in long keys
 MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 
-# Words of the plan that this version does not know yet; an unknown key among them gets another sentence.
-LATER_KEYS = frozenset({"trust", "secrets", "sandbox", "network", "profile"})
+SANDBOXES = ("auto", "strict", "baseline", "none")
+TABLES = frozenset(
+    {"secrets", "profile", "source", "tool"}
+)  # their keys are names, and each name has a table
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOOL_PATTERN = re.compile(r"[A-Za-z0-9_\-*?\[\]!]{1,128}")
@@ -62,6 +68,9 @@ class Config:
     defaults: DefaultsSection = field(default_factory=DefaultsSection)
     max: MaxSection = field(default_factory=MaxSection)
     spill: SpillSection = field(default_factory=SpillSection)
+    trust: Trust = "confined"  # of what stands in the project that a session works in
+    secrets: Mapping[str, SecretSection] = field(default_factory=dict[str, SecretSection])
+    profiles: Mapping[str, ProfileSection] = field(default_factory=dict[str, ProfileSection])
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
     files: tuple[str, ...] = ()  # those that were there
@@ -110,7 +119,10 @@ def load(paths: Sequence[str] | None = None, *, required: bool = False) -> Confi
     for path in _paths.config_paths() if paths is None else paths:
         raw = _read(path, required=required or (bool(named) and os.path.abspath(named or "") == path))
         if raw is not None:
-            config = _laid_on(config, _parse(path, raw), path)
+            file = _parse(path, raw)
+            config = _laid_on(config, file, path)
+            if mistakes := [*_dangling(config, file)]:
+                raise ConfigError(path, mistakes)
     return config
 
 
@@ -151,7 +163,7 @@ def _parse(path: str, raw: bytes) -> ConfigFile:
     except ValidationError as error:
         problems = error.errors(include_url=False)
         raise ConfigError(path, [_mistake(problem["loc"], problem) for problem in problems]) from error
-    if mistakes := [*_source_mistakes(file), *_tool_mistakes(file)]:
+    if mistakes := [*_source_mistakes(file), *_tool_mistakes(file), *_name_mistakes(file)]:
         raise ConfigError(path, mistakes)
     return file
 
@@ -174,10 +186,20 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         defaults=_merged(config.defaults, file.defaults),
         max=_merged(config.max, file.max),
         spill=_merged(config.spill, file.spill),
+        trust=file.trust if "trust" in file.model_fields_set else config.trust,
+        secrets={**config.secrets, **file.secrets},  # whole: a place of the lower file is no place besides
+        profiles=_merged_each(config.profiles, file.profile),
         sources=sources,
         rules=(*config.rules, *file.tool.items()),
         files=(*config.files, path),
     )
+
+
+def _merged_each(lower: Mapping[str, SectionT], upper: Mapping[str, SectionT]) -> dict[str, SectionT]:
+    return {
+        **lower,
+        **{name: _merged(lower[name], it) if name in lower else it for name, it in upper.items()},
+    }
 
 
 def _merged(lower: SectionT, upper: SectionT) -> SectionT:
@@ -194,6 +216,39 @@ def _source_mistakes(file: ConfigFile) -> Iterator[Mistake]:
             yield Mistake(dotted(("source", name)), "", remedy)
 
 
+def _name_mistakes(file: ConfigFile) -> Iterator[Mistake]:
+    for name in file.profile:
+        if name in SANDBOXES or not _SOURCE_NAME.fullmatch(name):
+            remedy = f"is no name for a profile; it is of letters, digits, - and _, and none of {', '.join(SANDBOXES)}"
+            yield Mistake(dotted(("profile", name)), "", remedy)
+    for name in file.secrets:
+        if not SECRET_NAME.fullmatch(name):
+            remedy = "is no name for a secret; it is the variable that a tool finds it in"
+            yield Mistake(dotted(("secrets", name)), "", remedy)
+
+
+def _dangling(config: Config, file: ConfigFile) -> Iterator[Mistake]:
+    """Names of profiles and secrets in a file that neither it nor one before it defines."""
+    tables: list[tuple[tuple[str, ...], Section]] = [(("defaults",), file.defaults)]
+    tables += [
+        ((kind, name), section)
+        for kind, sections in (("profile", file.profile), ("source", file.source), ("tool", file.tool))
+        for name, section in sections.items()
+    ]
+    for place, section in tables:
+        sandbox = getattr(section, "sandbox", "auto")
+        if sandbox not in SANDBOXES and sandbox not in config.profiles:
+            near = _nearest(sandbox, (*SANDBOXES, *config.profiles))
+            yield Mistake(
+                dotted((*place, "sandbox")), shown(sandbox), f"there is no [profile.{sandbox}]{near}"
+            )
+        for secret in getattr(section, "secrets", ()):
+            if secret not in config.secrets:
+                near = _nearest(secret, tuple(config.secrets))
+                remedy = f"is not in [secrets]; say there where it comes from{near}"
+                yield Mistake(dotted((*place, "secrets")), shown(secret), remedy)
+
+
 def _tool_mistakes(file: ConfigFile) -> Iterator[Mistake]:
     for name in file.tool:
         if not _TOOL_PATTERN.fullmatch(name):
@@ -203,15 +258,19 @@ def _tool_mistakes(file: ConfigFile) -> Iterator[Mistake]:
 
 def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
     # Members of a union add their own name to the place; no key of ours has a third level below a table of names.
-    depth = 3 if location[0] in {"source", "tool"} else 2
+    depth = 3 if location[0] in TABLES else 2
     location = location[:depth]
-    key, value = dotted(location), shown(problem["input"])
+    # Who writes a secret where its place should stand need not read it again, in every log.
+    in_secrets = location[0] == "secrets"
+    key, value = dotted(location), "" if in_secrets else shown(problem["input"])
     match problem["type"]:
         case "extra_forbidden":
             return Mistake(key, "", _unknown(location))
         case "value_error":
             return Mistake(key, value, str(problem.get("ctx", {})["error"]))
         case "model_type" | "model_attributes_type" | "dict_type" | "mapping_type":
+            if in_secrets:
+                return Mistake(key, "", 'should say one place: command = ["…"], file = "/…" or env = "…"')
             return Mistake(key, value, f"should be a table; write [{key}] and its keys below")
         case _:
             message = str(problem["msg"])
@@ -221,15 +280,11 @@ def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
 def _unknown(location: tuple[int | str, ...]) -> str:
     """What to say of a key that no section knows."""
     key = str(location[-1])
-    if key in LATER_KEYS:
-        return "comes with a later version of Toolcell; remove it until then"
-    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else tuple(SECTIONS)
+    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS)
     if near := _nearest(key, known):
         return f"unknown key{near}"
     if homes := [
-        f"[{name}]"
-        for name, section in SECTIONS.items()
-        if name not in {"source", "tool"} and key in _keys(section)
+        f"[{name}]" for name, section in SECTIONS.items() if name not in TABLES and key in _keys(section)
     ]:
         return f"unknown key here; it belongs in {' or '.join(homes)}"
     return f"unknown key; known here: {', '.join(known)}"

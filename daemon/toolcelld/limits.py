@@ -18,8 +18,18 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from toolcelld.config import Config, dotted, shown
+from toolcelld.grants import NOTHING, Grant
 from toolcelld.quantities import show_bytes, show_seconds
-from toolcelld.sections import Declared, DefaultsSection, Isolation, Keep, LimitKeys, ToolSection
+from toolcelld.sections import (
+    Declared,
+    DefaultsSection,
+    Isolation,
+    Keep,
+    LimitKeys,
+    ProfileSection,
+    ToolSection,
+)
+from toolcelld.worker.policy import Enclosure
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -83,6 +93,11 @@ class Settings:
     destructive: bool
     idempotent: bool
     lines: tuple[Setting, ...]
+    sandbox: str = "auto"  # as configured: the name of a profile, ours or one's own
+    sandbox_least: Enclosure = "none"  # what the file insists on
+    profile: ProfileSection | None = None  # the one that `sandbox` names, where it is one's own
+    needs: Grant = NOTHING  # what the file asks for
+    granted: Grant = NOTHING  # what [tool.NAME] and the profile give, whether it asks or not
 
     def origin(self, key: str) -> str:
         """Where the value of that key comes from."""
@@ -123,7 +138,12 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
         return value
 
     limits = Limits(**{name: decide(key) for key, name in KEYS.items()})
-    env, origins = _granted_env(config, rules, source)
+    sandbox, sandbox_origin = _sandbox(config, rules, source)
+    profile = config.profiles.get(sandbox)
+    env, origins = _granted_env(config, rules, source, profile)
+    granted, network_origin, secrets_origin = _granted(rules, profile, sandbox)
+    needs = Grant(file.network, file.secrets)
+    both = granted.beside(needs)
     return Settings(
         limits=limits,
         isolation=decide("isolation"),
@@ -133,7 +153,18 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
         idempotent=decide("idempotent"),
         env=env,
         enabled=next((rule.enabled for _, rule in rules if "enabled" in rule.model_fields_set), True),
-        lines=(*lines, Setting("env", json.dumps(env), origins)),
+        lines=(
+            *lines,
+            Setting("env", json.dumps(env), origins),
+            Setting("sandbox", sandbox, sandbox_origin),
+            Setting("network", json.dumps(both.network), network_origin or _asked(needs.network)),
+            Setting("secrets", json.dumps(both.secrets), secrets_origin or _asked(needs.secrets)),
+        ),
+        sandbox=sandbox,
+        sandbox_least=file.sandbox if "sandbox" in file.model_fields_set else "none",
+        profile=profile,
+        needs=needs,
+        granted=granted,
     )
 
 
@@ -154,7 +185,43 @@ def _decided(config: Config, rules: Rules, file: Declared, name: str) -> tuple[A
     return getattr(config.defaults if name in DefaultsSection.model_fields else file, name), "default"
 
 
-def _granted_env(config: Config, rules: Rules, source: str) -> tuple[tuple[str, ...], str]:
+def _sandbox(config: Config, rules: Rules, source: str) -> tuple[str, str]:
+    """The configured sandbox: of the tool, else of its source, else the default. A file has no say in this."""
+    for origin, rule in rules:
+        if "sandbox" in rule.model_fields_set:
+            return rule.sandbox, origin
+    section = config.sources.get(source)
+    if section is not None and "sandbox" in section.model_fields_set:
+        return section.sandbox, f"config [{dotted(('source', source))}]"
+    said = "sandbox" in config.defaults.model_fields_set
+    return config.defaults.sandbox, "config [defaults]" if said else "default"
+
+
+def _granted(rules: Rules, profile: ProfileSection | None, sandbox: str) -> tuple[Grant, str, str]:
+    """What is granted by name, and where: of the network the strongest word counts, of secrets all."""
+    network: bool | tuple[str, ...] = False
+    network_origin = ""
+    for origin, rule in rules:
+        if "network" in rule.model_fields_set:
+            network, network_origin = rule.network, origin
+            break
+    else:
+        if profile is not None and "network" in profile.model_fields_set:
+            network, network_origin = profile.network, f"config [{dotted(('profile', sandbox))}]"
+    secrets = [(origin, rule.secrets) for origin, rule in rules if rule.secrets]
+    if profile is not None and profile.secrets:
+        secrets.append((f"config [{dotted(('profile', sandbox))}]", profile.secrets))
+    names = tuple(dict.fromkeys(name for _, granted in secrets for name in granted))
+    return Grant(network, names), network_origin, ", ".join(origin for origin, _ in secrets)
+
+
+def _asked(need: object) -> str:
+    return "asked for by the file" if need else "default"
+
+
+def _granted_env(
+    config: Config, rules: Rules, source: str, profile: ProfileSection | None
+) -> tuple[tuple[str, ...], str]:
     """The variables that pass through: a grant adds to the one before it, as none can take PATH away by accident."""
     defaults = "config [defaults]" if "env" in config.defaults.model_fields_set else "default"
     section = config.sources.get(source)
@@ -162,6 +229,7 @@ def _granted_env(config: Config, rules: Rules, source: str) -> tuple[tuple[str, 
         (defaults, config.defaults.env),
         (f"config [{dotted(('source', source))}]", section.env if section else ()),
     ]
+    grants.append(("config [profile]", profile.env if profile else ()))
     grants += [(origin, rule.env) for origin, rule in reversed(rules)]
     names = dict.fromkeys(name for _, granted in grants for name in granted)
     return tuple(names), ", ".join(

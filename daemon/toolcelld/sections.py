@@ -12,7 +12,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    model_validator,
+)
 
 from toolcelld.quantities import optional, parse_bytes, parse_count, parse_seconds
 
@@ -26,15 +34,23 @@ __all__ = [
     "Keep",
     "LimitKeys",
     "MaxSection",
+    "ProfileSection",
+    "SecretSection",
     "Section",
     "SourceSection",
     "SpillSection",
     "ToolSection",
+    "Trust",
 ]
 
 Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
+Trust = Literal["confined", "ask", "all"]
 
+HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
+_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
+_SANDBOX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_*?][A-Za-z0-9_*?]*")
 
 
@@ -54,10 +70,20 @@ def _strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[obj
 
 def _hosts(value: object) -> bool | tuple[str, ...]:
     if isinstance(value, list | tuple):
-        return _strings("host names")(cast("object", value))
+        hosts = _strings("host names", _HOST)(cast("object", value))
+        if len(hosts) > HOSTS_MAX:
+            raise ValueError(f"has more than {HOSTS_MAX} host names; write true for all")
+        # An empty list is no network, and never all of it.
+        return tuple(dict.fromkeys(host.lower() for host in hosts)) or False
     if isinstance(value, bool):
         return value
-    raise ValueError("should be a list of host names, or True for all")
+    raise ValueError("should be a list of host names, true for all of them, or false")
+
+
+def _sandbox(value: object) -> str:
+    if isinstance(value, str) and _SANDBOX.fullmatch(value):
+        return value
+    raise ValueError('should be "auto", "strict", "baseline", "none" or the name of a [profile.…]')
 
 
 def _path(value: str) -> str:
@@ -88,6 +114,12 @@ Names = Annotated[
     tuple[str, ...], BeforeValidator(_strings("names of environment variables", _ENVIRONMENT_NAME))
 ]
 FilePath = Annotated[str, AfterValidator(_path)]
+Hosts = Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(_strings("names of secrets", SECRET_NAME))]
+Sandbox = Annotated[str, BeforeValidator(_sandbox)]
+Places = Annotated[
+    tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(_strings("paths"))
+]
 
 
 class Section(BaseModel):
@@ -123,16 +155,24 @@ class ToolKeys(LimitKeys):
 
 
 class Declared(ToolKeys):
-    """What a tool's file says with the decorator, beside its name and description."""
+    """What a tool's file says with the decorator, beside its name and description.
 
-    network: Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)] = False
-    secrets: Annotated[tuple[str, ...], BeforeValidator(_strings("names of secrets"))] = ()
+    `network` and `secrets` are what it needs; whether it gets them is not for the file to say.
+    `sandbox` can only be more than what was configured.
+    """
+
+    network: Hosts = False
+    secrets: SecretNames = ()
+    sandbox: Literal["baseline", "strict"] = "baseline"
 
 
 class ToolSection(ToolKeys):
     """[tool.NAME]: what the person who runs the daemon says about a tool."""
 
     env: Names = ()
+    sandbox: Sandbox = "auto"
+    network: Hosts = False
+    secrets: SecretNames = ()
     enabled: StrictBool = True
 
 
@@ -163,6 +203,7 @@ class DefaultsSection(LimitKeys):
     isolation: Isolation = "worker"
     output: Keep = "head"
     env: Names = ("PATH", "HOME", "LANG", "LC_*", "TZ")
+    sandbox: Sandbox = "auto"
 
 
 class MaxSection(LimitKeys):
@@ -194,15 +235,47 @@ class SourceSection(Section):
     python: FilePath | None = None  # relative: to the session's directory in `project`, else to `directory`
     programs: Annotated[tuple[FilePath, ...], BeforeValidator(_strings("directories"))] = ()
     env: Names = ()
+    sandbox: Sandbox = "auto"
+    network: Hosts = False  # the most that its files get of what they ask for
+    secrets: SecretNames = ()  # the same
+
+
+class ProfileSection(Section):
+    """[profile.NAME]: a sandbox of one's own, made of one that there is."""
+
+    base: Literal["auto", "strict", "baseline"] = "auto"
+    readable: Places = ()
+    writable: Places = ()
+    network: Hosts = False
+    env: Names = ()
+    secrets: SecretNames = ()
+    programs: StrictBool = True  # whether programs may be started at all
+
+
+class SecretSection(Section):
+    """[secrets] NAME: where a value comes from; exactly one of them."""
+
+    command: Annotated[tuple[str, ...], BeforeValidator(_strings("words of a command"))] = ()
+    file: Annotated[FilePath, AfterValidator(_absolute)] | None = None
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SecretSection:
+        if sum(bool(place) for place in (self.command, self.file, self.env)) != 1:
+            raise ValueError('should say one place: command = ["…"], file = "/…" or env = "…"')
+        return self
 
 
 class ConfigFile(Section):
     """One file."""
 
+    trust: Trust = "confined"
     daemon: DaemonSection = DaemonSection()
     defaults: DefaultsSection = DefaultsSection()
     max: MaxSection = MaxSection()
     spill: SpillSection = SpillSection()
+    secrets: Mapping[str, SecretSection] = {}
+    profile: Mapping[str, ProfileSection] = {}
     source: Mapping[str, SourceSection] = {}
     tool: Mapping[str, ToolSection] = {}
 
@@ -212,6 +285,8 @@ SECTIONS: Mapping[str, type[Section]] = {
     "defaults": DefaultsSection,
     "max": MaxSection,
     "spill": SpillSection,
+    "secrets": SecretSection,
+    "profile": ProfileSection,
     "source": SourceSection,
     "tool": ToolSection,
 }

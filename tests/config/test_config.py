@@ -156,14 +156,34 @@ def test_a_named_file_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("[max]\nworker_idle = 3", "max.worker_idle: unknown key here; it belongs in [daemon]"),
         ("workers = 3", "workers: unknown key here; it belongs in [daemon]"),
         (
-            "[defaults]\nsandbox = 'auto'",
-            "defaults.sandbox: comes with a later version of Toolcell; remove it until then",
+            "[defaults]\nsandbox = 'stric'",
+            'defaults.sandbox: "stric" there is no [profile.stric]; did you mean "strict"?',
         ),
-        ("trust = 'all'", "trust: comes with a later version of Toolcell; remove it until then"),
+        ("[defaults]\nsandbox = 3", 'defaults.sandbox: 3 should be "auto", "strict", "baseline", "none" or'),
+        ("trust = 'most'", "trust: \"most\" should be 'confined', 'ask' or 'all'"),
+        ("trsut = 'all'", 'trsut: unknown key; did you mean "trust"?'),
+        ("[tool.x]\nnetwork = 'all'", 'tool.x.network: "all" should be a list of host names, true for all'),
         (
-            "[tool.x]\nnetwork = true",
-            "tool.x.network: comes with a later version of Toolcell; remove it until then",
+            "[tool.x]\nnetwork = ['a b']",
+            "tool.x.network: ['a b'] should be a list of host names, and \"a b\" is none",
         ),
+        ("[tool.x]\nsecrets = ['TOKEN']", 'tool.x.secrets: "TOKEN" is not in [secrets]; say there where'),
+        (
+            "[profile.strict]\nbase = 'none'",
+            "profile.strict.base: \"none\" should be 'auto', 'strict' or 'baseline'",
+        ),
+        ("[profile.strict]\nbase = 'auto'", "profile.strict: is no name for a profile"),
+        (
+            "[profile.mine]\nreadable = ['data']",
+            'profile.mine.readable: "data" should be an absolute path; begin it with',
+        ),
+        (
+            "[secrets.T]\nenv = 'T'\nfile = '/t'",
+            'secrets.T: should say one place: command = ["…"], file = "/…"',
+        ),
+        ("[secrets]\nT = { }", 'secrets.T: should say one place: command = ["…"], file = "/…" or env = "…"'),
+        ("[secrets]\nT = 'hunter2'", 'secrets.T: should say one place: command = ["…"], file = "/…" or env'),
+        ("[secrets]\n'A-B' = { env = 'T' }", "secrets.A-B: is no name for a secret"),
         (
             "[defaults]\nmemory = '5 apples'",
             'defaults.memory: "5 apples" is no size; write bytes, or "64KiB", "512MiB", "1GiB"',
@@ -276,3 +296,27 @@ def test_a_quantity_is_read_or_refused(value: object) -> None:
     for parse in (parse_seconds, parse_bytes):
         with contextlib.suppress(ValueError):
             assert parse(value) >= 0
+
+
+def test_a_value_that_stands_where_its_place_should_is_never_repeated(write: Write) -> None:
+    for text in (
+        "[secrets]\nT = 'hunter2'",
+        "[secrets]\nT = { env = ['hunter2'] }",
+        "[secrets.T]\nvalue = 'hunter2'",
+    ):
+        assert "hunter2" not in mistake(write(text))
+
+
+def test_profiles_are_laid_on_each_other_and_secrets_replace_each_other(write: Write) -> None:
+    lower = write(
+        "[profile.p]\nreadable = ['/a']\nprograms = false\n[secrets]\nT = { file = '/t' }\n", "a.toml"
+    )
+    upper = write("trust = 'ask'\n[profile.p]\nreadable = ['/b']\n[secrets]\nT = { env = 'T' }\n", "b.toml")
+    config = load([lower, upper])
+    assert (config.profiles["p"].readable, config.profiles["p"].programs) == (("/b",), False)
+    assert (config.secrets["T"].file, config.secrets["T"].env) == (None, "T")
+    assert config.trust == "ask"
+
+
+def test_an_empty_list_of_hosts_is_no_network(write: Write) -> None:
+    assert dict(load([write("[tool.x]\nnetwork = []")]).rules)["x"].network is False

@@ -118,7 +118,7 @@ def test_a_setting_is_shown_as_it_would_be_written() -> None:
         ({"memory": -1}, "memory=-1 is no size"),
         ({"output": "top"}, "output=\"top\" should be 'head', 'tail' or 'middle'"),
         ({"timeot": 1}, "timeot is no option of a tool"),
-        ({"network": 3}, "network=3 should be a list of host names, or True for all"),
+        ({"network": 3}, "network=3 should be a list of host names, true for all"),
         ({"read_only": "yes"}, 'read_only="yes" should be a valid boolean'),
     ],
 )
