@@ -21,7 +21,7 @@ import socket
 import struct
 import termios
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -231,6 +231,17 @@ class Cell:
         with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._say(b"abort")
+
+    def await_listener(self, came: Callable[[socket.socket], None]) -> None:
+        """Have the one descriptor that the worker passes up, before it runs anybody's code; what comes later is not read."""
+        self.loop.add_reader(self._abort, self._on_listener, came)
+
+    def _on_listener(self, came: Callable[[socket.socket], None]) -> None:
+        self.loop.remove_reader(self._abort)
+        with contextlib.suppress(OSError):
+            _, descriptors, _, _ = socket.recv_fds(self._abort, 64, 1)
+            for number in descriptors:
+                came(socket.socket(fileno=number))
 
     def is_clear(self) -> bool:
         """Whether the kernel shows, here and now, nobody in the cell but a worker of one thread.

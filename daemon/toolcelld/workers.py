@@ -22,6 +22,7 @@ from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
+from toolcelld.proxy import Proxy
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
@@ -150,6 +151,7 @@ class Worker(Receiver):
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self._scratch: Scratch | None = None
         self._scratch_path = ""
+        self._proxy: Proxy | None = None
         self._on_change = on_change
         self._retiring: asyncio.TimerHandle | None = None
 
@@ -209,6 +211,9 @@ class Worker(Receiver):
         except OSError as error:
             await self.end()
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
+        if self.spec.policy.network == "proxy":
+            self._proxy = Proxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
+            self._cell.await_listener(self._proxy.start)
         self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path))
         self._cell.send(
             {
@@ -358,6 +363,8 @@ class Worker(Receiver):
             self._retiring.cancel()
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(_died_while_loading(death))
+        if self._proxy is not None:
+            self._proxy.close()
         if self._scratch is not None:
             self._scratch.remove(self._scratch_path)
         self.fire(WorkerEvent.EXIT)

@@ -29,6 +29,8 @@ class Policy:
     hidden: tuple[str, ...] = ()
     """What `strict` empties beside the usual places; what is readable or writable below is put back."""
     network: Network = "none"
+    hosts: tuple[str, ...] = ()
+    """Whom the proxy lets through: "host", "*.host", either with ":port"."""
     execute: bool = True
     """Whether programs may be started."""
 

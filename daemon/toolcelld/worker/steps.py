@@ -16,7 +16,8 @@ Steps 1 to 6 do not depend on what the cell is for, so cells are built up to the
     which dies with its parent.
 6.  The worker says hello and waits for what it is wanted for (in `serve`).
 7.  `strict`: the view, which is made of mounts and so comes before the files are closed off.
-    Environment from the wish alone, the working directory, resource limits, which the worker
+    Environment from the wish alone, the working directory, the listener of the proxy, which the
+    daemon accepts on, resource limits, which the worker
     cannot raise again; and no capabilities, which nothing after this needs.
 8.  The policy on files, by Landlock; it also keeps the worker from signalling its own keeper.
 9.  The system-call filter, last, because everything before needs calls that it refuses.
@@ -198,6 +199,21 @@ def _tie_to_parent(plan: Plan) -> None:
         raise SystemExit(0)  # it died before the kernel was told
 
 
+def _way_out(plan: Plan) -> str | None:
+    assert plan.wish is not None
+    if plan.wish.policy.network != "proxy":
+        return None
+    if not plan.apart:
+        raise ValueError("a network of some hosts needs namespaces; the sandbox must be strict")
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(fileno=os.dup(ABORT)) as channel:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        socket.send_fds(channel, [b"proxy"], [listener.fileno()])
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        os.environ[name] = os.environ[name.upper()] = address
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1"
+    return "proxy"
+
+
 def _limits(plan: Plan) -> str:
     assert plan.wish is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -244,5 +260,13 @@ AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespac
 BORN: Final[Sequence[Step]] = (_tie_to_parent,)
 """What the worker does before it says hello."""
 
-WANTED: Final[Sequence[Step]] = (_view, _surroundings, _limits, _capabilities, _files, _system_calls)
+WANTED: Final[Sequence[Step]] = (
+    _view,
+    _surroundings,
+    _way_out,
+    _limits,
+    _capabilities,
+    _files,
+    _system_calls,
+)
 """What the worker does when it knows what it is for, before it runs the user's file."""
