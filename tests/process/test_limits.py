@@ -1,0 +1,155 @@
+"""Tools that use too much, each under a low limit: what stops them, what is said, and that nothing is left.
+
+Every bomb here has a bound of its own: 600 MiB, 200 processes, 20 seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.process.conftest import RunningDaemon
+
+from toolcell.client import Outcome
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+HEAD = """
+import mmap, multiprocessing, os, subprocess, sys, tempfile, threading, time
+from toolcell import tool
+
+MIB = 2**20
+SECONDS_MAX = 20
+
+def fill(mib):
+    \"\"\"Hold so much memory, every page of it touched.\"\"\"
+    held = []
+    for _ in range(mib // 10):
+        held.append(bytearray(os.urandom(1) * 10 * MIB))
+        time.sleep(0.01)
+    time.sleep(SECONDS_MAX)
+
+def below(function, *arguments):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function(*arguments)
+        finally:
+            os._exit(0)
+    return pid
+
+@tool
+def bomb() -> str:
+"""
+
+
+async def blow(daemon: RunningDaemon, body: str, **limits: object) -> Outcome:
+    """Run that body under those limits."""
+    lines = "\n".join(f"{key} = {value!r}".replace("'", '"') for key, value in limits.items())
+    with daemon.config.open("a") as config:
+        config.write(f"\n[tool.bomb]\n{lines}\n")
+    daemon.tool("bomb", HEAD + "".join(f"    {line}\n" for line in body.strip().splitlines()))
+    daemon.reload()
+    async with daemon.connect() as session:
+        return await session.call("bomb")
+
+
+def assert_passed(outcome: Outcome, key: str, pattern: str, raised: str) -> None:
+    """The certificate: which limit, how far and by whom, and the line that would change it."""
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", key), outcome
+    first, *others = outcome.message.splitlines()
+    assert re.match(pattern, first), first
+    assert f"To raise it: [tool.bomb] {key} = {raised} in ~/.config/toolcell/config.toml" in others
+    assert outcome.stopped == "killed"
+
+
+async def test_memory_of_one_process_is_held(daemon: RunningDaemon) -> None:
+    outcome = await blow(daemon, "fill(500)", memory="64MiB")
+    assert_passed(outcome, "memory", r"\d+ MiB of 64 MiB after .*; most of it in .* \(pid \d+\)", '"128MiB"')
+
+
+async def test_memory_is_of_all_processes_together(daemon: RunningDaemon) -> None:
+    body = """
+for _ in range(10):
+    below(fill, 30)
+time.sleep(SECONDS_MAX)
+"""
+    outcome = await blow(daemon, body, memory="128MiB")
+    assert_passed(outcome, "memory", r"\d+ MiB of 128 MiB after .*; most of it in .* \(pid \d+\)", '"256MiB"')
+
+
+async def test_shared_memory_counts(daemon: RunningDaemon) -> None:
+    body = """
+shared = mmap.mmap(-1, 400 * MIB)
+for start in range(0, 400 * MIB, MIB):
+    shared[start : start + MIB] = b"x" * MIB
+    time.sleep(0.001)
+time.sleep(SECONDS_MAX)
+"""
+    outcome = await blow(daemon, body, memory="64MiB")
+    assert_passed(outcome, "memory", r"\d+ MiB of 64 MiB after ", '"128MiB"')
+
+
+async def test_memory_that_children_share_counts_once(daemon: RunningDaemon) -> None:
+    body = """
+held = os.urandom(60 * MIB)
+for _ in range(8):
+    below(time.sleep, 0.7)
+for _ in range(8):
+    os.wait()
+return str(len(held) // MIB)
+"""
+    outcome = await blow(daemon, body, memory="160MiB")
+    assert (outcome.kind, outcome.text) == ("ok", "60")
+
+
+async def test_a_fork_bomb_is_stopped(daemon: RunningDaemon) -> None:
+    body = """
+for _ in range(200):
+    below(time.sleep, SECONDS_MAX)
+    time.sleep(0.001)
+time.sleep(SECONDS_MAX)
+"""
+    outcome = await blow(daemon, body, processes=16)
+    assert_passed(outcome, "processes", r"\d+ of 16 processes and threads after .*; most of them ", "32")
+
+
+async def test_threads_count_as_processes(daemon: RunningDaemon) -> None:
+    body = """
+for _ in range(200):
+    threading.Thread(target=time.sleep, args=(SECONDS_MAX,), daemon=True).start()
+time.sleep(SECONDS_MAX)
+"""
+    outcome = await blow(daemon, body, processes=16)
+    assert_passed(outcome, "processes", r"\d+ of 16 processes and threads after .*; most of them ", "32")
+
+
+async def test_processor_time_is_of_all_processes_together(daemon: RunningDaemon) -> None:
+    body = """
+def spin():
+    end = time.process_time() + 0.4
+    while time.process_time() < end:
+        pass
+for _ in range(40):
+    os.waitpid(below(spin), 0)
+return "spun"
+"""
+    outcome = await blow(daemon, body, cpu=1)
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "cpu")
+    assert re.match(r"1\.\d s of 1 s of processor time after ", outcome.message), outcome.message
+    assert "To raise it: [tool.bomb] cpu = 2 in" in outcome.message
+
+
+async def test_processor_time_counts_from_the_call_s_beginning(daemon: RunningDaemon) -> None:
+    body = """
+end = time.process_time() + 0.6
+while time.process_time() < end:
+    pass
+return str(os.getpid())
+"""
+    first = await blow(daemon, body, cpu=1)
+    async with daemon.connect() as session:
+        second = await session.call("bomb")
+    assert (first.kind, second.kind) == ("ok", "ok")
+    assert first.text == second.text  # the same worker, which has used more than one call may
