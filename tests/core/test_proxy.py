@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -100,7 +100,7 @@ def test_addresses_of_this_machine_and_its_link_are_known(address: str) -> None:
 
 
 @asynccontextmanager
-async def serving(granted: Sequence[str]) -> AsyncIterator[tuple[Proxy, tuple[str, int]]]:
+async def serving(granted: Sequence[str]) -> AsyncGenerator[tuple[Proxy, tuple[str, int]]]:
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     served = Proxy(granted, "t")
@@ -111,7 +111,7 @@ async def serving(granted: Sequence[str]) -> AsyncIterator[tuple[Proxy, tuple[st
 
 
 @asynccontextmanager
-async def echoing() -> AsyncIterator[int]:
+async def echoing() -> AsyncGenerator[int]:
     """A server that sends back what it hears, with a mark of its own."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

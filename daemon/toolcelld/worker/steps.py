@@ -210,7 +210,10 @@ def _way_out(plan: Plan) -> str | None:
         socket.send_fds(channel, [b"proxy"], [listener.fileno()])
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ[name] = os.environ[name.upper()] = address
-    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "localhost,127.0.0.1"
+    home = ("localhost", "127.0.0.1")
+    # What the tool serves to itself needs no proxy; what the host serves there does, if it was granted.
+    if not any(host.partition(":")[0] in home for host in plan.wish.policy.hosts):
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(home)
     return "proxy"
 
 
