@@ -61,6 +61,9 @@ STATUS_CODES: Final = {
     RefusalReason.WOULD_DEADLOCK: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.OUT_OF_ORDER: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.DISABLED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.NEEDS_GRANT: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.UNTRUSTED: grpc.StatusCode.FAILED_PRECONDITION,
+    RefusalReason.NO_SANDBOX: grpc.StatusCode.FAILED_PRECONDITION,
     RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 

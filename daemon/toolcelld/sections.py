@@ -48,7 +48,9 @@ Keep = Literal["head", "tail", "middle"]
 Trust = Literal["confined", "ask", "all"]
 
 HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
-_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
+_HOST = re.compile(
+    r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?(?::\d{1,5})?|\[?[0-9A-Fa-f:.]{2,45}\]?"
+)
 _SANDBOX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_*?][A-Za-z0-9_*?]*")

@@ -878,3 +878,401 @@ class ReleaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
+
+@_typing.final
+class GetTrustRequest(_message.Message):
+    """Asks about a project."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The project's directory, absolute."""
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrustRequest: _TypeAlias = GetTrustRequest  # noqa: Y015
+
+@_typing.final
+class GetTrustResponse(_message.Message):
+    """A project, its tools and what they ask for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    ENV_FIELD_NUMBER: _builtins.int
+    PROGRAMS_FIELD_NUMBER: _builtins.int
+    PYTHON_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The directory, resolved."""
+    state: _builtins.str
+    """"trusted", "pinned", "changed" (pinned, and other code since), or "untrusted"."""
+    digest: _builtins.str
+    """Of the code of its tools. Sent back in a TrustRequest it makes sure that what is trusted is what was shown."""
+    python: _builtins.str
+    """The interpreter that the configuration names for projects, once they are trusted; empty is Toolcell's own."""
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolAsks]:
+        """Those that stand in the project."""
+
+    @_builtins.property
+    def env(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Variables that the configuration passes to tools of projects, once they are trusted."""
+
+    @_builtins.property
+    def programs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Directories whose programs the configuration gives to tools of projects, once they are trusted."""
+
+    @_builtins.property
+    def trust(self) -> Global___TrustInfo:
+        """The rest of what is known, if it is trusted."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[_toolcell_pb2.Problem]:
+        """Files that could not be described, so that nobody knows what they ask for."""
+
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        state: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        tools: _abc.Iterable[Global___ToolAsks] | None = ...,
+        env: _abc.Iterable[_builtins.str] | None = ...,
+        programs: _abc.Iterable[_builtins.str] | None = ...,
+        python: _builtins.str = ...,
+        trust: Global___TrustInfo | None = ...,
+        problems: _abc.Iterable[_toolcell_pb2.Problem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "problems", b"problems", "programs", b"programs", "python", b"python", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrustResponse: _TypeAlias = GetTrustResponse  # noqa: Y015
+
+@_typing.final
+class ToolAsks(_message.Message):
+    """What one tool asks for beyond the smallest cell."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    NETWORK_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """Its name."""
+    path: _builtins.str
+    """Its file."""
+    @_builtins.property
+    def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Hosts of the network; "*" is all of it."""
+
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of secrets."""
+
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        path: _builtins.str = ...,
+        network: _abc.Iterable[_builtins.str] | None = ...,
+        secrets: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["network", b"network", "path", b"path", "secrets", b"secrets", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolAsks: _TypeAlias = ToolAsks  # noqa: Y015
+
+@_typing.final
+class TrustRequest(_message.Message):
+    """Asks to trust a project."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The project's directory, absolute."""
+    digest: _builtins.str
+    """The digest that GetTrust told. Other code by now is refused with BAD_REQUEST. Empty: whatever stands there."""
+    pinned: _builtins.bool
+    """Whether only this code is trusted, or also what comes."""
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        pinned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "pinned", b"pinned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrustRequest: _TypeAlias = TrustRequest  # noqa: Y015
+
+@_typing.final
+class TrustResponse(_message.Message):
+    """Trusted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRUST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trust(self) -> Global___TrustInfo:
+        """As it is kept."""
+
+    def __init__(
+        self,
+        *,
+        trust: Global___TrustInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrustResponse: _TypeAlias = TrustResponse  # noqa: Y015
+
+@_typing.final
+class TrustInfo(_message.Message):
+    """A trusted project."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    NETWORK_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    GRANTED_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The directory, resolved."""
+    pinned: _builtins.bool
+    """Whether only the code of then is trusted."""
+    @_builtins.property
+    def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Hosts that its tools may get; "*" is the whole network."""
+
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Secrets that its tools may get, by name."""
+
+    @_builtins.property
+    def granted(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        pinned: _builtins.bool = ...,
+        network: _abc.Iterable[_builtins.str] | None = ...,
+        secrets: _abc.Iterable[_builtins.str] | None = ...,
+        granted: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["granted", b"granted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "granted", b"granted", "network", b"network", "pinned", b"pinned", "secrets", b"secrets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrustInfo: _TypeAlias = TrustInfo  # noqa: Y015
+
+@_typing.final
+class DistrustRequest(_message.Message):
+    """Asks to trust a project no longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The project's directory, absolute."""
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DistrustRequest: _TypeAlias = DistrustRequest  # noqa: Y015
+
+@_typing.final
+class DistrustResponse(_message.Message):
+    """Not trusted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAS_TRUSTED_FIELD_NUMBER: _builtins.int
+    was_trusted: _builtins.bool
+    """Whether it was."""
+    def __init__(
+        self,
+        *,
+        was_trusted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["was_trusted", b"was_trusted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DistrustResponse: _TypeAlias = DistrustResponse  # noqa: Y015
+
+@_typing.final
+class ListTrustRequest(_message.Message):
+    """Asks for the trusted projects."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTrustRequest: _TypeAlias = ListTrustRequest  # noqa: Y015
+
+@_typing.final
+class ListTrustResponse(_message.Message):
+    """The trusted projects."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRUSTED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trusted(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrustInfo]:
+        """By directory."""
+
+    def __init__(
+        self,
+        *,
+        trusted: _abc.Iterable[Global___TrustInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trusted", b"trusted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTrustResponse: _TypeAlias = ListTrustResponse  # noqa: Y015
+
+@_typing.final
+class DoctorRequest(_message.Message):
+    """Asks what this host can give."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DoctorRequest: _TypeAlias = DoctorRequest  # noqa: Y015
+
+@_typing.final
+class DoctorResponse(_message.Message):
+    """What this host can give."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEALTHY_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    ENCLOSURE_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    healthy: _builtins.bool
+    """Whether the configured default sandbox can be given."""
+    sandbox: _builtins.str
+    """The configured default: "auto", "strict", "baseline", "none" or the name of a profile."""
+    enclosure: _builtins.str
+    """What it comes to on this host: "strict", "baseline" or "none"; empty where it cannot be given."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """One line for each thing that was looked at."""
+
+    def __init__(
+        self,
+        *,
+        healthy: _builtins.bool = ...,
+        sandbox: _builtins.str = ...,
+        enclosure: _builtins.str = ...,
+        findings: _abc.Iterable[Global___Finding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enclosure", b"enclosure", "findings", b"findings", "healthy", b"healthy", "sandbox", b"sandbox"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DoctorResponse: _TypeAlias = DoctorResponse  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """One thing that was looked at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"profile", "layer" or "host"."""
+    name: _builtins.str
+    """What it is."""
+    state: _builtins.str
+    """"in use", "available", "missing" or "unknown"."""
+    detail: _builtins.str
+    """A figure or a reason."""
+    remedy: _builtins.str
+    """What would mend it; empty where nothing is to be mended, or nothing can be."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        state: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "kind", b"kind", "name", b"name", "remedy", b"remedy", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015

@@ -165,6 +165,12 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     """FAILED_PRECONDITION: the tool is switched off in the configuration."""
     REFUSAL_REASON_QUARANTINED: _RefusalReason.ValueType  # 21
     """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
+    REFUSAL_REASON_NEEDS_GRANT: _RefusalReason.ValueType  # 22
+    """FAILED_PRECONDITION: the tool needs network or secrets that nobody granted; the message has the line to add."""
+    REFUSAL_REASON_UNTRUSTED: _RefusalReason.ValueType  # 23
+    """FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
+    REFUSAL_REASON_NO_SANDBOX: _RefusalReason.ValueType  # 24
+    """FAILED_PRECONDITION: this host cannot give the cell that the tool is to run in; the message says what is missing."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
     """Why a request cannot be served. Stands, without the prefix, as ErrorInfo.reason."""
@@ -213,6 +219,12 @@ REFUSAL_REASON_DISABLED: RefusalReason.ValueType  # 20
 """FAILED_PRECONDITION: the tool is switched off in the configuration."""
 REFUSAL_REASON_QUARANTINED: RefusalReason.ValueType  # 21
 """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
+REFUSAL_REASON_NEEDS_GRANT: RefusalReason.ValueType  # 22
+"""FAILED_PRECONDITION: the tool needs network or secrets that nobody granted; the message has the line to add."""
+REFUSAL_REASON_UNTRUSTED: RefusalReason.ValueType  # 23
+"""FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
+REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
+"""FAILED_PRECONDITION: this host cannot give the cell that the tool is to run in; the message says what is missing."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 
 @_typing.final

@@ -1,0 +1,243 @@
+"""On what terms a tool runs: its policy, its variables and its secrets, decided in one pure function.
+
+    [tool.NAME], else [source.NAME], else [defaults] names the sandbox; the file can only ask for a stronger one
+    what a file needs is held under what its source, or the trust in its project, allows
+    [tool.NAME] and the profile grant by name, whether the file asks or not
+    a project's tools that nobody trusts get the smallest cell, whatever else was configured
+
+Nothing here is ever silently less: a cell that the host cannot give, and a need that nobody granted, is
+a `Refusal` whose text has the line to add. Without confinement (`none`) the network cannot be withheld, so
+a need of it is no reason to refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from toolcelld.grants import NOTHING, Grant
+from toolcelld.host import Host
+from toolcelld.limits import Settings
+from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.sections import DefaultsSection
+from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import OPEN, Enclosure, Network, Policy
+
+__all__ = ["AUTO", "Project", "Surroundings", "Terms", "describing", "enclosure_of", "project_of", "terms_of"]
+
+AUTO: Final[tuple[Enclosure, ...]] = ("none",)
+"""What `auto` tries, the best first. It becomes ("strict", "baseline") when those are whole."""
+STRENGTH: Final[dict[Enclosure, int]] = {"none": 0, "baseline": 1, "strict": 2}
+PLAIN_ENV: Final = frozenset(DefaultsSection().env)
+"""What every tool may see of the environment: where programs are, and how to speak to people."""
+TOOL_PLACES: Final = (".toolcell", ".atomic")
+"""A tool that could write there would decide what the next call runs."""
+CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What of this machine and this daemon the terms depend on."""
+
+    host: Host
+    home: str
+    hidden: tuple[
+        str, ...
+    ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a session works on."""
+
+    directory: str  # what its tools may write below
+    apart: tuple[str, ...] = ()  # places within that must not be swapped for others
+    protected: tuple[str, ...] = ()  # places within that stay as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a tool runs."""
+
+    file: ToolFile  # an untrusted project names neither its interpreter nor its programs
+    policy: Policy
+    env: tuple[str, ...]  # names and patterns of variables
+    secrets: tuple[str, ...]  # names
+
+
+def project_of(directory: str, worktree: str, home: str) -> Project:
+    """The project that a session's directory belongs to, with what in it programs outside of cells will run.
+
+    A repository that holds the home directory is somebody's dotfiles, and no project.
+    """
+    root = directory if _below(home, worktree) else worktree
+    git = os.path.join(worktree, ".git")
+    tools = [os.path.join(base, place) for base in {root, directory} for place in TOOL_PLACES]
+    if os.path.isfile(git):  # a linked worktree or a submodule: the file says where git finds its hooks
+        return Project(root, (), (git, *tools))
+    # Mounted by itself, .git cannot be renamed, and so no other one with other hooks can take its place.
+    return Project(root, (git,), (os.path.join(git, "hooks"), os.path.join(git, "config"), *tools))
+
+
+def enclosure_of(settings: Settings, host: Host) -> Enclosure | None:
+    """The enclosure that these settings come to on a host; None where it cannot give it."""
+    asked = settings.profile.base if settings.profile is not None else settings.sandbox
+    wanted: Sequence[Enclosure] = AUTO if asked == "auto" else [it for it in STRENGTH if it == asked]
+    least = settings.sandbox_least
+    tried = [max(it, least, key=STRENGTH.__getitem__) for it in wanted]
+    return next((it for it in tried if not host.missing(it)), None)
+
+
+def terms_of(
+    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: Surroundings
+) -> Terms:
+    """The terms of one tool. `may` is what its source or the trust in it allows; None is no trust at all.
+
+    Raises `Refusal`.
+    """
+    enclosure = _given(tool, settings, around.host)
+    granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
+    needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
+    if lacking := needs.lacking(granted):
+        raise _needs_grant(tool, file, lacking, granted, trusted=may is not None)
+    if enclosure == "strict" or not isinstance(granted.network, tuple) or enclosure == "none":
+        return _terms(enclosure, file, settings, granted, project, around, trusted=may is not None)
+    raise Refusal(
+        RefusalReason.NO_SANDBOX,
+        f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
+        f"  To give it the whole network: [{_table(tool)}] network = true in {CONFIG_FILE}\n"
+        "  To see what strict lacks: toolcell doctor",
+    )
+
+
+def describing(file: ToolFile, settings: Settings, may: Grant | None, around: Surroundings) -> Terms:
+    """The terms under which a file is loaded to see its tools: it may read, and neither write nor speak.
+
+    Granted secrets are there, because many files look for them while they are imported. Raises `Refusal`.
+    """
+    enclosure = _given(os.path.basename(file.path), settings, around.host)
+    granted = NOTHING if may is None else settings.granted.beside(may)
+    still = replace(settings, read_only=True, profile=None)
+    nowhere = Project(file.directory)
+    terms = _terms(
+        enclosure, file, still, replace(granted, network=False), nowhere, around, trusted=may is not None
+    )
+    profile = settings.profile
+    if may is None or profile is None or enclosure == "none":
+        return terms
+    readable = (*terms.policy.readable, *profile.readable)
+    return replace(terms, policy=replace(terms.policy, readable=readable, execute=profile.programs))
+
+
+def _given(tool: str, settings: Settings, host: Host) -> Enclosure:
+    enclosure = enclosure_of(settings, host)
+    if enclosure is not None:
+        return enclosure
+    wanted: Enclosure = next(
+        (it for it in ("strict", "baseline") if it in (settings.sandbox, settings.sandbox_least)), AUTO[-1]
+    )
+    if settings.profile is not None and settings.profile.base != "auto":
+        wanted = settings.profile.base
+    remedy = (
+        "the file asks for it itself"
+        if wanted == settings.sandbox_least
+        else f'To run it with less: [{_table(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
+    )
+    raise Refusal(
+        RefusalReason.NO_SANDBOX,
+        f"{tool} is to run in the sandbox {wanted}, which this host cannot give: {host.missing(wanted)}\n"
+        f"  To see what is missing, and how to get it: toolcell doctor\n  {remedy}",
+    )
+
+
+def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, trusted: bool) -> Refusal:
+    what = " and ".join(
+        part
+        for part in (
+            _network_words(lacking.network),
+            f"the secret{'s' * (len(lacking.secrets) > 1)} {', '.join(lacking.secrets)}"
+            if lacking.secrets
+            else "",
+        )
+        if part
+    )
+    if not trusted:
+        return Refusal(
+            RefusalReason.NEEDS_GRANT,
+            f"{tool} needs {what}, and its project is not trusted.\n"
+            f"  To see what its tools ask for, and to grant it: toolcell trust {home_of(file)}",
+        )
+    lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
+    return Refusal(
+        RefusalReason.NEEDS_GRANT,
+        f"{tool} needs {what}, which nobody has granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
+    )
+
+
+def home_of(file: ToolFile) -> str:
+    """The project that a file of its tools stands in."""
+    above, place = os.path.split(file.directory)
+    project, hidden = os.path.split(above)
+    return project if place == "tools" and hidden in TOOL_PLACES else file.directory
+
+
+def _network_words(network: bool | tuple[str, ...]) -> str:
+    if isinstance(network, tuple):
+        return f"the network, to {', '.join(network)}"
+    return "the network" if network else ""
+
+
+def _table(tool: str) -> str:
+    return f"tool.{tool}" if tool.replace("-", "").replace("_", "").isalnum() else f"tool.{json.dumps(tool)}"
+
+
+def _terms(
+    enclosure: Enclosure,
+    file: ToolFile,
+    settings: Settings,
+    granted: Grant,
+    project: Project,
+    around: Surroundings,
+    *,
+    trusted: bool,
+) -> Terms:
+    profile = settings.profile if trusted else None
+    env = settings.env if trusted else tuple(name for name in settings.env if name in PLAIN_ENV)
+    if not trusted:
+        # They would be run before any confinement, and a project says where they are.
+        file = replace(file, python=None, programs=())
+    if enclosure == "none":
+        return Terms(file, OPEN, env, granted.secrets)
+    hosts = granted.network if isinstance(granted.network, tuple) else ()
+    network: Network = "proxy" if hosts else "open" if granted.network else "none"
+    work = (project.directory, *project.apart)
+    beside = profile.writable if profile is not None else ()
+    policy = Policy(
+        enclosure,
+        readable=tuple(
+            dict.fromkeys(
+                (
+                    file.directory,
+                    *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
+                    *file.programs,
+                    *(profile.readable if profile is not None else ()),
+                    *((*work, *beside) if settings.read_only else ()),
+                )
+            )
+        ),
+        writable=() if settings.read_only else (*work, *beside),
+        protected=() if settings.read_only else project.protected,
+        hidden=tuple(dict.fromkeys((around.home, *around.hidden))),
+        network=network,
+        hosts=hosts,
+        execute=profile.programs if profile is not None else True,
+    )
+    return Terms(file, policy, env, granted.secrets)
+
+
+def _below(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies in it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
