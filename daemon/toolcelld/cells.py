@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toolcelld.frames import Decoder, Frame, FrameError, split
+from toolcelld.groups import Accounts, Group, Groups
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.usage import Usage
+from toolcelld.worker.policy import CellLimits
 
 __all__ = ["Cell", "Death", "Receiver"]
 
@@ -48,6 +50,7 @@ ONE_THREAD_LINKS: Final = 3
 ABORT_HEADER: Final = struct.Struct(">Q")
 
 Source = Literal["stdout", "stderr"]
+Proof = Literal["cgroup", "landlock", "children", "zygote", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Death:
     cpu_seconds: float
     memory_peak_bytes: int
     killed: int  # processes that had to be killed
-    proof: Literal["landlock", "children", "zygote", "none"]  # who saw the cell empty
+    proof: Proof  # who saw the cell empty
     stderr: str  # the last lines
     out_of_memory: bool = False  # the kernel ended somebody in it for that
     usage: Usage | None = None  # when it was last looked at, if ever
@@ -66,7 +69,7 @@ class Death:
     @property
     def proven(self) -> bool:
         """Whether the kernel, and not a listing, said that nothing is left."""
-        return self.proof == "landlock"
+        return self.proof in ("cgroup", "landlock")
 
     def cause(self) -> str:
         """The signal or the exit, as an Outcome names it."""
@@ -133,7 +136,10 @@ class Cell:
         self._cpu_seconds = 0.0
         self._memory_peak_bytes = 0
         self._killed = 0
-        self._proof: Literal["landlock", "children", "zygote", "none"] = "none"
+        self._proof: Proof = "none"
+        self._groups: Groups | None = None
+        self._group: Group | None = None
+        self._ended_by_group = False
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._stderr_tail = b""
         self._transport: asyncio.Transport | None = None
@@ -182,6 +188,7 @@ class Cell:
                 raise RuntimeFailed(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
+            await cell._join_group(runtime.groups)
         except OSError as error:
             cell._close()
             raise RuntimeFailed(
@@ -197,9 +204,29 @@ class Cell:
         for source, number in cell._pipes.items():
             cell.loop.add_reader(number, cell._on_readable, source)
         cell._spawned.swept.add_done_callback(cell._on_swept)
-        # The barrier. A control group would be joined before this word.
+        # The barrier: from here on what the keeper forks is in the cell's group, if there is one.
         cell._say(b"go")
         return cell
+
+    async def _join_group(self, groups: Groups) -> None:
+        """Have the keeper in a control group of its own; where that fails, the meter holds the cell alone."""
+        self._groups, self._group = groups, groups.make()
+        if self._group is not None:
+            try:
+                await asyncio.to_thread(self._group.join, self.keeper_pid)
+            except OSError:
+                self._leave_group()
+
+    def _leave_group(self) -> bool:
+        """Remove the group; a yes is the kernel's word that nobody was in it."""
+        group, self._group = self._group, None
+        return group is not None and self._groups is not None and self._groups.remove(group)
+
+    def limit(self, limits: CellLimits) -> None:
+        """Have the kernel hold the sum of its processes under these limits, where it can; the meter does everywhere."""
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                self._group.limit(limits)
 
     # To the worker
 
@@ -276,7 +303,12 @@ class Cell:
     async def _end(self) -> None:
         spawned = self._spawned
         assert spawned is not None
-        self._say(b"end")
+        # The group first: nothing that is forked meanwhile gets out of it, the keeper ends with the others.
+        if self._group is not None:
+            self._killed = max(0, len(self._group.members()) - len(self.builders))
+            self._ended_by_group = self._group.kill()
+        if not self._ended_by_group:
+            self._say(b"end")
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if self.ended.done():
             return
@@ -362,13 +394,17 @@ class Cell:
     def _finish(self) -> None:
         for source in self._pipes:
             self.drain(source)
+        accounts = self._group.accounts() if self._group is not None else Accounts()
+        if self._leave_group() and self._ended_by_group:
+            self._proof = "cgroup"
         death = Death(
             status=self._status,
-            cpu_seconds=self._cpu_seconds,
-            memory_peak_bytes=self._memory_peak_bytes,
+            cpu_seconds=max(self._cpu_seconds, accounts.cpu_seconds),
+            memory_peak_bytes=max(self._memory_peak_bytes, accounts.memory_peak_bytes),
             killed=self._killed,
             proof=self._proof,
             stderr=self._stderr_tail.decode(errors="replace"),
+            out_of_memory=accounts.out_of_memory_kills > 0,
             usage=self.usage,
         )
         self._close()
@@ -376,6 +412,7 @@ class Cell:
 
     def _close(self) -> None:
         self._give_up_surveys()
+        self._leave_group()  # where it was never used
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

@@ -38,6 +38,7 @@ from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
 from toolcelld.config import Config
 from toolcelld.description import Description
+from toolcelld.groups import Groups
 from toolcelld.host import Host, examine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
@@ -102,6 +103,7 @@ class Daemon:
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
         self.host = Host()  # until it has been examined
+        self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], Blanks] = {}
         self._stopping = asyncio.Event()
@@ -152,6 +154,8 @@ class Daemon:
     @property
     def kill_method(self) -> str:
         """How cells are ended on this host."""
+        if self.groups.base:
+            return "cgroup"
         return "landlock" if linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL else "children"
 
     # What the parts need
@@ -207,7 +211,7 @@ class Daemon:
         if key not in self._blanks:
             if interpreter not in self._runtimes:
                 self._runtimes[interpreter] = Runtime(
-                    interpreter, lambda text: logger.warning("%s: %s", interpreter, text)
+                    interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
                 )
             self._blanks[key] = Blanks(self._runtimes[interpreter], self.tasks, self._scratch, apart=apart)
         return self._blanks[key]
@@ -296,6 +300,7 @@ class Daemon:
                 await blanks.aclose()
             for runtime in self._runtimes.values():
                 await runtime.aclose()
+            self.groups.close()
 
     def stop(self, why: str) -> None:
         """Begin to drain; harmless twice."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import toolcell
+from toolcelld.groups import Groups
 
 __all__ = ["Runtime", "RuntimeFailed", "Spawned"]
 
@@ -57,8 +58,11 @@ class Spawned:
 class Runtime:
     """One interpreter and its zygote."""
 
-    def __init__(self, interpreter: str, on_stderr: Callable[[str], None]) -> None:
+    def __init__(
+        self, interpreter: str, on_stderr: Callable[[str], None], groups: Groups | None = None
+    ) -> None:
         self.interpreter = interpreter
+        self.groups = groups or Groups()
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
         self._zygote: _Zygote | None = None

@@ -214,6 +214,7 @@ class Worker(Receiver):
         if self.spec.policy.network == "proxy":
             self._proxy = Proxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
             self._cell.await_listener(self._proxy.start)
+        self._cell.limit(self.spec.limits)
         self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path))
         self._cell.send(
             {
