@@ -152,6 +152,9 @@ class Worker(Receiver):
         self._scratch: Scratch | None = None
         self._scratch_path = ""
         self._proxy: Proxy | None = None
+        self.died_of = ""  # what it died of, where that was its tool's own doing
+        self.last_words = ""
+        self._broke_protocol = False
         self._on_change = on_change
         self._retiring: asyncio.TimerHandle | None = None
 
@@ -232,6 +235,7 @@ class Worker(Receiver):
             async with asyncio.timeout(LOAD_SECONDS_MAX + LOAD_GRACE_SECONDS):
                 self.description = await self._loaded
         except TimeoutError:
+            self.died_of = "deadline"
             await self.end()
             raise StartFailed(
                 "deadline", f"still loading after {LOAD_SECONDS_MAX:.0f} s, and it does not stop"
@@ -353,6 +357,7 @@ class Worker(Receiver):
         return False
 
     def on_broken(self, error: FrameError) -> None:
+        self._broke_protocol = True
         if self._listener is not None:
             self._listener.on_broken(error)
         elif self._loaded is not None and not self._loaded.done():
@@ -360,6 +365,8 @@ class Worker(Receiver):
 
     def _on_ended(self, ended: asyncio.Future[Death]) -> None:
         death = ended.result()
+        self.died_of = self.died_of or self._own_doing(death)
+        self.last_words = death.stderr
         if self._retiring is not None:
             self._retiring.cancel()
         if self._loaded is not None and not self._loaded.done():
@@ -371,6 +378,18 @@ class Worker(Receiver):
         self.fire(WorkerEvent.EXIT)
         if self._listener is not None:
             self._listener.on_death(death)
+
+    def _own_doing(self, death: Death) -> str:
+        """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
+        loading = (
+            self.state is State.STARTING
+            and self._loaded is not None
+            and (self._broke_protocol or not self._loaded.done())
+        )
+        calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
+        if death.status is None or not (loading or calling):
+            return ""
+        return "protocol" if self._broke_protocol else death.cause()
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"
