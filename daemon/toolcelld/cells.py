@@ -254,7 +254,9 @@ class Cell:
     # To the keeper
 
     def abort(self, sequence: int, reason: str) -> None:
-        """Ask the worker to stop the calls up to this number; returns at once."""
+        """Ask the worker to stop the calls up to this number; returns at once. One that is being ended is not asked."""
+        if self._ending is not None:
+            return
         with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._say(b"abort")

@@ -120,9 +120,9 @@ class Meter:
             self._stop(call, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
 
     def _stop(self, call: Call, stop: Stop) -> None:
-        call.stop(stop)
         if stop.cause in AT_ONCE and call.worker is not None:
-            call.worker.cell.end()
+            call.worker.cell.end()  # first, so that the tool is not asked
+        call.stop(stop)
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:

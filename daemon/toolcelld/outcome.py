@@ -309,7 +309,7 @@ def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
     if not evidence.started:
         return Verdict(stop.kind, stop.cause, f"{stop.text}; it had not started.", ran=False)
     death = evidence.death
-    if evidence.report is not None and not (evidence.leftovers or evidence.report.threads):
+    if evidence.report is not None and not (_leftovers(evidence) or evidence.report.threads):
         proof: Stopped = "settled"
     elif death is not None and death.proven:
         proof = "killed"
@@ -327,9 +327,9 @@ def _ending(evidence: Evidence) -> str:
     death, report = evidence.death, evidence.report
     if report is not None:
         by_itself = f"it stopped by itself {_seconds(evidence.report_seconds)} later"
-        if evidence.leftovers:
-            were = "was" if evidence.leftovers == 1 else "were"
-            return f"{by_itself}; {_count(evidence.leftovers)} it had left behind {were} killed."
+        if leftovers := _leftovers(evidence):
+            were = "was" if leftovers == 1 else "were"
+            return f"{by_itself}; {_count(leftovers)} it had left behind {were} killed."
         if report.threads:
             return f"{by_itself}; threads it had left behind were ended with its process."
         return f"{by_itself}, and so did what it had started."
@@ -342,6 +342,12 @@ def _ending(evidence: Evidence) -> str:
         gone = f"it ignored that for {_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {_seconds(after)}"
     unproven = "" if death is not None and death.proven else ", as far as this host can tell"
     return f"{gone}{unproven}."
+
+
+def _leftovers(evidence: Evidence) -> int:
+    """Processes besides the worker: those that were counted, or else those that were killed with it."""
+    killed = evidence.death.killed if evidence.death is not None else 0
+    return max(evidence.leftovers, killed - 1)
 
 
 def _raise(evidence: Evidence, key: str) -> str:
