@@ -86,6 +86,8 @@ class RunningDaemon:
         self.project = directory / "project"
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
         self.config.touch()
+        self.environment: dict[str, str] = {}
+        """Beside the few variables that every daemon of a test has."""
         self.process: subprocess.Popen[bytes] | None = None
         self.before: DaemonWorld | None = None
 
@@ -106,6 +108,7 @@ class RunningDaemon:
                     "HOME": str(self.directory),
                     "LC_ALL": "C.UTF-8",
                     "NOTIFY_SOCKET": notifications,
+                    **self.environment,
                 },
             )
             try:
