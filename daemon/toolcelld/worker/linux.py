@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from typing import Final
 
 __all__ = [
-    "die_with_parent", "drop_bounding_set", "drop_capabilities", "landlock_abi", "no_new_privileges", "restrict_signals",
-    "set_dumpable", "subreaper",
+    "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset", "filter_system_calls",
+    "grant_beneath", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper",
 ]  # fmt: skip
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -21,6 +22,7 @@ _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_u
 # <linux/prctl.h>
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_DUMPABLE: Final = 4
+PR_SET_SECCOMP: Final = 22
 PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
@@ -29,10 +31,18 @@ PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 
 # <linux/landlock.h>; the same numbers on x86-64 and arm64
 SYS_LANDLOCK_CREATE_RULESET: Final = 444
+SYS_LANDLOCK_ADD_RULE: Final = 445
 SYS_LANDLOCK_RESTRICT_SELF: Final = 446
 LANDLOCK_CREATE_RULESET_VERSION: Final = 1
+LANDLOCK_RULE_PATH_BENEATH: Final = 1
+PATH_BENEATH: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; packed
+LANDLOCK_SCOPE_ABSTRACT_SOCKETS: Final = 1 << 0
 LANDLOCK_SCOPE_SIGNAL: Final = 1 << 1
 LANDLOCK_ABI_SIGNAL: Final = 6  # Linux 6.12
+
+# <linux/seccomp.h> and <linux/filter.h>
+SECCOMP_MODE_FILTER: Final = 2
+BPF_INSTRUCTION_BYTES: Final = 8
 
 CAPABILITY_VERSION_3: Final = 0x20080522
 
@@ -120,25 +130,50 @@ def landlock_abi() -> int:
     return max(version, 0)
 
 
+def create_ruleset(*, files: int = 0, ports: int = 0, scopes: int = 0) -> int:
+    """A Landlock ruleset that will refuse these rights where no rule grants them, as a descriptor."""
+    attributes = _RulesetAttributes(files, ports, scopes)
+    result = _libc.syscall(
+        SYS_LANDLOCK_CREATE_RULESET,
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+        ctypes.c_uint32(0),
+    )
+    return _checked(result, "landlock_create_ruleset")
+
+
+def grant_beneath(ruleset: int, place: int, rights: int) -> None:
+    """Grant rights on what a descriptor of a path stands for, and on everything below it."""
+    rule = PATH_BENEATH.pack(rights, place)
+    result = _libc.syscall(
+        SYS_LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, ctypes.c_uint32(0)
+    )
+    _checked(result, "landlock_add_rule")
+
+
+def enter_ruleset(ruleset: int) -> None:
+    """Put this thread and all that it starts under a ruleset, for good. Needs no_new_privileges."""
+    result = _libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+    _checked(result, "landlock_restrict_self")
+
+
 def restrict_signals() -> None:
     """Enter a Landlock domain from which no process outside can be signalled. Needs no_new_privileges."""
-    attributes = _RulesetAttributes(0, 0, LANDLOCK_SCOPE_SIGNAL)
-    ruleset = _checked(
-        _libc.syscall(
-            SYS_LANDLOCK_CREATE_RULESET,
-            ctypes.byref(attributes),
-            ctypes.c_size_t(ctypes.sizeof(attributes)),
-            ctypes.c_uint32(0),
-        ),
-        "landlock_create_ruleset",
-    )
+    ruleset = create_ruleset(scopes=LANDLOCK_SCOPE_SIGNAL)
     try:
-        _checked(
-            _libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)),
-            "landlock_restrict_self",
-        )
+        enter_ruleset(ruleset)
     finally:
         os.close(ruleset)
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+
+def filter_system_calls(program: bytes) -> None:
+    """Have a classic-BPF program judge this thread's system calls, for good. Needs no_new_privileges."""
+    filled = _FilterProgram(len(program) // BPF_INSTRUCTION_BYTES, program)
+    _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filled))
 
 
 # Namespaces and mounts. The numbers of the newer calls are the same on x86-64 and arm64.

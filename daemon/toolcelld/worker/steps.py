@@ -19,7 +19,8 @@ Steps 1 to 6 do not depend on what the cell is for, so cells are built up to the
     Environment from the wish alone, the working directory, the listener of the proxy, which the
     daemon accepts on, resource limits, which the worker
     cannot raise again; and no capabilities, which nothing after this needs.
-8.  The policy on files, by Landlock; it also keeps the worker from signalling its own keeper.
+8.  The policy on files, by Landlock; it also keeps the worker from signalling its own keeper, and
+    is that alone where there is no policy.
 9.  The system-call filter, last, because everything before needs calls that it refuses.
 10. The layers are reported (in `serve`), and only then is the user's file run.
 
@@ -41,7 +42,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from toolcelld.worker import linux, namespaces
+from toolcelld.worker import landlock, linux, namespaces, refusals, seccomp
 from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = [
@@ -237,15 +238,22 @@ def _capabilities(_: Plan) -> str:
 
 
 def _files(plan: Plan) -> str | None:
-    # The policy on files joins here. Without one, the domain still keeps the worker from its keeper.
+    assert plan.wish is not None
+    policy = plan.wish.policy
+    if policy.enclosure != "none":
+        return landlock.enter(landlock.domain(policy, own_places(), plan.wish.scratch))
     if not plan.scoped:
         return None
     linux.restrict_signals()
     return "keeper out of reach"
 
 
-def _system_calls(_: Plan) -> None:
-    """The filter joins here, last."""
+def _system_calls(plan: Plan) -> str | None:
+    assert plan.wish is not None
+    policy, limits = plan.wish.policy, plan.wish.limits
+    if policy.enclosure == "none":
+        return None
+    return seccomp.load(refusals.filter_of(policy, memory_files=limits.memory_bytes is None))
 
 
 @functools.cache  # found out once, in the zygote

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._exports import InvalidArguments, exports
+from toolcelld.worker import landlock, seccomp
 from toolcelld.worker.steps import own_places
 
 __all__ = ["warm_up"]
@@ -32,7 +33,7 @@ def sample(
 
 
 def warm_up() -> None:
-    """Take the road of a tool once, with its usual forks."""
+    """Take the road of a tool once, with its usual forks; prepare what cells put on."""
     own_places()
     (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
     export.arguments(b'{"text":"a"}')
@@ -42,3 +43,6 @@ def warm_up() -> None:
         export.normalise(value)
     with contextlib.suppress(ToolError):
         export.normalise(object())
+    seccomp.warm_up()
+    for apart in (False, True):
+        landlock.system_rules(execute=True, apart=apart)

@@ -1,0 +1,228 @@
+"""What a cell may do with files, with TCP ports and with those outside it: one Landlock domain.
+
+Landlock refuses every right that a ruleset handles and no rule grants, whatever way a path is
+written: links and descriptors of directories lead to the same answer. Rules are held by what is at
+a path now, so the domain is made in each worker, after `strict` has arranged its view.
+
+What a cell needs to run at all is granted here (programs and libraries of the system, what anybody
+may know of the machine, a few devices); what is the user's comes from the policy alone. In
+`baseline` /proc shows the worker itself and some figures of the machine: a rule cannot name
+processes that do not exist yet, and all of /proc would show the command lines of everybody. So
+programs that a tool starts do without a /proc/self of their own.
+
+Landlock does not see `stat`, `chmod`, `chown`, `utime`, extended attributes, a change of directory
+or the connection to a unix socket that has a path; for the last one there is `seccomp`. It cannot
+take back a part of what it granted either: `Policy.protected` is for the mounts of `strict`.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolcelld.worker import linux
+from toolcelld.worker.policy import Policy
+
+__all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
+
+# <linux/landlock.h>: rights on files, by the version that brought them
+EXECUTE: Final = 1 << 0
+WRITE_FILE: Final = 1 << 1
+READ_FILE: Final = 1 << 2
+READ_DIRECTORY: Final = 1 << 3
+REMOVE: Final = 1 << 4 | 1 << 5  # directories and files
+MAKE_DEVICE: Final = 1 << 6 | 1 << 11  # character and block
+MAKE: Final = (
+    1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
+)  # directories, files, sockets, pipes, symbolic links
+REFER: Final = 1 << 13  # since 2: link and rename between directories
+TRUNCATE: Final = 1 << 14  # since 3
+DEVICE_IOCTL: Final = 1 << 15  # since 5
+
+TCP: Final = 1 << 0 | 1 << 1  # bind and connect, since 4
+ABI_REFER: Final = 2
+ABI_TRUNCATE: Final = 3
+ABI_TCP: Final = 4
+ABI_DEVICE_IOCTL: Final = 5
+
+READ: Final = READ_FILE | READ_DIRECTORY
+WRITE: Final = WRITE_FILE | REMOVE | MAKE | REFER | TRUNCATE
+DEVICE: Final = READ_FILE | WRITE_FILE | DEVICE_IOCTL
+OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_IOCTL
+"""What a rule on something that is no directory may grant; the kernel refuses the others."""
+EVERYTHING: Final = READ | WRITE | EXECUTE | MAKE_DEVICE | DEVICE_IOCTL
+
+PROGRAMS: Final = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu",
+)  # fmt: skip
+"""Programs and libraries, which a packager put there for everybody."""
+ETC: Final = "/etc"
+ETC_OF_ROOT: Final = tuple(
+    f"{ETC}/{name}"
+    for name in (
+        "alternatives", "bash.bashrc", "bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies",
+        "debian_version", "default/locale", "fonts", "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts",
+        "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types",
+        "networks", "npmrc", "nsswitch.conf", "os-release", "passwd", "perl", "pip.conf", "pki/ca-trust", "pki/tls/cert.pem",
+        "pki/tls/certs", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python3", "resolv.conf", "services",
+        "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "xattr.conf",
+    )
+)  # fmt: skip
+"""All that root's cells see of /etc: modes keep shadow, host keys and passwords from others, and from root nothing.
+
+A JVM, a desktop or a TeX has more there; `readable` is the way to it."""
+MACHINE: Final = (
+    "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
+)  # fmt: skip
+"""What runtimes ask before they decide on threads and memory."""
+OWN_PROC: Final = (
+    "/proc/self", "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/sys",
+    "/proc/uptime", "/proc/version",
+)  # fmt: skip
+"""What `baseline` shows of /proc; `strict` has a /proc of its own."""
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+TERMINAL: Final = "/dev/tty"
+"""Leads nowhere in a session without a terminal, and programs know that answer better than a refusal."""
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # of the cell alone, in `strict`
+KERNELS: Final = ("/proc", "/sys", "/dev")
+"""Never writable by grant: below /sys/fs/cgroup a cell would leave its control group."""
+UNREACHABLE: Final = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
+"""Why a path cannot be opened that then needs no rule: nobody in the cell can open it either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Rights on a path and on everything below it."""
+
+    path: str
+    rights: int
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What a cell may do; the rest is refused as far as the kernel can."""
+
+    rules: Sequence[Rule]
+    ports: bool  # whether TCP is left alone
+
+
+def domain(policy: Policy, needed: Iterable[str], scratch: str) -> Domain:
+    """What a policy means on this machine. `needed` is the interpreter's and our own; raises `ValueError`."""
+    run = READ | EXECUTE if policy.execute else READ
+    apart = policy.enclosure == "strict"
+    rules = [*system_rules(execute=policy.execute, apart=apart)]
+    rules += [Rule(path, run) for path in dict.fromkeys([*needed, *policy.readable])]
+    rules += [Rule(path, run | WRITE) for path in policy.writable]
+    if scratch:
+        rules.append(Rule(scratch, run | WRITE))
+    if apart:
+        rules.append(Rule(SHARED_MEMORY, READ | WRITE))
+    # The network of a strict cell is its own: its loopback is for its own servers, and for the proxy.
+    return Domain(rules, ports=apart or policy.network == "open")
+
+
+@functools.cache
+def system_rules(*, execute: bool, apart: bool) -> tuple[Rule, ...]:
+    """What every cell of a kind is granted; cached, so that a zygote looks once for what is not there."""
+    etc = ETC_OF_ROOT if os.geteuid() == 0 else (ETC,)
+    proc = ("/proc",) if apart else OWN_PROC
+    rules = [
+        *(Rule(path, READ | EXECUTE if execute else READ) for path in PROGRAMS),
+        *(Rule(path, READ) for path in (*etc, *proc, *MACHINE)),
+        *(Rule(path, DEVICE) for path in DEVICES),
+        Rule(TERMINAL, READ_FILE | WRITE_FILE),
+    ]
+    return tuple(_without_aliases(rule for rule in rules if os.path.exists(rule.path)))
+
+
+def _without_aliases(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Without those that lead to where another one has led: /bin is /usr/bin almost everywhere."""
+    real: set[str] = set()
+    for rule in rules:
+        path = rule.path if rule.path == "/proc/self" else os.path.realpath(rule.path)
+        if not _is_below(path, real & set(PROGRAMS)) and path not in real:
+            real.add(path)
+            yield rule
+
+
+def _is_below(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def enter(wanted: Domain) -> str:
+    """Put this process and all that it will start into the domain, for good; the layer's name."""
+    abi = linux.landlock_abi()
+    if abi == 0:
+        raise OSError(
+            errno.EOPNOTSUPP,
+            "this kernel has no Landlock: it takes Linux 5.13 and `landlock` in the boot parameter lsm=",
+        )
+    files = EVERYTHING & _known(abi)
+    ruleset = linux.create_ruleset(
+        files=files,
+        ports=TCP if abi >= ABI_TCP and not wanted.ports else 0,
+        scopes=linux.LANDLOCK_SCOPE_SIGNAL | linux.LANDLOCK_SCOPE_ABSTRACT_SOCKETS
+        if abi >= linux.LANDLOCK_ABI_SIGNAL
+        else 0,
+    )
+    try:
+        for rule in wanted.rules:
+            _grant(ruleset, rule, files)
+        linux.enter_ruleset(ruleset)
+    finally:
+        os.close(ruleset)
+    return _name(abi, ports=wanted.ports)
+
+
+def _known(abi: int) -> int:
+    """The rights on files that a version knows."""
+    unknown = {ABI_REFER: REFER, ABI_TRUNCATE: TRUNCATE, ABI_DEVICE_IOCTL: DEVICE_IOCTL}
+    return ~sum(right for since, right in unknown.items() if abi < since)
+
+
+def _grant(ruleset: int, rule: Rule, handled: int) -> None:
+    try:
+        place = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in UNREACHABLE:
+            return
+        raise
+    try:
+        if rule.rights & MAKE:
+            _refuse_kernels_own(rule.path, os.readlink(f"/proc/self/fd/{place}"))
+        rights = rule.rights & handled
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= OF_FILES
+        linux.grant_beneath(ruleset, place, rights)
+    finally:
+        os.close(place)
+
+
+def _refuse_kernels_own(path: str, real: str) -> None:
+    if _is_below(real, [SHARED_MEMORY]):
+        return
+    for own in KERNELS:
+        if _is_below(real, [own]) or _is_below(own, [real]):
+            raise ValueError(
+                f"{path} cannot be writable: {own} is the kernel's, and who may write there can leave the cell. "
+                "Name the directories that the tool writes to."
+            )
+
+
+def _name(abi: int, *, ports: bool) -> str:
+    """What was put on, and what this kernel could not give."""
+    wanted = {
+        "truncation": ABI_TRUNCATE,
+        **({} if ports else {"tcp": ABI_TCP}),
+        "devices": ABI_DEVICE_IOCTL,
+        "signals": linux.LANDLOCK_ABI_SIGNAL,
+        "abstract sockets": linux.LANDLOCK_ABI_SIGNAL,
+    }
+    had = ["files", *(what for what, since in wanted.items() if abi >= since)]
+    lacking = [what for what, since in wanted.items() if abi < since]
+    return f"landlock {abi}: {', '.join(had)}" + (f"; not {', '.join(lacking)}" if lacking else "")
