@@ -88,6 +88,8 @@ class RunningDaemon:
         self.config.touch()
         self.environment: dict[str, str] = {}
         """Beside the few variables that every daemon of a test has."""
+        self.through: list[str] = []
+        """A program, with its arguments, that becomes the daemon."""
         self.process: subprocess.Popen[bytes] | None = None
         self.before: DaemonWorld | None = None
 
@@ -99,7 +101,7 @@ class RunningDaemon:
             manager.settimeout(START_SECONDS_MAX)
             command = [sys.executable, "-m", "toolcelld", "--socket", self.socket, "--state", str(self.state)]
             self.process = subprocess.Popen(
-                [*command, "--config", str(self.config), "--drain", "0", *options],
+                [*self.through, *command, "--config", str(self.config), "--drain", "0", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
