@@ -177,7 +177,7 @@ class Call:
                 tasks.create_task(self._queue(pool), name=f"queue {self.id}")
 
     def _lease_now(self, pool: Pool) -> Worker | None:
-        if not self.host.slots.take_now():
+        if self.settings.concurrency is not None or not self.host.slots.take_now():
             return None
         worker = pool.lease_now(self.spec)
         if worker is None:
@@ -230,7 +230,11 @@ class Call:
             ) from None
         try:
             return await pool.lease(
-                self.spec, None if most is None else max(0.0, most - (time.monotonic() - began))
+                self.spec,
+                None if most is None else max(0.0, most - (time.monotonic() - began)),
+                session=self.host.id,
+                tool=self.tool.name,
+                concurrency=self.settings.concurrency,
             )
         except BaseException:
             self.host.slots.give()

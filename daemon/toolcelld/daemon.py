@@ -48,6 +48,7 @@ from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
+from toolcelld.quarantine import Quarantined
 from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
@@ -115,6 +116,7 @@ class Daemon:
             idle_seconds=daemon.worker_idle_seconds,
             grace_seconds=daemon.abort_grace_seconds,
             on_change=self._worker_changed,
+            on_shut_out=self._shut_out,
         )
         self.store = Store(os.path.join(arrangement.state_directory, "toolcell.sqlite"))
         spill = self._config.spill
@@ -201,6 +203,10 @@ class Daemon:
             self.happenings.publish(
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
+
+    def _shut_out(self, held: Quarantined) -> None:
+        logger.warning("%s is in quarantine: %s.", held.path, held)
+        self.happenings.publish(Happening("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}"))
 
     def _blanks_for(self, spec: CellSpec) -> Blanks:
         return self._blanks_of(spec.file.python, apart=spec.policy.enclosure == "strict")

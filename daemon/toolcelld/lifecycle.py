@@ -1,4 +1,4 @@
-"""Every state that a worker, a call, a session or the daemon can be in, and every way from one to the next.
+"""Every state that a worker, a call, a session, the daemon or a tool's file can be in, and every way from one to the next.
 
 Nothing outside this file assigns a state. The lookup is the validation: an event that cannot
 happen in a state raises, with the story of how the machine got there, because it is a bug of
@@ -17,8 +17,8 @@ from enum import StrEnum, auto
 from typing import Final, Generic, TypeVar
 
 __all__ = [
-    "CALL", "DAEMON", "SESSION", "WORKER", "Call", "CallEvent", "Daemon", "DaemonEvent", "InvalidTransition",
-    "Machine", "Session", "SessionEvent", "Worker", "WorkerEvent",
+    "CALL", "DAEMON", "HEALTH", "SESSION", "WORKER", "Call", "CallEvent", "Daemon", "DaemonEvent", "Health",
+    "HealthEvent", "InvalidTransition", "Machine", "Session", "SessionEvent", "Worker", "WorkerEvent",
 ]  # fmt: skip
 
 
@@ -194,6 +194,39 @@ DAEMON: Final[Mapping[Daemon, Mapping[DaemonEvent, Daemon]]] = {
         DaemonEvent.GONE: Daemon.STOPPED,
     },
     Daemon.STOPPED: {},
+}
+
+
+class Health(StrEnum):
+    SOUND = auto()
+    AILING = auto()  # its workers died, and no call has ended well since
+    QUARANTINED = auto()  # no worker is started for it
+
+
+class HealthEvent(StrEnum):
+    DIED = auto()  # a worker, of its tool
+    DIED_TOO_OFTEN = auto()  # as DIED, and once too often
+    SERVED = auto()  # a call ended as calls should
+    RELEASED = auto()  # an operator wants it back
+
+
+HEALTH: Final[Mapping[Health, Mapping[HealthEvent, Health]]] = {
+    Health.SOUND: {
+        HealthEvent.DIED: Health.AILING,
+        HealthEvent.SERVED: Health.SOUND,
+    },
+    Health.AILING: {
+        HealthEvent.DIED: Health.AILING,
+        HealthEvent.DIED_TOO_OFTEN: Health.QUARANTINED,
+        HealthEvent.SERVED: Health.SOUND,
+    },
+    Health.QUARANTINED: {
+        # Calls that ran already when it was shut out, whatever becomes of them.
+        HealthEvent.DIED: Health.QUARANTINED,
+        HealthEvent.DIED_TOO_OFTEN: Health.QUARANTINED,
+        HealthEvent.SERVED: Health.QUARANTINED,
+        HealthEvent.RELEASED: Health.SOUND,
+    },
 }
 
 

@@ -93,6 +93,7 @@ class Settings:
     destructive: bool
     idempotent: bool
     lines: tuple[Setting, ...]
+    concurrency: int | None = None  # calls at once, of all sessions together
     sandbox: str = "auto"  # as configured: the name of a profile, ours or one's own
     sandbox_least: Enclosure = "none"  # what the file insists on
     profile: ProfileSection | None = None  # the one that `sandbox` names, where it is one's own
@@ -140,6 +141,7 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
     limits = Limits(**{name: decide(key) for key, name in KEYS.items()})
     sandbox, sandbox_origin = _sandbox(config, rules, source)
     profile = config.profiles.get(sandbox)
+    concurrency, concurrency_origin = _concurrency(rules)
     env, origins = _granted_env(config, rules, source, profile)
     granted, network_origin, secrets_origin = _granted(rules, profile, sandbox)
     needs = Grant(file.network, file.secrets)
@@ -155,11 +157,13 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
         enabled=next((rule.enabled for _, rule in rules if "enabled" in rule.model_fields_set), True),
         lines=(
             *lines,
+            Setting("concurrency", _written("concurrency", concurrency), concurrency_origin),
             Setting("env", json.dumps(env), origins),
             Setting("sandbox", sandbox, sandbox_origin),
             Setting("network", json.dumps(both.network), network_origin or _asked(needs.network)),
             Setting("secrets", json.dumps(both.secrets), secrets_origin or _asked(needs.secrets)),
         ),
+        concurrency=concurrency,
         sandbox=sandbox,
         sandbox_least=file.sandbox if "sandbox" in file.model_fields_set else "none",
         profile=profile,
@@ -183,6 +187,14 @@ def _decided(config: Config, rules: Rules, file: Declared, name: str) -> tuple[A
     if name in config.defaults.model_fields_set:
         return getattr(config.defaults, name), "config [defaults]"
     return getattr(config.defaults if name in DefaultsSection.model_fields else file, name), "default"
+
+
+def _concurrency(rules: Rules) -> tuple[int | None, str]:
+    """How many calls may run at once: for who runs the daemon to say, as the tool's file does not know its neighbours."""
+    for origin, rule in rules:
+        if "concurrency" in rule.model_fields_set:
+            return rule.concurrency, origin
+    return None, "default"
 
 
 def _sandbox(config: Config, rules: Rules, source: str) -> tuple[str, str]:

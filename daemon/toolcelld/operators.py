@@ -21,6 +21,7 @@ from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
 from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.quarantine import Quarantined
 from toolcelld.service import Edge, refusals
 
 __all__ = ["Happening", "Operator"]
@@ -108,6 +109,7 @@ class Operator(rpc.OperatorServicer):
             config_files=site.config.files,
             kill_method=site.kill_method,
             blanks=site.blanks_ready,
+            quarantined=len(site.pool.quarantine.all),
         )
 
     async def ListSessions(
@@ -150,7 +152,8 @@ class Operator(rpc.OperatorServicer):
                     directory=worker.spec.directory,
                 )
                 for worker in self._site.pool.workers
-            ]
+            ],
+            quarantined=map(_quarantined, self._site.pool.quarantine.all),
         )
 
     def _calls(self) -> Iterator[Call]:
@@ -266,12 +269,38 @@ class Operator(rpc.OperatorServicer):
                 retiring += 1
         return pb.RestartWorkersResponse(retired=retired, retiring=retiring)
 
+    async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
+        async with refusals(context):
+            released = self._site.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
+            if not released:
+                held = ", ".join(found.stem for found in self._site.pool.quarantine.all[:8]) or "nothing"
+                raise Refusal(
+                    RefusalReason.UNKNOWN_TOOL,
+                    f"{request.tool[:128]!r} is not in quarantine; {held} is.",
+                    field="tool",
+                )
+            for found in released:
+                self._site.happenings.publish(Happening("tool.released", tool=found.stem, message=found.path))
+            return pb.ReleaseResponse(released=map(_quarantined, released))
+        raise AssertionError
+
     def _paths_of(self, tool: str) -> set[str]:
         return {
             found.path
             for session in self._site.sessions.all
             if (found := session.catalog.tools.get(tool)) is not None
         } | {call.tool.path for call in self._calls() if call.tool.name == tool}
+
+
+def _quarantined(held: Quarantined) -> pb.Quarantined:
+    return pb.Quarantined(
+        path=held.path,
+        since=timestamp(held.since),
+        deaths=[
+            pb.WorkerDeath(time=timestamp(death.time), cause=death.cause, stderr=death.stderr)
+            for death in held.deaths
+        ],
+    )
 
 
 def _line(line: Line) -> pb.LogLine:

@@ -2,17 +2,21 @@
 
 The mutable state of the pool is the queue of waiting calls and the set of living workers, and
 both are changed only here. `_settle` is called whenever something was added, became idle or went
-away. It hands idle workers to waiting calls in order of arrival, and says what must be done
-beyond that: start a worker for a call that none fits, retire the least recently used idle one
-where the pool is full. It awaits nothing; tasks do what it decided.
+away. It goes over the waiting calls once, sessions taking turns, and says for each what it gets: an
+idle worker, one that is on its way, a new one, or the room of the least recently used idle one. So
+no call waits behind a later one of another tool or of a busier session. It awaits nothing; tasks do
+what it decided.
+
+A tool that is sick makes nobody else wait: what dies of its tool is started again after a while
+only, and in the end not at all; see `quarantine`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +25,9 @@ from toolcelld.description import Broken, Description, Rejected
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.quarantine import Quarantine, Quarantined
+from toolcelld.sources import ToolFile
+from toolcelld.turns import Turns
 from toolcelld.workers import CellSpec, StartFailed, Worker
 
 __all__ = ["Lease", "Pool"]
@@ -37,6 +44,9 @@ class Lease:
 
     spec: CellSpec
     granted: asyncio.Future[Worker]
+    session: str = ""
+    tool: str = ""
+    concurrency: int | None = None  # how many calls of the tool may run at once
 
 
 class Pool:
@@ -51,14 +61,20 @@ class Pool:
         idle_seconds: float,
         grace_seconds: float,
         on_change: Callable[[Worker], None] = lambda _: None,
+        on_shut_out: Callable[[Quarantined], None] = lambda _: None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._blanks = blanks
         self._tasks = tasks
         self.workers_max = workers_max
         self.idle_seconds = idle_seconds
         self.grace_seconds = grace_seconds
+        self.quarantine = quarantine or Quarantine()
         self._on_change = on_change
-        self._waiting: deque[Lease] = deque()
+        self._on_shut_out = on_shut_out
+        self._waiting: Turns[Lease] = Turns()
+        self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
+        self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
         self._starting: set[Worker] = (
             set()
@@ -94,12 +110,21 @@ class Pool:
         worker.fire(WorkerEvent.LEASE)
         return worker
 
-    async def lease(self, spec: CellSpec, queue_seconds: float | None) -> Worker:
-        """A worker, leased. Raises `Refusal` BUSY when none comes free in time, `StartFailed` when none starts.
+    async def lease(
+        self,
+        spec: CellSpec,
+        queue_seconds: float | None,
+        *,
+        session: str = "",
+        tool: str = "",
+        concurrency: int | None = None,
+    ) -> Worker:
+        """A worker, leased. Raises `Refusal` BUSY when none comes free in time, QUARANTINED, `StartFailed` when none starts.
 
         Cancelling gives the place in the queue up; a worker that was just granted goes back.
         """
-        if (worker := self.lease_now(spec)) is not None:
+        self.quarantine.check(spec.file)
+        if concurrency is None and (worker := self.lease_now(spec)) is not None:
             return worker
         if len(self._waiting) >= WAITING_MAX:
             raise Refusal(
@@ -108,31 +133,43 @@ class Pool:
                 retry_seconds=1,
                 quota=f"waiting calls: {WAITING_MAX}",
             )
-        lease = Lease(spec, self._loop.create_future())
-        self._waiting.append(lease)
+        lease = Lease(spec, self._loop.create_future(), session, tool, concurrency)
+        self._waiting.add(session, lease)
         self._settle()
         try:
             async with asyncio.timeout(queue_seconds):
                 return await asyncio.shield(lease.granted)
         except TimeoutError:
             self._give_up(lease)
-            raise Refusal(
-                RefusalReason.BUSY,
-                f"no worker came free within {queue_seconds:g} s: {len(self._workers)} of {self.workers_max} are alive. "
-                "To wait longer: queue = …; to have more: [daemon] workers = …",
-                retry_seconds=min(queue_seconds or 1, 30),
-                quota=f"workers: {self.workers_max}",
-            ) from None
+            raise self._too_busy(lease, queue_seconds or 0.0) from None
         except asyncio.CancelledError:
             self._give_up(lease)
             raise
+
+    def _too_busy(self, lease: Lease, queue_seconds: float) -> Refusal:
+        if self._is_full(lease):
+            why = f"{lease.tool} runs {lease.concurrency} calls at once, as it may, and none ended within {queue_seconds:g} s"
+            key, quota = f"[tool.{lease.tool}] concurrency", f"{lease.tool}: {lease.concurrency}"
+        elif (wait := self.quarantine.wait_seconds(lease.spec.file)) > 0:
+            why = f"its workers died, and the next one is started in {wait:.1f} s only"
+            key, quota = "[daemon] workers", "restarts of a worker that died"
+        else:
+            why = f"no worker came free within {queue_seconds:g} s: {len(self._workers)} of {self.workers_max} are alive"
+            key, quota = "[daemon] workers", f"workers: {self.workers_max}"
+        return Refusal(
+            RefusalReason.BUSY,
+            f"{why}. To wait longer: queue = …; to have more: {key} = …",
+            retry_seconds=min(queue_seconds or 1, 30),
+            quota=quota,
+        )
 
     def _give_up(self, lease: Lease) -> None:
         """Leave the queue; a worker that was granted meanwhile goes back, unseen by the call."""
         granted = lease.granted
         if not granted.done():
-            self._waiting.remove(lease)
+            self._waiting.remove(lease.session, lease)
             granted.cancel()
+            self._settle()  # the room that was to be its own is the next one's
         elif granted.exception() is None:
             self.give_back(granted.result(), WorkerEvent.DONE)
         if lease.spec.once:
@@ -141,6 +178,9 @@ class Pool:
     def give_back(self, worker: Worker, event: WorkerEvent) -> None:
         """The call is over: DONE or SETTLED makes the worker idle, SPENT retires it."""
         worker.release()
+        self._running.pop(worker, None)
+        if event is not WorkerEvent.SETTLED:  # it reported how its call ended, and nobody had stopped it
+            self.quarantine.served(worker.spec.file)
         if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
             event = WorkerEvent.SPENT
         if worker.state is State.DEAD:
@@ -153,6 +193,8 @@ class Pool:
             worker.retire(self.grace_seconds)
         else:
             self._idled(worker)
+            if self.quarantine.holds(worker.spec.file):
+                self.retire(worker)
         if self._waiting:
             self._settle()
 
@@ -194,6 +236,8 @@ class Pool:
         for lease in list(self._waiting):
             lease.granted.set_exception(Refusal(RefusalReason.DRAINING, "the daemon is stopping."))
         self._waiting.clear()
+        for waking in self._wakings.values():
+            waking.cancel()
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()
@@ -202,23 +246,26 @@ class Pool:
 
     def _settle(self) -> None:
         """Match what waits with what is there, then start what is missing as far as there is room."""
-        for lease in list(self._waiting):
-            if (worker := self.lease_now(lease.spec)) is not None:
-                self._waiting.remove(lease)
-                lease.granted.set_result(worker)
-        for lease, worker in self._missing():
+        for lease, worker in list(self._missing()):
             self._tasks.create_task(self._start(worker, lease), name=f"start {worker.id}")
 
     def _missing(self) -> Iterator[tuple[Lease, Worker]]:
-        """For every call that waits without a worker on its way: a new one, while there is room."""
+        """Serve who can be served; for every other call without a worker on its way: a new one, while there is room."""
         living = self._workers.values()
         leaving = sum(worker.state is State.STOPPING for worker in living)
         coming = Counter(worker.spec for worker in self._starting if worker.state is not State.STOPPING)
         for lease in self._waiting:
-            if coming[lease.spec]:
+            file = lease.spec.file
+            if self._is_full(lease):
+                continue
+            if (idle := self.lease_now(lease.spec)) is not None:
+                self._grant(lease, idle)
+            elif coming[lease.spec]:
                 coming[lease.spec] -= 1
             elif lease.spec.serial and any(worker.spec == lease.spec for worker in living):
                 continue  # its one worker is busy, or is going
+            elif (wait := self.quarantine.wait_seconds(file)) > 0:
+                self._settle_after(wait, file)
             elif len(self._workers) < self.workers_max:
                 worker = Worker(f"w-{next(self._ids)}", lease.spec, self._changed)
                 self._workers[worker.id] = worker
@@ -230,11 +277,53 @@ class Pool:
             else:
                 self._evict()
 
+    def _grant(self, lease: Lease, worker: Worker) -> None:
+        self._waiting.serve(lease.session, lease)
+        if lease.concurrency is not None:
+            self._running[worker] = lease.tool
+        lease.granted.set_result(worker)
+
+    def _is_full(self, lease: Lease) -> bool:
+        """Whether its tool runs as often as it may."""
+        if lease.concurrency is None:
+            return False
+        return sum(tool == lease.tool for tool in self._running.values()) >= lease.concurrency
+
+    def _settle_after(self, seconds: float, file: ToolFile) -> None:
+        if file.digest not in self._wakings:
+            self._wakings[file.digest] = self._loop.call_later(seconds, self._wake, file.digest)
+
+    def _wake(self, digest: str) -> None:
+        del self._wakings[digest]
+        self._settle()
+
     def _evict(self) -> None:
         """Retire the least recently used idle worker, if there is one; its room comes free when it is gone."""
+        wanted = {lease.spec for lease in self._waiting}
         idle = [worker for row in self._idle.values() for worker in row]
         if idle:
-            self.retire(min(idle, key=lambda worker: worker.since))
+            self.retire(min(idle, key=lambda worker: (worker.spec in wanted, worker.since)))
+
+    # What dies
+
+    def release(self, names: Collection[str]) -> list[Quarantined]:
+        """Let files with these paths or stems out of quarantine."""
+        return self.quarantine.release(names)
+
+    def _died_of_its_tool(self, worker: Worker) -> None:
+        file = worker.spec.file
+        if not self.quarantine.died(file, worker.died_of, worker.last_words):
+            return
+        for lease in [lease for lease in self._waiting if lease.spec.file.digest == file.digest]:
+            self._waiting.remove(lease.session, lease)
+            try:
+                self.quarantine.check(file)
+            except Refusal as refusal:
+                lease.granted.set_exception(refusal)
+        for other in self.workers:
+            if other.spec.file.digest == file.digest and other.state in (State.IDLE, State.STARTING):
+                self.retire(other)
+        self._on_shut_out(next(held for held in self.quarantine.all if held.path == file.path))
 
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
@@ -253,10 +342,10 @@ class Pool:
 
     def _fail(self, lease: Lease, failure: StartFailed) -> None:
         """Tell it to the call that the worker was started for, or to the first of its like."""
-        if lease not in self._waiting:
+        if lease.granted.done():
             lease = next((waiting for waiting in self._waiting if waiting.spec == lease.spec), lease)
-        if lease in self._waiting:
-            self._waiting.remove(lease)
+        if not lease.granted.done():
+            self._waiting.remove(lease.session, lease)
             lease.granted.set_exception(failure)
 
     async def describe(self, spec: CellSpec) -> Description:
@@ -283,6 +372,9 @@ class Pool:
     def _changed(self, worker: Worker) -> None:
         if worker.state is State.DEAD and self._workers.pop(worker.id, None) is not None:
             self._forget_idle(worker)
+            self._running.pop(worker, None)
+            if worker.died_of:
+                self._died_of_its_tool(worker)
             if not self._workers:
                 self._emptied.set()
             if self._waiting:

@@ -175,6 +175,7 @@ class ToolSection(ToolKeys):
     sandbox: Sandbox = "auto"
     network: Hosts = False
     secrets: SecretNames = ()
+    concurrency: CountLimit = None  # calls at once, of all sessions together; the rest wait, up to `queue`
     enabled: StrictBool = True
 
 

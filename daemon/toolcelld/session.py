@@ -252,6 +252,7 @@ class Session:
                 quota=f"calls of a session: {CALLS_MAX}",
             )
         prepared = self._admission.prepare(request.tool, self.catalog)
+        self._house.pool.quarantine.check(prepared.spec.file)
         limits = lower(self.request.limits, request.limits)
         spec = prepared.cell(self.id, request.call_id, limits)
         self._check_ancestors(request, spec)

@@ -68,7 +68,7 @@ class FakePool:
     def lease_now(self, spec: CellSpec) -> Worker | None:
         return None
 
-    async def lease(self, spec: CellSpec, queue_seconds: float | None) -> Worker:
+    async def lease(self, spec: CellSpec, queue_seconds: float | None, **who: object) -> Worker:
         return await asyncio.shield(self.granted)
 
     def give_back(self, worker: object, event: WorkerEvent) -> None:
