@@ -27,6 +27,7 @@ from typing import Any, Final, Literal
 
 from toolcelld.frames import Decoder, Frame, FrameError, split
 from toolcelld.groups import Accounts, Group, Groups
+from toolcelld.redaction import Redaction, Veil
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.usage import Usage
 from toolcelld.worker.policy import CellLimits
@@ -110,7 +111,7 @@ class _Protocol(asyncio.Protocol):
             self._cell.break_off(error)
             return
         for frame in frames:
-            self._cell.receiver.on_frame(frame)
+            self._cell.receiver.on_frame(self._cell.shown(frame))
 
     def pause_writing(self) -> None:
         self._cell.writable.clear()
@@ -142,6 +143,8 @@ class Cell:
         self._ended_by_group = False
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._stderr_tail = b""
+        self._redaction: Redaction | None = None
+        self._veils: dict[Source, Veil] = {}
         self._transport: asyncio.Transport | None = None
         self._life: socket.socket
         self._abort: socket.socket
@@ -237,6 +240,15 @@ class Cell:
             for frame in split(header, payload):
                 transport.write(frame)
 
+    def conceal(self, redaction: Redaction) -> None:
+        """From here on nobody hears these values from this cell."""
+        self._redaction = redaction
+        self._veils = {source: redaction.veil() for source in self._pipes}
+
+    def shown(self, frame: Frame) -> Frame:
+        """A frame as it may be heard."""
+        return frame if self._redaction is None else self._redaction.frame(frame)
+
     def pause_frames(self) -> None:
         """Read no more frames for now: the worker's writes will wait."""
         if self._transport is not None and self._transport.is_reading():
@@ -324,6 +336,8 @@ class Cell:
         """End the cell because its worker broke the protocol."""
         if self._transport is not None:
             self._transport.pause_reading()
+        if self._redaction is not None:
+            error = FrameError(self._redaction.redacted(str(error).encode(errors="replace")).decode())
         self.receiver.on_broken(error)
         self.end()
 
@@ -445,8 +459,10 @@ class Cell:
         while taken < DRAIN_BYTES_MAX and _waits(number):
             count = self._read(number, source)
             if count <= 0:
-                return
+                break
             taken += count
+        if (veil := self._veils.get(source)) is not None and (rest := veil.flush()):
+            self._print(number, source, rest)
 
     def resume_output(self, source: Source) -> None:
         """Read this stream again."""
@@ -467,12 +483,18 @@ class Cell:
             return -1
         if not data:
             return 0
+        if (veil := self._veils.get(source)) is None:
+            self._print(number, source, data)
+        elif shown := veil.feed(data):
+            self._print(number, source, shown)
+        return len(data)
+
+    def _print(self, number: int, source: Source, data: bytes) -> None:
         if source == "stderr":
             self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
         if self.receiver.on_output(source, data):
             self._paused.add(source)
             self.loop.remove_reader(number)
-        return len(data)
 
 
 def _waits(number: int) -> bool:

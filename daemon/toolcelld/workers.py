@@ -23,9 +23,11 @@ from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.proxy import Proxy
+from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
+from toolcelld.vault import NO_SECRETS, Sealed, SecretError
 from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = ["CellSpec", "Invocation", "Listener", "StartFailed", "Worker"]
@@ -67,6 +69,7 @@ class CellSpec:
     policy: Policy
     owner: str = ""  # the session or the call that it is for, or nobody's
     serial: bool = False  # one worker at most, and its calls in order
+    secrets: Sealed = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
     hashed: int = field(init=False, compare=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
@@ -78,6 +81,7 @@ class CellSpec:
             self.limits,
             self.policy,
             self.owner,
+            self.secrets,
         )
         object.__setattr__(self, "hashed", hash(key))
 
@@ -89,12 +93,12 @@ class CellSpec:
         """Whether it is for one call, and nobody after it."""
         return bool(self.owner) and not self.serial
 
-    def wish(self, scratch: str) -> bytes:
+    def wish(self, scratch: str, secrets: Mapping[str, str]) -> bytes:
         """What the cell is told that it is for, as JSON."""
         return json.dumps(
             {
                 "directory": self.directory,
-                "environment": dict(self.environment),
+                "environment": {**dict(self.environment), **secrets},
                 "limits": asdict(self.limits),
                 "policy": self.policy.to_wire(),
                 "scratch": scratch,
@@ -201,10 +205,14 @@ class Worker(Receiver):
         self._loaded = loop.create_future()
         file = self.spec.file
         try:
+            secrets = await self.spec.secrets.read() if self.spec.secrets else {}
             self._cell = await blanks.take(self)
         except RuntimeFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
+        except SecretError as error:
+            self.fire(WorkerEvent.EXIT)
+            raise StartFailed("secrets", str(error)) from error
         except BaseException:
             self.fire(WorkerEvent.EXIT)
             raise
@@ -218,7 +226,9 @@ class Worker(Receiver):
             self._proxy = Proxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
             self._cell.await_listener(self._proxy.start)
         self._cell.limit(self.spec.limits)
-        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path))
+        if secrets:
+            self._cell.conceal(Redaction(secrets.values()))
+        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path, secrets))
         self._cell.send(
             {
                 "type": "load",
