@@ -6,7 +6,6 @@ Every bomb here has a bound of its own: 600 MiB, 200 processes, 20 seconds.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from tests.process.conftest import RunningDaemon

@@ -1,0 +1,97 @@
+"""Control groups, on a directory with the files that the kernel would make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolcelld.groups import Accounts, Group, Groups
+from toolcelld.worker.policy import CellLimits
+
+ALL = frozenset({"memory", "pids", "cpu"})
+MIB = 2**20
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A cell's group before anything was written to it."""
+    for name in ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cgroup.procs"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def written(directory: Path) -> dict[str, str]:
+    return {file.name: text for file in directory.iterdir() if (text := file.read_text())}
+
+
+def test_limits_are_written_where_there_are_controllers(directory: Path) -> None:
+    Group(str(directory), ALL).limit(CellLimits(memory_bytes=64 * MIB, processes=16))
+    assert written(directory) == {
+        "memory.oom.group": "1",
+        "memory.swap.max": "0",
+        "memory.max": "67108864",
+        "pids.max": "34",  # keeper, init, and what lets the meter see it
+    }
+
+
+@pytest.mark.parametrize("limits", [CellLimits(), CellLimits(open_files=3, disk_bytes=MIB)])
+def test_what_is_not_limited_is_not_written(directory: Path, limits: CellLimits) -> None:
+    Group(str(directory), ALL).limit(limits)
+    assert written(directory) == {}
+
+
+def test_a_missing_controller_costs_only_its_own_limit(directory: Path) -> None:
+    Group(str(directory), frozenset({"pids"})).limit(CellLimits(memory_bytes=MIB, processes=1))
+    assert written(directory) == {"pids.max": "19"}
+
+
+def test_a_kernel_without_swap_holds_memory_all_the_same(directory: Path) -> None:
+    (directory / "memory.swap.max").unlink()
+    Group(str(directory), ALL).limit(CellLimits(memory_bytes=MIB))
+    assert written(directory)["memory.max"] == str(MIB)
+
+
+def test_the_accounts_are_the_kernel_s(directory: Path) -> None:
+    (directory / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\nsystem_usec 2\n")
+    (directory / "memory.peak").write_text("67108864\n")
+    (directory / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
+    assert Group(str(directory), ALL).accounts() == Accounts(1.5, 64 * MIB, 3)
+    assert Group(str(directory), frozenset()).accounts() == Accounts(1.5)
+
+
+@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "\0"])
+def test_accounts_that_cannot_be_read_are_none(directory: Path, text: str) -> None:
+    (directory / "memory.events").write_text(text)
+    assert Group(str(directory), ALL).accounts() == Accounts()
+
+
+def test_a_group_that_is_gone_ends_nobody_and_is_removed(tmp_path: Path) -> None:
+    group = Group(str(tmp_path / "gone"), ALL)
+    assert group.members() == []
+    assert not group.kill()
+    assert group.remove()
+    assert group.accounts() == Accounts()
+
+
+def test_a_group_that_is_not_empty_is_removed_later(tmp_path: Path) -> None:
+    groups = Groups(str(tmp_path), ALL)
+    group = groups.make()
+    assert group is not None
+    somebody = Path(group.path) / "somebody"
+    somebody.touch()
+    assert not groups.remove(group)
+    somebody.unlink()
+    groups.make()
+    assert not Path(group.path).exists()
+
+
+def test_where_no_more_groups_are_allowed_there_is_none(tmp_path: Path) -> None:
+    assert Groups(str(tmp_path / "gone"), ALL).make() is None
+
+
+def test_without_a_base_there_are_none_and_the_reason_is_told() -> None:
+    groups = Groups(reason="nobody delegated one")
+    assert groups.make() is None
+    assert groups.available == "no: nobody delegated one"
+    assert Groups("/base", ALL).available == "yes: /base, which holds cpu, memory, pids"
