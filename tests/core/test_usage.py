@@ -1,0 +1,196 @@
+"""What a tree of processes uses, on real ones; and the limit that it passes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcelld.limits import Limits
+from toolcelld.meter import crossing
+from toolcelld.usage import ENTRY_BYTES, Member, Usage, disk_used, measure
+
+MIB = 2**20
+BUILDER = "import sys; exec(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
+"""Stands for a keeper: what is below it is looked at."""
+
+FORK = """
+import os, time
+def below(function):
+    if os.fork() == 0:
+        function()
+        os.write(1, b'up\\n')
+        sys.stdin.read()
+        os._exit(0)
+"""
+
+
+@contextmanager
+def builder(code: str, lines: int) -> Iterator[int]:
+    """A process that has run that code and forks no more; it and its children end with its stdin."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", BUILDER, FORK + code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout is not None
+        for _ in range(lines + 1):
+            process.stdout.readline()
+        yield process.pid
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_what_a_builder_uses_itself_does_not_count() -> None:
+    with builder("held = b'x' * (50 * 2**20)", 0) as pid:
+        assert measure([pid]) == Usage((), 0.0)
+
+
+def test_everybody_below_counts() -> None:
+    code = "def hold():\n    global held\n    held = b'x' * (20 * 2**20)\nbelow(hold)\nbelow(hold)"
+    with builder(code, 2) as pid:
+        usage = measure([pid])
+    assert len(usage.members) == usage.tasks == 2
+    assert 40 * MIB <= usage.memory_bytes <= 60 * MIB
+
+
+def test_grandchildren_and_threads_count() -> None:
+    code = """
+def parent():
+    import threading
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+    below(lambda: None)
+below(parent)
+"""
+    with builder(code, 2) as pid:
+        assert sorted(member.tasks for member in measure([pid]).members) == [1, 4]
+
+
+def test_pages_that_are_shared_count_once_where_it_matters() -> None:
+    code = "held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)"
+    with builder(code, 4) as pid:
+        assert measure([pid]).memory_bytes > 160 * MIB
+        assert measure([pid], memory_limit_bytes=100 * MIB).memory_bytes < 60 * MIB
+
+
+def test_the_time_of_the_dead_counts() -> None:
+    code = """
+def spin():
+    while time.process_time() < 0.3:
+        pass
+    os._exit(0)
+below(spin)
+os.wait()
+"""
+    with builder(code, 0) as pid:
+        assert 0.28 <= measure([pid]).cpu_seconds <= 0.6
+
+
+@pytest.mark.parametrize(
+    "name", [b"a) R 1 1", b"two\nlines", b"\xff\xfe", b"(((", b") ) )", b"\x1b[31m", b" "]
+)
+def test_a_process_may_call_itself_anything(name: bytes) -> None:
+    code = f"below(lambda: open('/proc/self/comm', 'wb').write({name!r}))"
+    with builder(code, 1) as pid:
+        (member,) = measure([pid]).members
+    assert member.tasks == 1
+    assert member.name.isprintable()
+    assert len(str(member).splitlines()) == 1
+
+
+def test_a_process_that_is_gone_uses_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert measure([gone.pid]) == Usage((), 0.0)
+
+
+def test_a_directory_counts_with_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_bytes(os.urandom(MIB))
+    assert MIB <= disk_used(str(tmp_path), 10 * MIB) <= MIB + 3 * ENTRY_BYTES
+
+
+def test_a_sparse_file_counts_by_what_it_takes(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(2**40)
+    assert disk_used(str(tmp_path), MIB) <= MIB
+
+
+def test_empty_files_are_not_free(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / str(number)).touch()
+    assert disk_used(str(tmp_path), MIB) == 100 * ENTRY_BYTES
+
+
+def test_counting_ends_where_it_is_enough(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / str(number)).touch()
+    assert disk_used(str(tmp_path), 9 * ENTRY_BYTES) == 10 * ENTRY_BYTES
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "up").symlink_to("/")
+    (tmp_path / "self").symlink_to(tmp_path)
+    assert disk_used(str(tmp_path), MIB) == 2 * ENTRY_BYTES
+
+
+def test_a_directory_that_is_gone_takes_nothing(tmp_path: Path) -> None:
+    assert disk_used(str(tmp_path / "gone"), MIB) == 0
+
+
+USAGE = Usage(
+    (
+        Member(41376, "python3", tasks=3, cpu_seconds=0.5, memory_bytes=100 * MIB),
+        Member(41377, "blender", tasks=12, cpu_seconds=6.0, memory_bytes=412 * MIB),
+    ),
+    cpu_seconds=6.5,
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "key", "text"),
+    [
+        (
+            Limits(memory_bytes=500 * MIB),
+            "memory",
+            "512 MiB of 500 MiB after 4.1 s; most of it in blender (pid 41377)",
+        ),
+        (
+            Limits(processes=14),
+            "processes",
+            "15 of 14 processes and threads after 4.1 s; most of them blender",
+        ),
+        (
+            Limits(cpu_seconds=6.0),
+            "cpu",
+            "6.5 s of 6 s of processor time after 4.1 s; most of it in blender (pid 41377)",
+        ),
+    ],
+)
+def test_a_limit_that_is_passed_is_named_with_the_figure_and_the_one_who_did_it(
+    limits: Limits, key: str, text: str
+) -> None:
+    stop = crossing(limits, USAGE, 6.5, 4.1)
+    assert stop is not None
+    assert (stop.kind, stop.cause, stop.text) == ("limit_exceeded", key, text)
+
+
+@given(
+    st.builds(
+        Limits,
+        memory_bytes=st.none() | st.integers(512 * MIB),
+        processes=st.none() | st.integers(15),
+        cpu_seconds=st.none() | st.floats(6.5),
+    )
+)
+def test_a_limit_that_is_kept_stops_nothing(limits: Limits) -> None:
+    assert crossing(limits, USAGE, 6.5, 4.1) is None
