@@ -1,0 +1,78 @@
+"""Where the values of secrets come from, and what is said when they cannot be had."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcelld import vault
+from toolcelld.sections import SecretSection
+from toolcelld.vault import Sealed, SecretError
+
+pytestmark = pytest.mark.anyio
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "THEIRS": "hunter2"}
+
+
+def sealed(**place: object) -> Sealed:
+    return Sealed((("TOKEN", SecretSection.model_validate(place)),), ENVIRONMENT)
+
+
+async def test_a_value_comes_from_a_command_a_file_or_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from a file\n")
+    assert await sealed(file=str(tmp_path / "token")).read() == {"TOKEN": "from a file"}
+    assert await sealed(env="THEIRS").read() == {"TOKEN": "hunter2"}
+    assert await sealed(command=["printf", "a b c"]).read() == {"TOKEN": "a b c"}
+
+
+async def test_what_names_secrets_does_not_contain_them() -> None:
+    one = sealed(env="THEIRS")
+    await one.read()
+    assert "hunter2" not in repr(one)
+    assert hash(one) == hash(sealed(env="THEIRS"))
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"env": "NONE"}, "the daemon was started without $NONE in its environment"),
+        ({"file": "/nonexistent/token"}, "/nonexistent/token: No such file or directory"),
+        ({"file": "/dev/zero"}, "/dev/zero is a device, not a file"),
+        ({"command": ["/nonexistent/gh"]}, "/nonexistent/gh: No such file or directory"),
+        (
+            {"command": ["sh", "-c", "exit 3"]},
+            "its command ended with status 3; try it by hand: sh -c exit 3",
+        ),
+        ({"command": ["printf", "abc"]}, "has fewer than 4 bytes"),
+        ({"command": ["cat", "/dev/zero"]}, "has more than 8192 bytes"),
+        ({"command": ["printf", r"ab\0cd"]}, "has a NUL byte"),
+        ({"command": ["printf", r"abcd\377"]}, "is no UTF-8 text"),
+    ],
+)
+async def test_a_secret_that_cannot_be_had_says_why(place: dict[str, object], message: str) -> None:
+    with pytest.raises(SecretError, match="the secret TOKEN") as caught:
+        await sealed(**place).read()
+    assert message in str(caught.value)
+
+
+async def test_a_command_that_never_ends_is_ended_with_what_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(vault, "READ_SECONDS_MAX", 0.5)
+    pids = tmp_path / "pids"
+    script = (
+        f"import os, time\nos.fork()\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(60)"
+    )
+    with pytest.raises(SecretError, match="did not end within"):
+        await sealed(command=[sys.executable, "-S", "-c", script]).read()
+    for pid in pids.read_text().split():
+        assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+
+
+async def test_what_a_command_complains_of_is_not_repeated() -> None:
+    with pytest.raises(SecretError) as caught:
+        await sealed(command=["sh", "-c", "echo 'bad token hunter2' >&2; exit 1", "--"]).read()
+    assert "hunter2" not in str(caught.value).replace("echo 'bad token hunter2'", "")
