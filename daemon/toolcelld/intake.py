@@ -175,6 +175,7 @@ class Intake:
             cpu_seconds=max(0.0, _number(header.get("cpu"))),
             memory_peak_bytes=_count(header.get("rss")),
             threads=min(_count(header.get("threads")), THREADS_MAX),
+            limit=str(header.get("limit", ""))[:40],
         )
         self._over()
 

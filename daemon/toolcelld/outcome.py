@@ -189,6 +189,8 @@ class Outcome:
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
 
 _LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}
+_LIMITS_RAISED: Final = frozenset({"open_files", "file_size", "disk"})
+"""Those that a tool meets as an exception; the others are nothing that a worker can say."""
 _REPORTED: Final = {
     kind.value: kind for kind in (Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED)
 }
@@ -238,7 +240,7 @@ def _kernel_says(evidence: Evidence) -> tuple[str, str]:
         )
         return "memory", f"{text}, which the kernel ended." if death.usage else f"{text}; the kernel ended it."
     if report is not None:
-        key = report.limit if report.kind == "tool_error" else ""
+        key = report.limit if report.kind == "tool_error" and report.limit in _LIMITS_RAISED else ""
         said = evidence.text.strip() or "the tool failed without saying why."
         return key, f"{_figure(evidence, key)} after {_seconds(evidence.run_seconds)}; {said}" if key else ""
     if death is None or death.status is None:

@@ -68,7 +68,7 @@ def test_the_manual_lists_the_fields_of_a_result() -> None:
     listed = {row[0].strip("`") for row in table("From the worker", "Field")}
     image = ImageBlock(bytes(frames.PAYLOAD_BYTES_MAX + 1), "image/png")
     ending = Ending("ok", Result((image,), b"{}", "title", b"{}"))
-    ending.header.update(dict.fromkeys(("seq", "cpu", "rss", "threads"), 0))
+    ending.header.update(dict.fromkeys(("seq", "cpu", "rss", "threads", "limit"), 0))
     (first,) = frames.Decoder().feed(next(ending.frames()))
     assert listed | {"type"} == set(first.header)
 

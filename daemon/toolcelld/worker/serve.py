@@ -16,6 +16,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import errno
 import inspect
 import json
 import logging
@@ -251,7 +252,18 @@ class _Worker:
     def _raised(self, error: BaseException, channel: _Channel) -> Ending:
         told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": told})
-        return Ending.said("tool_error", describe_exception(error, (self._directory,)))
+        ending = Ending.said("tool_error", describe_exception(error, (self._directory,)))
+        if isinstance(error, OSError) and (limit := self._limit_met(error)):
+            ending.header["limit"] = limit
+        return ending
+
+    def _limit_met(self, error: OSError) -> str:
+        """The key of the limit that the kernel refused something for; empty where it was none of the cell's."""
+        if error.errno == errno.ENOSPC and (wish := self._plan.wish) is not None:
+            # Elsewhere the directory shares its disk with everybody.
+            full = wish.policy.enclosure == "strict" and not os.statvfs(wish.scratch).f_bavail
+            return "disk" if full else ""
+        return {errno.EMFILE: "open_files", errno.EFBIG: "file_size"}.get(error.errno or 0, "")
 
     def complete(self, awaitable: Any) -> Any:
         """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
