@@ -199,6 +199,8 @@ class Daemon:
             )
         elif worker.state is WorkerState.BUSY:
             self._meter.wake()
+        elif worker.state is WorkerState.STARTING:
+            self._meter.watch(worker)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.happenings.publish(
                 Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)

@@ -23,10 +23,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.calls import Call
+from toolcelld.cells import Cell
 from toolcelld.lifecycle import Call as CallState
+from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import Limits
 from toolcelld.outcome import Kind, Stop, passed
 from toolcelld.usage import Usage, disk_used, measure
+from toolcelld.workers import Worker
 
 __all__ = ["Meter", "crossing"]
 
@@ -62,11 +65,17 @@ class Meter:
         # The mutable state: whether a look is to come, and what is known from those before.
         self._timer: asyncio.TimerHandle | None = None
         self._watched: dict[Call, _Watch] = {}
+        self._loading: set[Worker] = set()
 
     def wake(self) -> None:
         """A call has begun."""
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def watch(self, worker: Worker) -> None:
+        """A worker has its cell and begins to load."""
+        self._loading.add(worker)
+        self.wake()
 
     def close(self) -> None:
         """Look no more."""
@@ -82,18 +91,29 @@ class Meter:
         for call in running:
             if now - call.begun_at >= YOUNG_SECONDS:
                 self._look_at(call)
+        self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
+        for worker in self._loading:
+            self._look_at_loading(worker)
         # Also for those that wait: one of them may have been given its worker and not know it yet.
         took = self._loop.time() - began
         self._timer = (
-            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look) if calls else None
+            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look) if calls or self._loading else None
         )
+
+    def _look_at_loading(self, worker: Worker) -> None:
+        own = worker.spec.limits
+        limits = Limits(memory_bytes=own.memory_bytes, processes=own.processes)
+        if not worker.cell.ended.done():
+            usage = _measured(worker.cell, limits)
+            if crossed := crossing(limits, usage, 0.0, time.time() - worker.started_at):
+                worker.overran(crossed.cause, crossed.text)
 
     def _look_at(self, call: Call) -> None:
         assert call.worker is not None
         cell = call.worker.cell
         if cell.ended.done():
             return
-        usage = cell.usage = measure(cell.builders, memory_limit_bytes=call.limits.memory_bytes)
+        usage = _measured(cell, call.limits)
         watch = self._watched.get(call)
         if watch is None:
             watch = self._watched[call] = _Watch(call, usage.cpu_seconds)
@@ -123,6 +143,11 @@ class Meter:
         if stop.cause in AT_ONCE and call.worker is not None:
             call.worker.cell.end()  # first, so that the tool is not asked
         call.stop(stop)
+
+
+def _measured(cell: Cell, limits: Limits) -> Usage:
+    cell.usage = measure(cell.builders, memory_limit_bytes=limits.memory_bytes, tasks_limit=limits.processes)
+    return cell.usage
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:

@@ -68,16 +68,20 @@ class Usage:
         return sum(member.tasks for member in self.members)
 
 
-def measure(builders: Sequence[int], *, memory_limit_bytes: int | None = None) -> Usage:
+def measure(
+    builders: Sequence[int], *, memory_limit_bytes: int | None = None, tasks_limit: int | None = None
+) -> Usage:
     """What is used below a cell's builders: its keeper and, in `strict`, its init, in that order.
 
     The builders are ours, so only what their children have left them to account for counts.
+    Where there are more tasks than the limit, the others are only counted as far as they are seen.
     """
     members: list[Member] = []
     cpu_seconds = 0.0
     waiting = [builders[0]]
     seen: set[int] = set()
-    while waiting and len(seen) < PROCESSES_READ_MAX:
+    most = PROCESSES_READ_MAX if tasks_limit is None else len(builders) + tasks_limit + 1
+    while waiting and len(seen) < min(most, PROCESSES_READ_MAX):
         pid = waiting.pop()
         seen.add(pid)
         try:

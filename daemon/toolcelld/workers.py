@@ -217,6 +217,7 @@ class Worker(Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
+        self._on_change(self)  # it has a cell
         try:
             self._take_scratch(blanks.scratch)
         except OSError as error:
@@ -281,6 +282,13 @@ class Worker(Receiver):
             return
         self._cell.send({"type": "retire"})
         self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
+
+    def overran(self, limit: str, text: str) -> None:
+        """It passed a limit while it loads: end it, and have its start fail with that."""
+        if self._loaded is not None and not self._loaded.done():
+            message = f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
+            self._loaded.set_exception(StartFailed("limit", message))
+            self.cell.end()
 
     # Calling
 
@@ -431,6 +439,8 @@ def _died_while_loading(death: Death) -> StartFailed:
         if cause.startswith("exit ")
         else f"the process was ended by {cause}"
     )
+    if death.out_of_memory:
+        how = "the kernel ended it, out of memory,"
     lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
     return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
 

@@ -261,8 +261,10 @@ class _Worker:
         """The key of the limit that the kernel refused something for; empty where it was none of the cell's."""
         if error.errno == errno.ENOSPC and (wish := self._plan.wish) is not None:
             # Elsewhere the directory shares its disk with everybody.
-            full = wish.policy.enclosure == "strict" and not os.statvfs(wish.scratch).f_bavail
-            return "disk" if full else ""
+            with contextlib.suppress(OSError):
+                if wish.policy.enclosure == "strict" and not os.statvfs(wish.scratch).f_bavail:
+                    return "disk"
+            return ""
         return {errno.EMFILE: "open_files", errno.EFBIG: "file_size"}.get(error.errno or 0, "")
 
     def complete(self, awaitable: Any) -> Any:
