@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from toolcelld.catalog import Catalog, ToolInfo
-from toolcelld.config import Config
 from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.profiles import Project
+from toolcelld.regime import Regime
 from toolcelld.sections import LimitKeys
-from toolcelld.worker.policy import OPEN, CellLimits
+from toolcelld.worker.policy import CellLimits
 from toolcelld.workers import CellSpec
 
 __all__ = ["Admission", "Prepared", "find_tool", "granted_environment", "of_cell"]
@@ -53,42 +54,46 @@ class Admission:
 
     def __init__(
         self,
-        config: Callable[[], Config],
+        regime: Callable[[], Regime],
         environment: Mapping[str, str],
         directory: str,
+        project: Project,
         *,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> None:
-        self._read_config = config
+        self._read_regime = regime
         self._environment = environment
         self._directory = directory
+        self._project = project
         self._allow = allow
         self._deny = deny
-        self._config = config()
+        self._regime = regime()
         self._generation: int = 0
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, catalog: Catalog) -> Prepared:
         """The tool with its settings. Raises `Refusal`."""
-        config = self._read_config()
-        if config is not self._config or catalog.generation != self._generation:
-            self._config, self._generation = config, catalog.generation
+        regime = self._read_regime()
+        if regime is not self._regime or catalog.generation != self._generation:
+            self._regime, self._generation = regime, catalog.generation
             self._prepared.clear()
         if (found := self._prepared.get(name)) is not None:
             return found
         tool = find_tool(catalog, name)
         if not self._may_call(name):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
-        settings = resolve(config, name, tool.declared, tool.file.source)
+        settings = resolve(regime.config, name, tool.declared, tool.file.source)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
+        terms = regime.terms(name, tool.file, settings, self._project)
         spec = CellSpec(
-            file=tool.file,
+            file=terms.file,
             directory=self._directory,
-            environment=granted_environment(self._environment, settings.env, tool.file.programs),
+            environment=granted_environment(self._environment, terms.env, terms.file.programs),
             limits=of_cell(settings.limits),
-            policy=OPEN,
+            policy=terms.policy,
+            secrets=regime.sealed(terms, self._environment),
         )
         prepared = self._prepared[name] = Prepared(tool, settings, spec)
         return prepared

@@ -29,15 +29,16 @@ from grpc_health.v1.health import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 import toolcelld
+from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
-from toolcelld import config
+from toolcelld import config, trust
 from toolcelld.access import Gate, Premises
 from toolcelld.admission import granted_environment, of_cell
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
 from toolcelld.config import Config
-from toolcelld.description import Description
+from toolcelld.description import Broken, Description
 from toolcelld.groups import Groups
 from toolcelld.host import Host, examine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
@@ -46,9 +47,12 @@ from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
 from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
+from toolcelld.outcome import Refusal
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
+from toolcelld.profiles import Surroundings
 from toolcelld.quarantine import Quarantined
+from toolcelld.regime import Regime
 from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
@@ -56,8 +60,8 @@ from toolcelld.sessions import Sessions
 from toolcelld.sources import ToolFile
 from toolcelld.spills import Spills
 from toolcelld.store import Store
+from toolcelld.trust import Trusted
 from toolcelld.worker import linux
-from toolcelld.worker.policy import OPEN
 from toolcelld.workers import CellSpec, Worker
 
 __all__ = ["Arrangement", "run"]
@@ -103,7 +107,7 @@ class Daemon:
         self._gate = Gate(premises)
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
-        self.host = Host()  # until it has been examined
+        self._regime = Regime(self._config, self._surroundings(Host()))  # until the host has been examined
         self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], Blanks] = {}
@@ -142,6 +146,28 @@ class Daemon:
     def config(self) -> Config:
         """As it is now."""
         return self._config
+
+    @property
+    def regime(self) -> Regime:
+        """The rules in force."""
+        return self._regime
+
+    def _surroundings(self, host: Host) -> Surroundings:
+        """What the policies of cells depend on here."""
+        own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
+        own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]
+        hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
+        return Surroundings(host, os.path.expanduser("~"), hidden)
+
+    async def trust(self, trusted: Trusted) -> bool:
+        """Trust a project from the next call on; whether that outlives the daemon."""
+        self._regime = replace(self._regime, trusts=self._regime.trusts.beside(trusted))
+        return await trust.keep(self.store, trusted)
+
+    async def distrust(self, directory: str) -> bool:
+        """Trust it no longer; whether that outlives the daemon."""
+        self._regime = replace(self._regime, trusts=self._regime.trusts.without(directory))
+        return await trust.forget(self.store, directory)
 
     @property
     def recent(self) -> list[Call]:
@@ -225,13 +251,19 @@ class Daemon:
         return self._blanks[key]
 
     async def _describe(self, file: ToolFile) -> Description:
+        regime = self._regime
+        try:
+            terms = regime.terms_of_describing(file)
+        except Refusal as refusal:
+            return Description(broken=Broken("setup", refusal.message))
         spec = CellSpec(
-            file=file,
+            file=terms.file,
             directory=file.directory,
-            environment=granted_environment(self.environment, self._config.defaults.env, file.programs),
+            environment=granted_environment(self.environment, terms.env, terms.file.programs),
             limits=of_cell(self._config.defaults),
-            policy=OPEN,
+            policy=terms.policy,
             owner="describe",
+            secrets=regime.sealed(terms, self.environment),
         )
         return await self.pool.describe(spec)
 
@@ -243,6 +275,8 @@ class Daemon:
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
         self._config = await asyncio.to_thread(self._load_config)
+        trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
+        self._regime = replace(self._regime, config=self._config, trusts=trusts)
         self.pool.workers_max = self._config.daemon.workers
         self.pool.idle_seconds = self._config.daemon.worker_idle_seconds
         self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
@@ -260,7 +294,11 @@ class Daemon:
         await self._scratch.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
         async with self._zygotes(), self.catalogs:
-            self.host = await examine(self._blanks_for, self._scratch.place)
+            self._regime = replace(
+                self._regime,
+                around=self._surroundings(await examine(self._blanks_for, self._scratch.place)),
+                trusts=await trust.recall(self.store),
+            )
             server = grpc.aio.server(interceptors=[self._gate, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)

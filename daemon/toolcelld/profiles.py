@@ -23,18 +23,26 @@ from toolcelld.host import Host
 from toolcelld.limits import Settings
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.sections import DefaultsSection
-from toolcelld.sources import ToolFile
+from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
 from toolcelld.worker.policy import OPEN, Enclosure, Network, Policy
 
-__all__ = ["AUTO", "Project", "Surroundings", "Terms", "describing", "enclosure_of", "project_of", "terms_of"]
+__all__ = [
+    "AUTO",
+    "CONFIG_FILE",
+    "Project",
+    "Surroundings",
+    "Terms",
+    "describing",
+    "enclosure_of",
+    "project_of",
+    "terms_of",
+]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("none",)
 """What `auto` tries, the best first. It becomes ("strict", "baseline") when those are whole."""
 STRENGTH: Final[dict[Enclosure, int]] = {"none": 0, "baseline": 1, "strict": 2}
 PLAIN_ENV: Final = frozenset(DefaultsSection().env)
 """What every tool may see of the environment: where programs are, and how to speak to people."""
-TOOL_PLACES: Final = (".toolcell", ".atomic")
-"""A tool that could write there would decide what the next call runs."""
 CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 
 
@@ -75,7 +83,10 @@ def project_of(directory: str, worktree: str, home: str) -> Project:
     """
     root = directory if _below(home, worktree) else worktree
     git = os.path.join(worktree, ".git")
-    tools = [os.path.join(base, place) for base in {root, directory} for place in TOOL_PLACES]
+    # A tool that could write where tools stand would decide what the next call runs.
+    tools = [
+        os.path.join(base, place) for base in dict.fromkeys((root, directory)) for place in PROJECT_PLACES
+    ]
     if os.path.isfile(git):  # a linked worktree or a submodule: the file says where git finds its hooks
         return Project(root, (), (git, *tools))
     # Mounted by itself, .git cannot be renamed, and so no other one with other hooks can take its place.
@@ -168,20 +179,13 @@ def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, t
         return Refusal(
             RefusalReason.NEEDS_GRANT,
             f"{tool} needs {what}, and its project is not trusted.\n"
-            f"  To see what its tools ask for, and to grant it: toolcell trust {home_of(file)}",
+            f"  To see what its tools ask for, and to grant it: toolcell trust {project_directory(file)}",
         )
     lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
     return Refusal(
         RefusalReason.NEEDS_GRANT,
         f"{tool} needs {what}, which nobody has granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
     )
-
-
-def home_of(file: ToolFile) -> str:
-    """The project that a file of its tools stands in."""
-    above, place = os.path.split(file.directory)
-    project, hidden = os.path.split(above)
-    return project if place == "tools" and hidden in TOOL_PLACES else file.directory
 
 
 def _network_words(network: bool | tuple[str, ...]) -> str:

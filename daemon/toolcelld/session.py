@@ -31,7 +31,9 @@ from toolcelld.limits import NO_LIMITS, Limits, lower
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
+from toolcelld.profiles import project_of
 from toolcelld.questions import NOBODY
+from toolcelld.regime import Regime
 from toolcelld.slots import Slots
 from toolcelld.spills import Spills
 from toolcelld.workers import CellSpec, Worker
@@ -76,6 +78,11 @@ class House(Protocol):
         """As it is now."""
         ...
 
+    @property
+    def regime(self) -> Regime:
+        """The rules in force."""
+        ...
+
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line."""
         ...
@@ -117,7 +124,12 @@ class Session:
         self._on_closed = closed
         self.endings = Endings()
         self._admission = Admission(
-            lambda: house.config, house.environment, self.directory, allow=request.allow, deny=request.deny
+            lambda: house.regime,
+            house.environment,
+            self.directory,
+            project_of(self.directory, self.worktree, house.regime.around.home),
+            allow=request.allow,
+            deny=request.deny,
         )
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None

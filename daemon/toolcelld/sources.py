@@ -20,12 +20,17 @@ from toolcelld.config import Config
 from toolcelld.digests import digest_below, listed
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "scan", "sources_of"]
+__all__ = [
+    "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "project_directory", "scan",
+    "sources_of",
+]  # fmt: skip
 
 FILE_BYTES_MAX = 2**20  # a tool file is source code; the largest module of CPython's library has 0.6 MiB
 FILES_MAX = 4096  # of one directory; the largest known collection of tools has a few hundred
 ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included
 CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
+
+PROJECT_PLACES = (".toolcell", ".atomic")  # of a project's directory; the tools stand in `tools` below
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
@@ -94,7 +99,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     places = {
         "project": (
             "local",
-            [os.path.join(directory, hidden, "tools") for hidden in (".toolcell", ".atomic")],
+            [os.path.join(directory, hidden, "tools") for hidden in PROJECT_PLACES],
         ),
         "user": ("global", _paths.tool_directories()),
     }
@@ -120,6 +125,13 @@ def _source_of(path: str, sources: Sequence[Source]) -> Source:
     directory, name = os.path.split(path)
     home = next((source for source in sources if directory in source.directories), sources[0])
     return replace(home, directories=(directory,), only=name)
+
+
+def project_directory(file: ToolFile) -> str:
+    """The project that a file of its tools stands in."""
+    above, place = os.path.split(file.directory)
+    project, hidden = os.path.split(above)
+    return project if place == "tools" and hidden in PROJECT_PLACES else file.directory
 
 
 def find_worktree(directory: str) -> str:

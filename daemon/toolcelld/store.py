@@ -59,6 +59,13 @@ _STEPS = (
     ) STRICT;
     CREATE INDEX descriptions_by_use ON descriptions (used_at);
     """,
+    """
+    CREATE TABLE trust (
+        directory TEXT PRIMARY KEY,     -- of the project, resolved
+        terms TEXT NOT NULL,            -- JSON: what its tools may get, and the code that is meant
+        granted REAL NOT NULL
+    ) STRICT;
+    """,
 )
 
 # Another daemon's commit takes milliseconds; who is locked out this long is locked out by something broken.
