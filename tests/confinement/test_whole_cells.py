@@ -1,0 +1,141 @@
+"""A tool's file in a whole cell, made as the daemon makes them: its walls stand, and what it is for works."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcelld.blanks import Blanks
+from toolcelld.runtimes import Runtime
+from toolcelld.scratch import Scratch
+from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import CellLimits, Enclosure, Policy
+from toolcelld.workers import CellSpec, StartFailed, Worker
+
+pytestmark = pytest.mark.anyio
+
+HEAD = """
+import json, os, socket, subprocess, tempfile
+
+def attempt(what):
+    try:
+        what()
+    except OSError as error:
+        return error.errno
+    return 0
+"""
+EVERYWHERE: tuple[Enclosure, ...] = ("none", "baseline", "strict")
+CONFINED: tuple[Enclosure, ...] = ("baseline", "strict")
+
+
+async def run_in_cell(place: Path, policy: Policy, body: str, **known: Any) -> tuple[Any, tuple[str, ...]]:
+    """What a file sets `said` to while it is loaded, and the layers that its worker reported."""
+    values = "\n".join(f"{name} = {value!r}" for name, value in known.items())
+    tail = "\nwith open('said.json', 'w') as file:\n    json.dump(said, file)\n"
+    content = "\n".join([HEAD, values, textwrap.dedent(body), tail]).encode()
+    project = str(place / "project")
+    file = ToolFile(f"{project}/t.py", "project", "local", "t", content, "digest", project)
+    environment = (("PATH", "/usr/bin:/bin"), ("HOME", str(place / "home")))
+    failed: list[StartFailed] = []
+    runtime = Runtime(sys.executable, print)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            scratch = Scratch(str(place / "scratch"), tasks)
+            await scratch.start()
+            blanks = Blanks(runtime, tasks, scratch, apart=policy.enclosure == "strict")
+            worker = Worker("w", CellSpec(file, project, environment, CellLimits(), policy), lambda _: None)
+            try:
+                await worker.start(blanks)
+                await worker.end()
+            except StartFailed as error:
+                failed.append(error)  # it is no failure of the group
+            finally:
+                await blanks.aclose()
+    finally:
+        await runtime.aclose()
+    for failure in failed:
+        raise failure
+    return json.loads((place / "project/said.json").read_text()), worker.layers
+
+
+def policy(place: Path, enclosure: Enclosure, **changes: Any) -> Policy:
+    return Policy(enclosure, writable=(str(place / "project"),), **changes)
+
+
+@pytest.mark.parametrize("enclosure", CONFINED)
+async def test_what_tools_are_for_works(place: Path, enclosure: Enclosure) -> None:
+    said, layers = await run_in_cell(
+        place,
+        policy(place, enclosure),
+        """
+        import asyncio
+
+        async def shell(command):
+            process = await asyncio.create_subprocess_exec("/bin/sh", "-ec", command, stdout=subprocess.PIPE)
+            return (await process.communicate())[0].decode().split()
+
+        with tempfile.NamedTemporaryFile("w+") as temporary:
+            temporary.write("x")
+        with open("/dev/null", "w") as null:
+            null.write("x")
+        said = {
+            "temporary": os.path.dirname(temporary.name) == os.environ["TMPDIR"],
+            "shell": asyncio.run(shell("echo a > b; mv b c; cat c; git init -q r; cd r; git status --short; pwd")),
+            "own": open("/proc/self/cmdline").read() != "",
+        }
+        """,
+    )
+    assert said == {"temporary": True, "shell": ["a", str(place / "project/r")], "own": True}
+    assert sum(layer.startswith("landlock ") for layer in layers) == 1
+    assert "system-call filter" in layers[-1]
+
+
+@pytest.mark.parametrize("enclosure", EVERYWHERE)
+async def test_what_was_not_given_is_out_of_reach(place: Path, enclosure: Enclosure) -> None:
+    name = str(place / "socket")
+    with socket.socket(socket.AF_UNIX) as server, socket.create_server(("127.0.0.1", 0)) as port:
+        server.bind(name)
+        server.listen()
+        said, _ = await run_in_cell(
+            place,
+            policy(place, enclosure),
+            """
+            said = [
+                attempt(lambda: open(secret).read()),
+                attempt(lambda: open(secret + ".new", "w").close()),
+                attempt(lambda: open(f"/proc/{daemon}/cmdline").close()),
+                attempt(lambda: os.kill(daemon, 0)),
+                attempt(lambda: socket.socket(socket.AF_UNIX).connect(name)),
+                attempt(lambda: socket.create_connection(("127.0.0.1", port), 1).close()),
+            ]
+            """,
+            secret=str(place / "home/secret"),
+            daemon=os.getpid(),
+            name=name,
+            port=port.getsockname()[1],
+        )
+    confined = enclosure != "none"
+    assert [bool(error) for error in said] == [confined, confined, confined, True, confined, confined], said
+    assert (place / "home/secret.new").exists() is not confined
+
+
+@pytest.mark.parametrize("enclosure", CONFINED)
+async def test_a_cell_that_may_start_no_programs_starts_none(place: Path, enclosure: Enclosure) -> None:
+    body = 'said = attempt(lambda: subprocess.run(["/bin/true"]))'
+    assert (await run_in_cell(place, policy(place, enclosure), body))[0] == 0
+    assert (await run_in_cell(place, policy(place, enclosure, execute=False), body))[0] != 0
+
+
+async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_runs(place: Path) -> None:
+    everything = Policy("baseline", writable=("/",))
+    with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
+        await run_in_cell(place, everything, "said = 0")
+    assert not (place / "project/said.json").exists()
