@@ -93,6 +93,18 @@ def test_bytes_are_frames_or_a_frame_error_and_nothing_else(data: bytes) -> None
     assert all(isinstance(frame.header["type"], str) for frame in frames)
 
 
+def test_half_a_surrogate_pair_in_a_header_arrives_as_it_was() -> None:
+    header = {"type": "progress", "message": "a\ud800b"}
+    assert Decoder().feed(encode(header)) == [Frame(header, b"")]
+
+
+@pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"9" * 5000, b"[" * 5000, b'"\xff"'])
+def test_what_no_reader_of_json_takes_is_no_header(text: bytes) -> None:
+    header = b'{"type":"x","y":' + text + b"}"
+    with pytest.raises(FrameError, match="is not JSON"):
+        Decoder().feed(len(header).to_bytes(4, "big") + bytes(4) + header)
+
+
 def test_an_error_quotes_little_of_what_it_complains_about() -> None:
     with pytest.raises(FrameError) as caught:
         Decoder().feed(framed(b"x" * HEADER_BYTES_MAX, b""))
