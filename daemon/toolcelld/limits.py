@@ -99,6 +99,7 @@ class Settings:
     profile: ProfileSection | None = None  # the one that `sandbox` names, where it is one's own
     needs: Grant = NOTHING  # what the file asks for
     granted: Grant = NOTHING  # what [tool.NAME] and the profile give, whether it asks or not
+    network_said: bool = False  # one of them spoke of the network, and that is the last word
 
     def origin(self, key: str) -> str:
         """Where the value of that key comes from."""
@@ -160,7 +161,11 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
             Setting("concurrency", _written("concurrency", concurrency), concurrency_origin),
             Setting("env", json.dumps(env), origins),
             Setting("sandbox", sandbox, sandbox_origin),
-            Setting("network", json.dumps(both.network), network_origin or _asked(needs.network)),
+            Setting(
+                "network",
+                json.dumps((granted if network_origin else both).network),
+                network_origin or _asked(needs.network),
+            ),
             Setting("secrets", json.dumps(both.secrets), secrets_origin or _asked(needs.secrets)),
         ),
         concurrency=concurrency,
@@ -169,6 +174,7 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
         profile=profile,
         needs=needs,
         granted=granted,
+        network_said=bool(network_origin),
     )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,7 +39,7 @@ __all__ = [
 
 AUTO: Final[tuple[Enclosure, ...]] = ("none",)
 """What `auto` tries, the best first. It becomes ("strict", "baseline") when those are whole."""
-STRENGTH: Final[dict[Enclosure, int]] = {"none": 0, "baseline": 1, "strict": 2}
+_ALL: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")  # the weakest first
 PLAIN_ENV: Final = frozenset(DefaultsSection().env)
 """What every tool may see of the environment: where programs are, and how to speak to people."""
 CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
@@ -95,11 +94,21 @@ def project_of(directory: str, worktree: str, home: str) -> Project:
 
 def enclosure_of(settings: Settings, host: Host) -> Enclosure | None:
     """The enclosure that these settings come to on a host; None where it cannot give it."""
+    for it in _wanted(settings):
+        tried = _stronger(it, settings.sandbox_least)
+        if not host.missing(tried):
+            return tried
+    return None
+
+
+def _wanted(settings: Settings) -> tuple[Enclosure, ...]:
+    """What was configured, as enclosures, the best first."""
     asked = settings.profile.base if settings.profile is not None else settings.sandbox
-    wanted: Sequence[Enclosure] = AUTO if asked == "auto" else [it for it in STRENGTH if it == asked]
-    least = settings.sandbox_least
-    tried = [max(it, least, key=STRENGTH.__getitem__) for it in wanted]
-    return next((it for it in tried if not host.missing(it)), None)
+    return AUTO if asked == "auto" else tuple(it for it in _ALL if it == asked)
+
+
+def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
+    return one if _ALL.index(one) >= _ALL.index(other) else other
 
 
 def terms_of(
@@ -110,6 +119,8 @@ def terms_of(
     Raises `Refusal`.
     """
     enclosure = _given(tool, settings, around.host)
+    if may is not None and settings.network_said:
+        may = replace(may, network=settings.granted.network)
     granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
     needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
     if lacking := needs.lacking(granted):
@@ -147,13 +158,9 @@ def _given(tool: str, settings: Settings, host: Host) -> Enclosure:
     enclosure = enclosure_of(settings, host)
     if enclosure is not None:
         return enclosure
-    wanted: Enclosure = next(
-        (it for it in ("strict", "baseline") if it in (settings.sandbox, settings.sandbox_least)), AUTO[-1]
-    )
-    if settings.profile is not None and settings.profile.base != "auto":
-        wanted = settings.profile.base
+    wanted = _stronger(_wanted(settings)[-1], settings.sandbox_least)
     remedy = (
-        "the file asks for it itself"
+        "The file asks for it itself."
         if wanted == settings.sandbox_least
         else f'To run it with less: [{_table(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
     )
