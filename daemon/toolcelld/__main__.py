@@ -42,6 +42,14 @@ def main() -> None:
         private=arguments.private,
         drain_seconds=arguments.drain,
     )
+    state = arrangement.state_directory
+    try:
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        os.listdir(state)
+    except OSError as error:
+        mended = "name another with --state or XDG_STATE_HOME"
+        message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
+        sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
     premises = Premises(arrangement.socket)
     try:
         premises.take()

@@ -1,0 +1,212 @@
+"""The unit as a user has it: started, called, killed, stopped by a real user manager.
+
+Runs where there is a user manager for this user: on a desktop, and in `make test-systemd`, which boots one.
+The unit file is the repository's own; only the directory of the programs and a log are set, as a user would with `systemctl edit`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNIT = "toolcelld.service"
+SECONDS_MAX = 60
+
+TOOLS = '''
+import os, pathlib, subprocess, time
+from toolcell import tool
+
+@tool
+def group() -> str:
+    """Say which control group this is."""
+    return pathlib.Path("/proc/self/cgroup").read_text().splitlines()[-1].partition("::")[2]
+
+@tool
+def stubborn(mark: str) -> None:
+    """Start a process that outlives everything, and wait for ever."""
+    subprocess.Popen(["setsid", "sleep", "1000"], start_new_session=True)
+    pathlib.Path(mark).touch()
+    while True:
+        try:
+            time.sleep(1000)
+        except BaseException:
+            pass
+'''
+
+
+CLIENT = """
+import asyncio
+from toolcell.client import connect
+
+async def main():
+    async with connect() as session:
+        outcome = await session.call("t_group")
+        print(outcome.kind, outcome.text)
+
+asyncio.run(main())
+"""
+
+
+def manager(*words: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["systemctl", "--user", "--no-pager", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def shown(name: str) -> str:
+    return manager("show", UNIT, f"--property={name}", "--value").strip()
+
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(
+        not os.path.exists(f"{os.environ.get('XDG_RUNTIME_DIR', '')}/systemd/private"),
+        reason="no user manager runs for this user; `make test-systemd` boots one",
+    ),
+]
+
+
+class Project:
+    """A project with tools, and the command without any setting of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        tools = place / ".toolcell" / "tools"
+        tools.mkdir(parents=True)
+        (tools / "t.py").write_text(TOOLS)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "toolcell.cli", *words],
+            cwd=self.place,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "toolcell.cli", *words],
+            cwd=self.place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    """The unit of the repository, for this user and until the machine is started again."""
+    assert "loaded" not in shown("LoadState"), f"{UNIT} is installed for this user; it would be replaced"
+    directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "systemd" / "user"
+    override = directory / f"{UNIT}.d" / "program.conf"
+    override.parent.mkdir(parents=True)
+    (directory / UNIT).write_text((ROOT / "systemd" / UNIT).read_text())
+    log = directory / "toolcelld.log"
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    override.write_text(f"[Service]\nEnvironment=PATH={path}\nStandardError=append:{log}\n")
+    manager("daemon-reload")
+    yield
+    print(log.read_text() if log.exists() else "the daemon said nothing")  # shown where a test fails
+    log.unlink(missing_ok=True)
+    manager("stop", UNIT, check=False)
+    manager("reset-failed", UNIT, check=False)
+    override.unlink()
+    override.parent.rmdir()
+    (directory / UNIT).unlink()
+    manager("daemon-reload")
+
+
+def processes(group: str) -> set[int]:
+    """Everybody in a control group and below it."""
+    root = Path("/sys/fs/cgroup") / group.lstrip("/")
+    found: set[int] = set()
+    for file in [root / "cgroup.procs", *root.rglob("cgroup.procs")]:
+        try:
+            found.update(int(line) for line in file.read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(what: str, condition: Any) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+def test_a_client_starts_the_service_that_is_installed(project: Project, installed: None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT], cwd=project.place, check=False, capture_output=True, text=True
+    )
+    assert shown("ActiveState") == "active", (done, manager("status", UNIT, check=False))
+    assert done.stdout.startswith("ok "), done
+    pids = {worker["pid"] for worker in json.loads(project.run("ps", "--json").stdout)["workers"]}
+    assert pids
+    assert pids <= processes(shown("ControlGroup"))
+
+
+def test_a_service_that_is_killed_is_started_again_and_leaves_nothing(
+    project: Project, installed: None, tmp_path: Path
+) -> None:
+    manager("start", UNIT)
+    mark = tmp_path / "mark"
+    call = project.start("call", "t_stubborn", f"mark={mark}", "--json")
+    wait_until("the tool runs", mark.exists)
+    group, main = shown("ControlGroup"), int(shown("MainPID"))
+    before = processes(group)
+    assert len(before) > 3
+    os.kill(main, signal.SIGKILL)
+    out, err = call.communicate(timeout=SECONDS_MAX)
+    assert json.loads(out)["kind"] == "internal", (out, err)
+    wait_until("those of the killed daemon are gone", lambda: not before & processes(group))
+    wait_until("it is started again", lambda: shown("MainPID") not in ("0", str(main)))
+    assert project.run("call", "t_group").returncode == 0
+
+
+def test_a_service_that_is_stopped_ends_its_calls_and_leaves_nothing(
+    project: Project, installed: None, tmp_path: Path
+) -> None:
+    manager("start", UNIT)
+    mark = tmp_path / "mark"
+    call = project.start("call", "t_stubborn", f"mark={mark}", "--json")
+    wait_until("the tool runs", mark.exists)
+    group = shown("ControlGroup")
+    before = processes(group)
+    manager("stop", UNIT)
+    out, err = call.communicate(timeout=SECONDS_MAX)
+    assert json.loads(out)["kind"] == "aborted", (out, err)
+    assert shown("Result") == "success"
+    assert not {pid for pid in before if os.path.exists(f"/proc/{pid}")}
+
+
+def test_a_reload_reads_the_configuration_and_keeps_the_calls(project: Project, installed: None) -> None:
+    manager("start", UNIT)
+    main = shown("MainPID")
+    manager("reload", UNIT)
+    assert shown("MainPID") == main
+    assert project.run("call", "t_group").returncode == 0
