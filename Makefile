@@ -18,7 +18,7 @@ TESTS ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-unprivileged demo bench generate clean
+.PHONY: help test check lint types imports contract pytest test-unprivileged test-systemd demo bench generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -49,6 +49,9 @@ pytest: $(READY) ## the tests alone, with branch coverage
 
 test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
 	@.ci/unprivileged $(BIN)/python $(TESTS)
+
+test-systemd: $(READY) ## for root: in a user service of a real systemd, which is booted for it
+	@.ci/unprivileged --service $(BIN)/python tests/systemd || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
 
 demo: $(READY) ## a daemon, five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
