@@ -4,43 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from toolcelld.worker.policy import Policy
 
-from .inside import apart, as_nobody, in_child
-
-Wrap = Callable[[Callable[[], Any]], Callable[[], Any]]
-
-
-@pytest.fixture(params=["as this user", "as nobody"])
-def wrap(request: pytest.FixtureRequest) -> Wrap:
-    if request.param == "as this user":
-        return lambda work: work
-    if os.geteuid() != 0:
-        pytest.skip("this user is unprivileged already")
-    return as_nobody
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory that everybody may enter, with a project, a secret and a neighbour's file."""
-    place = Path("/var/tmp") / f"toolcell-{os.getpid()}-{os.urandom(4).hex()}"  # below none of root's
-    for name in ("project/.git/hooks", "project/src", "home"):
-        (place / name).mkdir(parents=True)
-    (place / "home/secret").write_text("topsecret")
-    (place / "readable").write_text("granted")
-    (place / "project/.git/hooks/pre-commit").write_text("#!/bin/sh\n")
-    for path in (place, *place.rglob("*")):
-        path.chmod(0o777)
-    yield place
-    shutil.rmtree(place)
+from .conftest import Wrap
+from .inside import apart, in_child
 
 
 def policy(place: Path, **changes: Any) -> Policy:
