@@ -43,7 +43,7 @@ async def run_in_cell(place: Path, policy: Policy, body: str, **known: Any) -> t
     content = "\n".join([HEAD, values, textwrap.dedent(body), tail]).encode()
     project = str(place / "project")
     file = ToolFile(f"{project}/t.py", "project", "local", "t", content, "digest", project)
-    environment = (("PATH", "/usr/bin:/bin"), ("HOME", str(place / "home")))
+    environment = (("PATH", f"{place}/home:/usr/bin:/bin"), ("HOME", str(place / "home")))
     failed: list[StartFailed] = []
     runtime = Runtime(sys.executable, print)
     try:
@@ -125,6 +125,18 @@ async def test_what_was_not_given_is_out_of_reach(place: Path, enclosure: Enclos
     confined = enclosure != "none"
     assert [bool(error) for error in said] == [confined, confined, confined, True, confined, confined], said
     assert (place / "home/secret.new").exists() is not confined
+
+
+@pytest.mark.parametrize("enclosure", CONFINED)
+async def test_a_program_that_is_out_of_reach_does_not_hide_the_systems_own(
+    place: Path, enclosure: Enclosure
+) -> None:
+    shim = place / "home/uname"
+    shim.write_text("#!/bin/sh\necho shim\n")
+    shim.chmod(0o755)
+    body = 'said = subprocess.check_output(["/bin/sh", "-c", "uname"], text=True)'
+    assert (await run_in_cell(place, policy(place, "none"), body))[0] == "shim\n"
+    assert (await run_in_cell(place, policy(place, enclosure), body))[0] == "Linux\n"
 
 
 @pytest.mark.parametrize("enclosure", CONFINED)

@@ -8,7 +8,8 @@ What a cell needs to run at all is granted here (programs and libraries of the s
 may know of the machine, a few devices); what is the user's comes from the policy alone. In
 `baseline` /proc shows the worker itself and some figures of the machine: a rule cannot name
 processes that do not exist yet, and all of /proc would show the command lines of everybody. So
-programs that a tool starts do without a /proc/self of their own.
+programs that a tool starts do without a /proc/self of their own. /dev/shm is everybody's, and so is
+granted in `strict` alone, where it is the cell's: locks of multiprocessing need it.
 
 Landlock does not see `stat`, `chmod`, `chown`, `utime`, extended attributes, a change of directory
 or the connection to a unix socket that has a path; for the last one there is `seccomp`. It cannot
@@ -69,13 +70,15 @@ ETC_OF_ROOT: Final = tuple(
         "debian_version", "default/locale", "fonts", "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts",
         "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types",
         "networks", "npmrc", "nsswitch.conf", "os-release", "passwd", "perl", "pip.conf", "pki/ca-trust", "pki/tls/cert.pem",
-        "pki/tls/certs", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python3", "resolv.conf", "services",
+        "pki/tls/certs", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python3", "services",
         "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "xattr.conf",
     )
 )  # fmt: skip
 """All that root's cells see of /etc: modes keep shadow, host keys and passwords from others, and from root nothing.
 
 A JVM, a desktop or a TeX has more there; `readable` is the way to it."""
+RESOLVER: Final = "/etc/resolv.conf"
+"""Often a link into /run."""
 MACHINE: Final = (
     "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
 )  # fmt: skip
@@ -133,20 +136,20 @@ def system_rules(*, execute: bool, apart: bool) -> tuple[Rule, ...]:
     proc = ("/proc",) if apart else OWN_PROC
     rules = [
         *(Rule(path, READ | EXECUTE if execute else READ) for path in PROGRAMS),
-        *(Rule(path, READ) for path in (*etc, *proc, *MACHINE)),
+        *(Rule(path, READ) for path in (*etc, RESOLVER, *proc, *MACHINE)),
         *(Rule(path, DEVICE) for path in DEVICES),
         Rule(TERMINAL, READ_FILE | WRITE_FILE),
     ]
-    return tuple(_without_aliases(rule for rule in rules if os.path.exists(rule.path)))
+    return tuple(_without_repetition(rule for rule in rules if os.path.exists(rule.path)))
 
 
-def _without_aliases(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Without those that lead to where another one has led: /bin is /usr/bin almost everywhere."""
-    real: set[str] = set()
+def _without_repetition(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Without those that lead to where another one has led: /bin is in /usr almost everywhere."""
+    seen: list[str] = []
     for rule in rules:
-        path = rule.path if rule.path == "/proc/self" else os.path.realpath(rule.path)
-        if not _is_below(path, real & set(PROGRAMS)) and path not in real:
-            real.add(path)
+        path = rule.path if rule.path == OWN_PROC[0] else os.path.realpath(rule.path)
+        if not _is_below(path, seen):
+            seen.append(path)
             yield rule
 
 

@@ -33,7 +33,7 @@ TIOCLINUX: Final = 0x541C
 SAME_PERSONALITY: Final = (0, 0xFFFFFFFF)  # Linux as it is, and the question which one it is
 OF_A_USER: Final = {"setpriority": 2, "ioprio_set": 3}  # PRIO_USER, IOPRIO_WHO_USER
 SOCKET_KIND: Final = 0xF  # without SOCK_CLOEXEC and SOCK_NONBLOCK
-SOCK_PACKET: Final = 10
+PROTOCOLS: Final = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6)
 O_TMPFILE: Final = os.O_TMPFILE & ~os.O_DIRECTORY
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 ALL_BITS: Final = 0xFFFFFFFF
@@ -163,13 +163,15 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[Refusal]]:
     ]
     if not wanted.network:
         return {"socket": [Refusal(errno.EAFNOSUPPORT)], "socketpair": pairs}
-    internet = (socket.AF_INET, socket.AF_INET6)
+    internet, kinds = (socket.AF_INET, socket.AF_INET6), (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     return {
         "socketpair": pairs,
         "socket": [
             # Routes, over netlink, are what a resolver asks for.
             Refusal(errno.EAFNOSUPPORT, (Is(0, (*internet, socket.AF_NETLINK), inverted=True),)),
-            Refusal(errno.EPERM, (Is(0, internet), Is(1, (socket.SOCK_RAW, SOCK_PACKET), SOCKET_KIND))),
+            # Raw ones can lie about who sends; the other kinds and protocols are code that seldom runs.
+            Refusal(errno.EPERM, (Is(0, internet), Is(1, kinds, SOCKET_KIND, inverted=True))),
+            Refusal(errno.EPROTONOSUPPORT, (Is(0, internet), Is(2, PROTOCOLS, inverted=True))),
             Refusal(
                 errno.EPROTONOSUPPORT,
                 (Is(0, (socket.AF_NETLINK,)), Is(2, (socket.NETLINK_ROUTE,), inverted=True)),

@@ -241,11 +241,28 @@ def _files(plan: Plan) -> str | None:
     assert plan.wish is not None
     policy = plan.wish.policy
     if policy.enclosure != "none":
-        return landlock.enter(landlock.domain(policy, own_places(), plan.wish.scratch))
+        layer = landlock.enter(landlock.domain(policy, own_places(), plan.wish.scratch))
+        _forget_closed_programs()
+        return layer
     if not plan.scoped:
         return None
     linux.restrict_signals()
     return "keeper out of reach"
+
+
+def _forget_closed_programs() -> None:
+    """Take from PATH what is closed now: a shell would find a program there, by `stat`, and look no further."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    # An empty one would be the working directory.
+    os.environ["PATH"] = os.pathsep.join(filter(_is_open, places)) or os.defpath
+
+
+def _is_open(directory: str) -> bool:
+    try:
+        os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _system_calls(plan: Plan) -> str | None:
