@@ -1,0 +1,87 @@
+"""Tools of a real daemon that confines everybody: they do their work, and what they were not given is not theirs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+from tests.process.conftest import RunningDaemon
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(params=["baseline", "strict"])
+def daemon(make_daemon: Callable[[], RunningDaemon], request: pytest.FixtureRequest) -> RunningDaemon:
+    daemon = make_daemon()
+    daemon.config.write_text(f'[defaults]\nsandbox = "{request.param}"\n')
+    (daemon.directory / "secret").write_text("topsecret")
+    daemon.start()
+    return daemon
+
+
+async def test_a_tool_works_in_its_project_and_its_temporary_directory(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "work",
+        """
+        import asyncio, os, subprocess, tempfile
+                from toolcell import tool
+
+        @tool
+        async def work() -> str:
+            Path("made").write_text("in the project")
+            with tempfile.NamedTemporaryFile("w+") as file:
+                file.write("temporary")
+                assert os.path.dirname(file.name) == os.environ["TMPDIR"]
+            command = "cat made; git init -q below && cd below && git status --short"
+            shell = await asyncio.create_subprocess_shell(command, stdout=subprocess.PIPE)
+            return (await shell.communicate())[0].decode()
+        """,
+    )
+    async with daemon.connect() as session:
+        outcome = await session.call("work", {})
+    assert outcome.text == "in the project", outcome
+    assert (daemon.project / "made").read_text() == "in the project"
+
+
+async def test_a_tool_gets_nothing_that_it_was_not_given(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "spy",
+        """
+        import os, socket
+        from toolcell import tool
+
+        def attempt(what):
+            try:
+                return f"had {what()!r}"
+            except OSError as error:
+                return error.errno
+
+        @tool
+        def spy(place: str, daemon_socket: str, daemon: int) -> list[object]:
+            attempt(lambda: open(f"{place}/planted", "w"))  # in `strict` it is the cell's own place by that name
+            return [
+                attempt(lambda: open(f"{place}/secret").read()),
+                attempt(lambda: open(f"/proc/{daemon}/cmdline").read()),
+                attempt(lambda: os.kill(daemon, 0)),
+                attempt(lambda: socket.socket(socket.AF_UNIX).connect(daemon_socket)),
+                attempt(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
+            ]
+        """,
+    )
+    place = str(daemon.directory)
+    async with daemon.connect() as session:
+        arguments = {"place": place, "daemon_socket": daemon.socket, "daemon": daemon.pid}
+        outcome = await session.call("spy", arguments)
+    reasons = {
+        errno.EACCES,
+        errno.ENOENT,
+        errno.EPERM,
+        errno.ESRCH,
+        errno.EAFNOSUPPORT,
+        errno.ECONNREFUSED,
+    }
+    assert isinstance(outcome.details, list), outcome
+    assert len(outcome.details) == 5
+    assert set(outcome.details) <= reasons, outcome
+    assert not (daemon.directory / "planted").exists()
