@@ -254,13 +254,16 @@ class Pool:
         living = self._workers.values()
         leaving = sum(worker.state is State.STOPPING for worker in living)
         coming = Counter(worker.spec for worker in self._starting if worker.state is not State.STOPPING)
+        promised: Counter[str] = Counter()  # places of tools with a bound, to calls that are before others
         for lease in self._waiting:
             file = lease.spec.file
-            if self._is_full(lease):
+            if self._is_full(lease, promised[lease.tool]):
                 continue
             if (idle := self.lease_now(lease.spec)) is not None:
                 self._grant(lease, idle)
-            elif coming[lease.spec]:
+                continue
+            promised[lease.tool] += 1
+            if coming[lease.spec]:
                 coming[lease.spec] -= 1
             elif lease.spec.serial and any(worker.spec == lease.spec for worker in living):
                 continue  # its one worker is busy, or is going
@@ -283,11 +286,11 @@ class Pool:
             self._running[worker] = lease.tool
         lease.granted.set_result(worker)
 
-    def _is_full(self, lease: Lease) -> bool:
-        """Whether its tool runs as often as it may."""
+    def _is_full(self, lease: Lease, promised: int = 0) -> bool:
+        """Whether its tool runs as often as it may, with what is promised already."""
         if lease.concurrency is None:
             return False
-        return sum(tool == lease.tool for tool in self._running.values()) >= lease.concurrency
+        return sum(tool == lease.tool for tool in self._running.values()) + promised >= lease.concurrency
 
     def _settle_after(self, seconds: float, file: ToolFile) -> None:
         if file.digest not in self._wakings:

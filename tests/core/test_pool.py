@@ -17,6 +17,7 @@ from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.pool import Pool
+from toolcelld.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import CellSpec, StartFailed, Worker
@@ -77,11 +78,23 @@ def spec(name: str, *, serial: bool = False) -> CellSpec:
 
 
 @asynccontextmanager
-async def a_pool(workers: list[FakeWorker], workers_max: int = 2) -> AsyncGenerator[Pool]:
+async def a_pool(
+    workers: list[FakeWorker],
+    workers_max: int = 2,
+    quarantine: Quarantine | None = None,
+    shut_out: list[str] | None = None,
+) -> AsyncGenerator[Pool]:
     """A pool whose workers all end with it."""
+    told = shut_out if shut_out is not None else []
     async with asyncio.TaskGroup() as tasks:
         pool = Pool(
-            lambda _: cast("Any", None), tasks, workers_max=workers_max, idle_seconds=3600, grace_seconds=1
+            lambda _: cast("Any", None),
+            tasks,
+            workers_max=workers_max,
+            idle_seconds=3600,
+            grace_seconds=1,
+            on_shut_out=lambda held: told.append(held.path),
+            quarantine=quarantine,
         )
         yield pool
         for worker in workers:
@@ -261,6 +274,164 @@ async def test_a_worker_granted_to_a_call_that_is_being_cancelled_goes_back(
         with pytest.raises(asyncio.CancelledError):
             await lease
         assert workers[0].state is State.IDLE
+
+
+async def test_a_call_does_not_wait_behind_later_ones_of_a_tool_that_is_warm(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers, workers_max=1) as pool:
+        warm = ask(pool, spec("warm"))
+        await settled()
+        workers[0].hatch()
+        await warm
+        other = ask(pool, spec("other"))
+        later = ask(pool, spec("warm"))
+        await settled()
+        pool.give_back(workers[0], WorkerEvent.DONE)
+        await settled()
+        assert not later.done()
+        assert workers[0].state is State.STOPPING
+        workers[0].die()
+        await settled()
+        workers[1].hatch()
+        assert await other is workers[1]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+        await settled()
+        workers[1].die()
+        await settled()
+        workers[2].hatch()
+        assert await later is workers[2]
+        pool.give_back(workers[2], WorkerEvent.DONE)
+
+
+async def test_sessions_take_turns_where_the_pool_is_full(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=1) as pool:
+        order: list[str] = []
+
+        async def call(session: str) -> None:
+            worker = await pool.lease(spec("a"), None, session=session)
+            order.append(session)
+            pool.give_back(worker, WorkerEvent.DONE)
+
+        calls = [asyncio.ensure_future(call(session)) for session in "xxxxxyz"]
+        await settled()
+        workers[0].hatch()
+        await asyncio.gather(*calls)
+        assert order == ["x", "y", "z", "x", "x", "x", "x"]
+
+
+async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=8) as pool:
+
+        def one_at_a_time(queue_seconds: float | None) -> asyncio.Task[Worker]:
+            return asyncio.ensure_future(pool.lease(spec("a"), queue_seconds, tool="a", concurrency=1))
+
+        first, second = one_at_a_time(None), one_at_a_time(None)
+        await settled()
+        workers[0].hatch()
+        await first
+        with pytest.raises(Refusal, match="concurrency") as refused:
+            await one_at_a_time(0.01)
+        assert (refused.value.reason, refused.value.quota) == (RefusalReason.BUSY, "a: 1")
+        assert refused.value.retry_seconds
+        other = ask(pool, spec("b"))
+        await settled()
+        workers[1].hatch()
+        assert (await other).spec == spec("b")
+        assert not second.done()
+        workers[0].die()  # a place comes free however the call ends
+        await settled()
+        workers[2].hatch()
+        assert await second is workers[2]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[2], WorkerEvent.DONE)
+
+
+async def test_a_full_queue_says_when_to_come_again(
+    workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcelld.pool.WAITING_MAX", 2)
+    async with a_pool(workers, workers_max=1) as pool:
+        waiting = [ask(pool, spec("a")) for _ in range(2)]
+        await settled()
+        with pytest.raises(Refusal) as refused:
+            await pool.lease(spec("a"), None)
+        assert refused.value.reason is RefusalReason.BUSY
+        assert refused.value.retry_seconds
+        for lease in waiting:
+            lease.cancel()
+        await settled()
+        assert not pool.waiting
+
+
+async def test_what_dies_of_its_tool_is_started_again_only_after_its_wait(workers: list[FakeWorker]) -> None:
+    now = 0.0
+    quarantine = Quarantine(lambda: now, lambda _, high: high)
+    async with a_pool(workers, quarantine=quarantine) as pool:
+        quarantine.died(spec("sick").file, "SIGSEGV", "")
+        quarantine.died(spec("sick").file, "SIGSEGV", "")
+        sick, well = ask(pool, spec("sick")), ask(pool, spec("well"))
+        await settled()
+        assert [worker.spec for worker in workers] == [spec("well")]
+        workers[0].hatch()
+        await well
+        now += quarantine.wait_seconds(spec("sick").file)
+        pool.give_back(workers[0], WorkerEvent.DONE)
+        await settled()
+        workers[1].hatch()
+        assert await sick is workers[1]
+        pool.give_back(workers[1], WorkerEvent.DONE)
+        assert not quarantine.wait_seconds(spec("sick").file), "a call ended well"
+
+
+async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_else(
+    workers: list[FakeWorker],
+) -> None:
+    told: list[str] = []
+    quarantine = Quarantine(jitter=lambda low, _: low)
+    async with a_pool(workers, 3, quarantine, told) as pool:
+        running = [ask(pool, spec("sick")) for _ in range(3)]
+        await settled()
+        for worker in workers:
+            worker.hatch()
+        await asyncio.gather(*running)
+        pool.give_back(workers[0], WorkerEvent.DONE)
+        for _ in range(DEATHS_MAX - 1):
+            quarantine.died(spec("sick").file, "SIGSEGV", "")
+        waiting, neighbour = ask(pool, spec("sick", serial=True)), ask(pool, spec("well"))
+        await settled()
+        workers[1].died_of = "SIGSEGV"
+        workers[1].die()
+        with pytest.raises(Refusal) as refused:
+            await waiting
+        assert refused.value.reason is RefusalReason.QUARANTINED
+        with pytest.raises(Refusal, match="quarantine"):
+            await pool.lease(spec("sick"), None)
+        assert told == ["/sick.py"]
+        assert workers[0].state is State.STOPPING
+        pool.give_back(workers[2], WorkerEvent.DONE)
+        assert workers[2].state is State.STOPPING, "it may end its call, and no more"
+        workers[0].die()
+        await settled()
+        workers[-1].hatch()
+        pool.give_back(await neighbour, WorkerEvent.DONE)
+
+
+@pytest.mark.parametrize("died_of", ["", "SIGSEGV"])
+async def test_a_death_counts_where_it_was_the_tools_own_doing(
+    workers: list[FakeWorker], died_of: str
+) -> None:
+    quarantine = Quarantine(jitter=lambda low, _: low)
+    async with a_pool(workers, quarantine=quarantine) as pool:
+        for n in range(DEATHS_MAX):
+            lease = ask(pool, spec("a"))
+            await settled()
+            workers[n].hatch()
+            await lease
+            workers[n].died_of = died_of
+            workers[n].die()
+            await settled()
+        assert quarantine.holds(spec("a").file) is bool(died_of)
 
 
 async def test_closing_refuses_who_waits_and_waits_for_who_lives(workers: list[FakeWorker]) -> None:

@@ -1,0 +1,172 @@
+"""When a file whose workers die is started again, and when it is shut out: a clock by hand, and no jitter but one's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.test_pool import spec
+
+from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.quarantine import (
+    BACKOFF_SECONDS,
+    DEATHS_MAX,
+    FILES_MAX,
+    STDERR_CHARACTERS_MAX,
+    WITHIN_SECONDS,
+    Quarantine,
+)
+
+FILE, NEIGHBOUR = spec("sick").file, spec("well").file
+
+
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def longest(low: float, high: float) -> float:
+    return high
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def quarantine(clock: Clock) -> Quarantine:
+    return Quarantine(clock, longest)
+
+
+def test_each_death_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Quarantine) -> None:
+    waits: list[float] = []
+    for _ in range(len(BACKOFF_SECONDS) + 2):
+        quarantine.died(FILE, "SIGSEGV", "")
+        waits.append(quarantine.wait_seconds(FILE))
+        clock.now += WITHIN_SECONDS  # too slow to be shut out
+    assert waits == pytest.approx([*BACKOFF_SECONDS, 30.0, 30.0])
+    assert quarantine.wait_seconds(NEIGHBOUR) == 0
+
+
+def test_the_wait_is_jittered_over_its_whole_length(clock: Clock) -> None:
+    asked: list[tuple[float, float]] = []
+
+    def jitter(low: float, high: float) -> float:
+        asked.append((low, high))
+        return (low + high) / 2
+
+    quarantine = Quarantine(clock, jitter)
+    for _ in range(4):
+        quarantine.died(FILE, "SIGSEGV", "")
+    assert asked == [(0, 0), (0, 0.1), (0, 0.5), (0, 2)]
+    assert quarantine.wait_seconds(FILE) == 1
+
+
+def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
+    clock: Clock, quarantine: Quarantine
+) -> None:
+    told = [quarantine.died(FILE, f"exit {n}", f"line {n}\n") for n in range(DEATHS_MAX)]
+    assert told == [False] * (DEATHS_MAX - 1) + [True]
+    with pytest.raises(Refusal) as refused:
+        quarantine.check(FILE)
+    assert refused.value.reason is RefusalReason.QUARANTINED
+    assert "5 workers died one behind the other" in refused.value.message
+    assert "exit 0 (1)" in refused.value.message
+    assert "line 4" in refused.value.message
+    assert "toolcell release sick" in refused.value.message
+    (held,) = quarantine.all
+    assert [(death.cause, death.stderr) for death in held.deaths] == [
+        (f"exit {n}", f"line {n}") for n in range(DEATHS_MAX)
+    ]
+    quarantine.check(NEIGHBOUR)
+
+
+def test_a_call_that_ended_well_clears_the_count(quarantine: Quarantine) -> None:
+    for _ in range(3):
+        for _ in range(DEATHS_MAX - 1):
+            assert not quarantine.died(FILE, "SIGSEGV", "")
+        quarantine.served(FILE)
+        assert quarantine.wait_seconds(FILE) == 0
+    assert not quarantine.all
+
+
+def test_a_call_that_ran_on_lets_nothing_out(quarantine: Quarantine) -> None:
+    for _ in range(DEATHS_MAX):
+        quarantine.died(FILE, "SIGSEGV", "")
+    quarantine.served(FILE)
+    assert quarantine.holds(FILE)
+    assert not quarantine.died(FILE, "SIGSEGV", ""), "it is told once"
+
+
+def test_new_code_is_sound(quarantine: Quarantine) -> None:
+    for _ in range(DEATHS_MAX):
+        quarantine.died(FILE, "SIGSEGV", "")
+    quarantine.check(replace(FILE, digest="another"))
+
+
+@pytest.mark.parametrize("name", [FILE.stem, FILE.path])
+def test_what_is_released_begins_anew(quarantine: Quarantine, name: str) -> None:
+    for _ in range(DEATHS_MAX):
+        quarantine.died(FILE, "SIGSEGV", "")
+    assert quarantine.release({"another"}) == []
+    assert [held.path for held in quarantine.release({name})] == [FILE.path]
+    quarantine.check(FILE)
+    assert not quarantine.died(FILE, "SIGSEGV", "")
+    assert quarantine.wait_seconds(FILE) == 0
+
+
+def test_records_and_evidence_are_bounded_and_who_is_shut_out_stays(quarantine: Quarantine) -> None:
+    for _ in range(DEATHS_MAX):
+        quarantine.died(FILE, "SIGSEGV", "x" * 100_000)
+    for n in range(2 * FILES_MAX):
+        quarantine.died(replace(NEIGHBOUR, digest=f"well {n}"), "SIGSEGV", "")
+    assert len(quarantine._records) == FILES_MAX  # pyright: ignore[reportPrivateUsage]  # the bound itself
+    assert quarantine.holds(FILE)
+    assert all(len(death.stderr) == STDERR_CHARACTERS_MAX for death in quarantine.all[0].deaths)
+
+
+HAPPENINGS = st.one_of(
+    st.tuples(st.just("died"), st.sampled_from([FILE, NEIGHBOUR])),
+    st.tuples(st.just("served"), st.sampled_from([FILE, NEIGHBOUR])),
+    st.tuples(st.just("released"), st.sampled_from([FILE, NEIGHBOUR])),
+    st.tuples(st.just("later"), st.floats(0, 2 * WITHIN_SECONDS)),
+)
+
+
+@given(st.lists(HAPPENINGS, max_size=60))
+def test_a_file_is_shut_out_exactly_after_so_many_deaths_in_a_row_in_that_time(
+    happenings: list[tuple[str, object]],
+) -> None:
+    clock = Clock()
+    quarantine = Quarantine(clock, longest)
+    deaths: dict[str, list[float]] = {FILE.digest: [], NEIGHBOUR.digest: []}
+    out: set[str] = set()
+    for what, which in happenings:
+        if isinstance(which, float):
+            clock.now += which
+            continue
+        file = FILE if which == FILE else NEIGHBOUR
+        if what == "died":
+            quarantine.died(file, "SIGSEGV", "")
+            deaths[file.digest].append(clock.now)
+            last = deaths[file.digest][-DEATHS_MAX:]
+            if len(last) == DEATHS_MAX and last[-1] - last[0] <= WITHIN_SECONDS:
+                out.add(file.digest)
+        elif what == "served":
+            quarantine.served(file)
+            if file.digest not in out:
+                deaths[file.digest].clear()
+        elif quarantine.release({file.stem}):
+            out.remove(file.digest)
+            deaths[file.digest].clear()
+        for each in (FILE, NEIGHBOUR):
+            assert quarantine.holds(each) is (each.digest in out)
+            assert 0 <= quarantine.wait_seconds(each) <= BACKOFF_SECONDS[-1]
