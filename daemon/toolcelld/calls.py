@@ -15,24 +15,24 @@ there stands the proof.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from toolcelld import events
 from toolcelld.catalog import ToolInfo
 from toolcelld.clocks import Clock, IdleClock
+from toolcelld.course import NOTHING, Course
 from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import NO_LIMITS, Limits, Settings, lower
-from toolcelld.outbox import MESSAGE_BYTES
-from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Kind, Outcome, Refusal, RefusalReason, Stop, judge
+from toolcelld.outbox import parts
+from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
 from toolcelld.results import Result
@@ -40,16 +40,12 @@ from toolcelld.slots import Slots
 from toolcelld.spills import Output
 from toolcelld.workers import CellSpec, Invocation, StartFailed, Worker
 
-__all__ = ["Call", "Host", "Request", "parts"]
+__all__ = ["Call", "Host", "Request"]
 
 logger = logging.getLogger(__name__)
 
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
-PART_BYTES: Final = 40 * 1024
-"""Of a body in one event: with what is around it, less than a message of 64 KiB."""
-NOTHING: Final = Result(EMPTY_BODY, {}, None, 0, "")
-"""Of a call that had no worker."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
 
@@ -81,8 +77,8 @@ class Host(Ear, Protocol):
         """A worker has the call."""
         ...
 
-    def on_ended(self, call: Call) -> None:
-        """The call has its ending."""
+    def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
+        """The call has its ending, and this is what the client is to be told of it."""
         ...
 
     def take_state_lost(self, spec: CellSpec) -> bool:
@@ -111,24 +107,16 @@ class Call:
         self.limits = lower(settings.limits, request.limits)
         self.spec = spec
         self.host = host
-        self.generation = generation
-        self.grace_seconds = grace_seconds
+        self.course = Course(tool.name, settings, generation=generation, grace_seconds=grace_seconds)
         self.machine = Machine(CALL, State.WAITING)
         self.outcome: Outcome | None = None
         self.refusal: Refusal | None = None
         self.accepted_at = time.time()
         self.begun_at = 0.0
-        self.queue_seconds = 0.0
         self.worker: Worker | None = None
-        self.state_lost = False
-        self.story: deque[tuple[float, str]] = deque(maxlen=STORY_LINES_MAX)
+        self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
         self._loop = asyncio.get_running_loop()
-        self._accepted = time.monotonic()
-        self._started = 0.0
         self._sequence = 0
-        self._stop: Stop | None = None
-        self._stop_wished = self._stop_reported = self._stop_done = 0.0
-        self._leftovers = 0
         self._lease: asyncio.Task[Worker] | None = None
         self._over = False
         self._has_place = False
@@ -168,8 +156,7 @@ class Call:
         """
         self._pool = pool
         self._tasks = tasks
-        self.note("accepted")
-        with self._bugs_end_it():
+        with _Bugs(self._fail):
             self._deadline.run()
             if (worker := self._lease_now(pool)) is not None:
                 self._begin(worker)
@@ -186,27 +173,27 @@ class Call:
 
     async def _queue(self, pool: Pool) -> None:
         """Wait for a place and a worker; a stop ends the waiting, and the call."""
-        with self._bugs_end_it():
-            if self._stop is not None:  # before there was anything to wait for
+        with _Bugs(self._fail):
+            if self.course.stop is not None:  # before there was anything to wait for
                 self._end(self._judged(NOTHING, ()))
                 return
             self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
             try:
                 worker = await self._lease
             except asyncio.CancelledError:
-                if self._stop is None:
+                if self.course.stop is None:
                     self._lease.cancel()
                     raise
                 self._end(self._judged(NOTHING, ()))
             except (Refusal, StartFailed) as failure:
-                if self._stop is not None:
+                if self.course.stop is not None:
                     self._end(self._judged(NOTHING, ()))
                 elif isinstance(failure, Refusal):
                     self._refuse(failure)
                 else:
                     self._not_started(failure)
             else:
-                if self._stop is None:
+                if self.course.stop is None:
                     self._begin(worker)
                 else:  # in the moment between the worker's being granted and our knowing it
                     self.host.slots.give()
@@ -245,10 +232,10 @@ class Call:
         self.machine.fire(CallEvent.LEASED)
         self.worker = worker
         worker.call_id = self.id
-        self._started = time.monotonic()
         self.begun_at = time.time()
-        self.queue_seconds = self._started - self._accepted
-        self.state_lost = self.host.take_state_lost(self.spec)
+        self.course.started = time.monotonic()
+        self.course.worker_id = worker.id
+        self.course.state_lost = self.host.take_state_lost(self.spec)
         self.note(f"{worker.id} has it")
         self.host.on_begun(self)
         self._timeout.run()
@@ -271,12 +258,15 @@ class Call:
         if self._over:
             return
         self._over = True
-        self._stop_reported = time.monotonic()
-        self._stop_clocks()
+        self.course.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
-        with self._bugs_end_it():
-            if self._stop is None and self._is_clean() and (settled := self.intake.settle_now()) is not None:
+        with _Bugs(self._fail):
+            if (
+                self.course.stop is None
+                and self._is_clean()
+                and (settled := self.intake.settle_now()) is not None
+            ):
                 self._give_back(WorkerEvent.DONE)
                 self._end(self._judged(settled, ()))
             else:
@@ -296,9 +286,9 @@ class Call:
 
     async def _finish(self) -> None:
         """The end of a call that leaves something to be done."""
-        with self._bugs_end_it():
+        with _Bugs(self._fail):
             await self._settle()
-            result, logs = await self.intake.settle(cancelled=self._stop is not None)
+            result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
             self._end(self._judged(result, logs))
 
     async def _settle(self) -> None:
@@ -307,11 +297,11 @@ class Call:
         assert worker is not None
         report = self.intake.report
         if report is not None and self.intake.death is None and not worker.cell.is_clear():
-            self._leftovers = await worker.survey()
-        clean = report is not None and not (self._leftovers or report.threads or self.intake.broken)
+            self.course.leftovers = await worker.survey()
+        clean = report is not None and not (self.course.leftovers or report.threads or self.intake.broken)
         if worker.state is WorkerState.DEAD:
             worker.release()
-        elif self._stop is None:
+        elif self.course.stop is None:
             self._give_back(
                 WorkerEvent.DONE if clean and self.settings.isolation != "call" else WorkerEvent.SPENT
             )
@@ -322,8 +312,8 @@ class Call:
         if not self._given_back or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             self.intake.death = await asyncio.shield(worker.cell.ended)
         self._leave_place()
-        if self._stop is not None:
-            self._stop_done = time.monotonic()
+        if self.course.stop is not None:
+            self.course.stopped = time.monotonic()
 
     def _give_back(self, event: WorkerEvent) -> None:
         assert self.worker is not None
@@ -338,14 +328,20 @@ class Call:
             self._has_place = False
             self.host.slots.give()
 
-    @contextlib.contextmanager
-    def _bugs_end_it(self) -> Generator[None]:
-        """Whatever goes wrong in the daemon within ends this call, with its story, and no other."""
-        try:
-            yield
-        except Exception as error:
-            logger.exception("%r", self)
-            self._fail(f"{type(error).__name__}: {error}; {self!r}"[:1000])
+    def _fail(self, error: Exception) -> None:
+        """A bug in the daemon ends this call, with its story, and no other."""
+        logger.error("%r", self, exc_info=error)
+        self.intake.discard()
+        self._leave_place()
+        if self.worker is not None and not self._given_back and self.worker.state is not WorkerState.DEAD:
+            self.worker.release()
+            self.worker.cell.end()
+        if not self.ended:
+            ran = self.worker is not None
+            message = f"a bug in the daemon: {type(error).__name__}: {error}; {self!r}"[:1000]
+            self._end(
+                Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
+            )
 
     # The ways to stop
 
@@ -353,10 +349,9 @@ class Call:
         """Have the call stopped; False when it has ended, or is about to. The first wish counts."""
         if self.ended or self._over:
             return False
-        if self._stop is not None:
+        if self.course.stop is not None:
             return True
-        self._stop = stop
-        self._stop_wished = time.monotonic()
+        self.course.wish_to_stop(stop)
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
         was = self.machine.state
@@ -369,16 +364,16 @@ class Call:
         assert worker is not None
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
-        self._grace = self._loop.call_later(self.grace_seconds, self._grace_over)
+        self._grace = self._loop.call_later(self.course.grace_seconds, self._grace_over)
         return True
 
     def _grace_over(self) -> None:
         assert self.worker is not None
-        self.note(f"ignored it for {self.grace_seconds:g} s; its cell is being ended")
+        self.note(f"ignored it for {self.course.grace_seconds:g} s; its cell is being ended")
         self.worker.cell.end()
 
     def _timed_out(self) -> None:
-        seconds = time.monotonic() - (self._started or self._accepted)
+        seconds = time.monotonic() - (self.course.started or self.course.accepted)
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{seconds:.1f} s"))
 
     def _silent(self) -> None:
@@ -416,16 +411,13 @@ class Call:
     def _refuse(self, refusal: Refusal) -> None:
         if self.machine.allows(CallEvent.REFUSED):
             self.machine.fire(CallEvent.REFUSED)
-        self._stop_clocks()
         self.refusal = refusal
         self.note(f"refused: {refusal.reason}")
-        self.host.tell(events.Refused(refusal, call_id=self.id))
-        self._done()
+        self._done((events.Refused(refusal, call_id=self.id),))
 
     def _not_started(self, failure: StartFailed) -> None:
         if failure.stage in OUR_STAGES:
             self.machine.fire(CallEvent.REFUSED)
-            self._stop_clocks()
             cause = "sandbox_setup_failed" if failure.stage == "setup" else "spawn"
             self._end(Outcome(Kind.INTERNAL, cause, failure.message, EMPTY_BODY))
             return
@@ -434,104 +426,37 @@ class Call:
         self._refuse(Refusal(RefusalReason.BROKEN_TOOL, message))
 
     def _judged(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
-        intake, stop = self.intake, self._stop
-        report, death = intake.report, intake.death
-        run_seconds = time.monotonic() - self._started if self._started else 0.0
-        if report is not None and stop is None and self.machine.state is State.RUNNING:
-            self.machine.fire(CallEvent.REPORTED)
-        elif self.machine.state is not State.ENDED:
-            self.machine.fire(CallEvent.REPORTED if report is not None else CallEvent.LOST)
-        verdict = judge(
-            Evidence(
-                tool=self.tool.name,
-                settings=self.settings,
-                started=self.worker is not None,
-                run_seconds=run_seconds,
-                grace_seconds=self.grace_seconds,
-                stop=stop,
-                stop_seconds=max(0.0, self._stop_done - self._stop_wished),
-                report_seconds=max(0.0, self._stop_reported - self._stop_wished),
-                report=report,
-                text=result.text,
-                death=death,
-                leftovers=max(self._leftovers, 0),
-                broken=intake.broken,
-            )
-        )
-        outputs = [*logs] if result.output is None else [result.output, *logs]
-        facts = Facts(
-            queue_seconds=self.queue_seconds,
-            run_seconds=run_seconds,
-            cpu_seconds=report.cpu_seconds
-            if report is not None
-            else death.cpu_seconds
-            if death is not None
-            else 0.0,
-            memory_peak_bytes=report.memory_peak_bytes
-            if report is not None
-            else death.memory_peak_bytes
-            if death is not None
-            else 0,
-            output_bytes=result.output_bytes,
-            spilled_bytes=sum(output.kept_bytes for output in outputs),
-            worker_id=self.worker.id if self.worker is not None else "",
-            generation=self.generation,
-            leftover_processes=max(self._leftovers, 0),
-            leftover_threads=report.threads if report is not None else 0,
-            state_lost=self.state_lost,
-            stop_seconds=max(0.0, self._stop_done - self._stop_wished) if stop is not None else 0.0,
-            killed_processes=death.killed if death is not None and stop is not None else 0,
-            logs=logs,
-        )
-        return Outcome(
-            kind=verdict.kind,
-            cause=verdict.cause,
-            message=verdict.message,
-            body=result.body,
-            metadata=intake.metadata,
-            output=result.output,
-            ran=verdict.ran,
-            stopped=verdict.stopped,
-            side_effects_possible=verdict.side_effects_possible,
-            facts=facts,
-        )
-
-    def _fail(self, story: str) -> None:
-        self._stop_clocks()
-        self.intake.discard()
-        self._leave_place()
-        if self.worker is not None and not self._given_back and self.worker.state is not WorkerState.DEAD:
-            self.worker.release()
-            self.worker.cell.end()
-        if not self.ended:
-            ran = self.worker is not None
-            message = f"a bug in the daemon: {story}"
-            self._end(
-                Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
-            )
+        if self.machine.state is not State.ENDED:
+            self.machine.fire(CallEvent.REPORTED if self.intake.report is not None else CallEvent.LOST)
+        return self.course.outcome(self.intake, result, logs)
 
     def _end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self._stop_clocks()
         self.note(f"ended: {outcome.kind}" + (f" ({outcome.cause})" if outcome.cause else ""))
-        for event in parts(self.id, outcome):
-            self.host.tell(event)
-        self._done()
+        self._done(tuple(parts(self.id, outcome)))
 
-    def _done(self) -> None:
+    def _done(self, told: tuple[events.Event, ...]) -> None:
+        self._stop_clocks()
         self.done.set_result(None)
-        self.host.on_ended(self)
+        self.host.on_ended(self, told)
 
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.tool.name} {self.state.upper()} after {', '.join(self.machine.story)}>"
 
 
-def parts(call_id: str, outcome: Outcome) -> Iterator[events.Event]:
-    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
-    body = outcome.body
-    around = events.Ended(outcome, b"", call_id=call_id).size_bytes
-    first = min(PART_BYTES, max(0, MESSAGE_BYTES - around))
-    yield events.Ended(outcome, body[:first], more=len(body) > first, call_id=call_id)
-    for start in range(first, len(body), PART_BYTES):
-        end = start + PART_BYTES
-        yield events.Chunk(body[start:end], last=end >= len(body), call_id=call_id)
+class _Bugs:
+    """Within: whatever goes wrong is a bug, and ends what it is told to and nothing else."""
+
+    __slots__ = ("_fail",)
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, Exception):
+            self._fail(error)
+            return True
+        return False

@@ -37,7 +37,6 @@ class Endings:
 
     def __init__(self) -> None:
         self._running: dict[str, bytes] = {}
-        self._telling: dict[str, list[events.Event]] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self._ended_bytes = 0
         self._forgotten: OrderedDict[str, bytes] = OrderedDict()
@@ -49,14 +48,8 @@ class Endings:
         """A call is admitted; the digest covers its tool and arguments."""
         self._running[call_id] = digest
 
-    def tell(self, event: events.Event) -> None:
-        """Keep an event if it belongs to an ending."""
-        if isinstance(event, events.Ended | events.Refused | events.Chunk):
-            self._telling.setdefault(event.call_id, []).append(event)
-
-    def end(self, call: Call) -> None:
-        """The call has ended; the oldest endings make room."""
-        told = tuple(self._telling.pop(call.id, ()))
+    def end(self, call: Call, told: tuple[events.Event, ...]) -> None:
+        """The call has ended, and this was told of it; the oldest endings make room."""
         size = sum(event.size_bytes for event in told)
         self._ended[call.id] = _Ended(self._running.pop(call.id), told, size, call)
         self._ended_bytes += size

@@ -31,11 +31,14 @@ class Event:
     number: int = 0
     time: float = field(default_factory=time.time)
     call_id: str = ""
+    size_bytes: int = field(init=False, default=64, repr=False, compare=False)
+    """About what it takes on the wire; measured when it is made, and again by who changes it."""
 
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes on the wire."""
-        return 64
+    def __post_init__(self) -> None:
+        self.measure()
+
+    def measure(self) -> None:
+        """Find out the size, where that is not always the same."""
 
 
 @dataclass(slots=True)
@@ -57,9 +60,8 @@ class Update(Event):
     body: bytes
     more: bool = False
 
-    @property
-    def size_bytes(self) -> int:
-        return 64 + len(self.body)
+    def measure(self) -> None:
+        self.size_bytes = 64 + len(self.body)
 
 
 @dataclass(slots=True)
@@ -69,9 +71,8 @@ class Progress(Event):
     total: float | None
     message: str
 
-    @property
-    def size_bytes(self) -> int:
-        return 96 + _bytes(self.message)
+    def measure(self) -> None:
+        self.size_bytes = 96 + _bytes(self.message)
 
 
 @dataclass(slots=True)
@@ -80,9 +81,8 @@ class Metadata(Event):
     title: str
     values: bytes
 
-    @property
-    def size_bytes(self) -> int:
-        return 64 + _bytes(self.title) + len(self.values)
+    def measure(self) -> None:
+        self.size_bytes = 64 + _bytes(self.title) + len(self.values)
 
 
 @dataclass(slots=True)
@@ -92,9 +92,8 @@ class Logged(Event):
     source: str
     text: str
 
-    @property
-    def size_bytes(self) -> int:
-        return 64 + _bytes(self.text)
+    def measure(self) -> None:
+        self.size_bytes = 64 + _bytes(self.text)
 
 
 @dataclass(slots=True)
@@ -104,11 +103,10 @@ class Asked(Event):
     question: Mapping[str, Any]
     details: bytes
 
-    @property
-    def size_bytes(self) -> int:
+    def measure(self) -> None:
         texts = [self.question["question"], self.question["permission"]]
         texts += [*self.question["patterns"], *self.question["always"]]
-        return 64 + len(self.details) + sum(_bytes(text) + 4 for text in texts)
+        self.size_bytes = 64 + len(self.details) + sum(_bytes(text) + 4 for text in texts)
 
 
 @dataclass(slots=True)
@@ -120,10 +118,9 @@ class Ended(Event):
     body: bytes
     more: bool = False
 
-    @property
-    def size_bytes(self) -> int:
+    def measure(self) -> None:
         metadata = len(json.dumps(self.outcome.metadata)) if self.outcome.metadata else 0
-        return 512 + len(self.body) + _bytes(self.outcome.message) + metadata
+        self.size_bytes = 512 + len(self.body) + _bytes(self.outcome.message) + metadata
 
 
 @dataclass(slots=True)
@@ -132,9 +129,8 @@ class Chunk(Event):
     data: bytes
     last: bool
 
-    @property
-    def size_bytes(self) -> int:
-        return 64 + len(self.data)
+    def measure(self) -> None:
+        self.size_bytes = 64 + len(self.data)
 
 
 @dataclass(slots=True)
@@ -164,9 +160,8 @@ class Published(Event):
     end: int
     last: bool
 
-    @property
-    def size_bytes(self) -> int:
-        return 48 * 1024
+    def measure(self) -> None:
+        self.size_bytes = 48 * 1024
 
 
 def _bytes(text: str) -> int:

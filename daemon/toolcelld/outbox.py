@@ -21,14 +21,17 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.events import Ended, Event, Gap, Progress, Refused, Update
+from toolcelld.events import Chunk, Ended, Event, Gap, Progress, Refused, Update
+from toolcelld.outcome import Outcome
 
-__all__ = ["MESSAGE_BYTES", "RETAINED_BYTES_MAX", "Outbox"]
+__all__ = ["MESSAGE_BYTES", "RETAINED_BYTES_MAX", "Outbox", "parts"]
 
 RETAINED_BYTES_MAX: Final = 1024 * 1024
 """Of what may go; outcomes and questions are kept beyond it."""
 MESSAGE_BYTES: Final = 56 * 1024
 """What leaves together; a message of the contract has at most 64 KiB."""
+PART_BYTES: Final = 40 * 1024
+"""Of a body in one event: with what is around it, less than a message."""
 COMPANY_SECONDS: Final = 0.005
 
 
@@ -79,11 +82,9 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         """Queue an event; an update or progress replaces the one of its call that still waits."""
-        if not self._replace(event):
+        if not (isinstance(event, Update | Progress) and self._replace(event)):
             self._waiting.setdefault(event.call_id, deque()).append(event)
             self._bytes += event.size_bytes
-            if isinstance(event, Update | Progress):
-                self._newest[event.call_id, type(event)] = event
         if self._bytes > self.retained_bytes_max:
             self._make_room()
         if event.urgent:
@@ -91,9 +92,9 @@ class Outbox:
         elif self._company is None:
             self._company = self._loop.call_later(COMPANY_SECONDS, self._wake)
 
-    def _replace(self, event: Event) -> bool:
-        waiting = self._newest.get((event.call_id, type(event)))
-        if waiting is None:
+    def _replace(self, event: Update | Progress) -> bool:
+        waiting = self._newest.setdefault((event.call_id, type(event)), event)
+        if waiting is event:
             return False
         self._bytes -= waiting.size_bytes
         if isinstance(waiting, Update) and isinstance(event, Update):
@@ -101,6 +102,7 @@ class Outbox:
         elif isinstance(waiting, Progress) and isinstance(event, Progress):
             waiting.done, waiting.total, waiting.message = event.done, event.total, event.message
         waiting.time = event.time
+        waiting.measure()
         self._bytes += waiting.size_bytes
         return True
 
@@ -142,8 +144,8 @@ class Outbox:
         queue.popleft()
         if queue:
             self._waiting[event.call_id] = queue  # behind the others: it has had its turn
-        if self._newest.get((event.call_id, type(event))) is event:
-            del self._newest[event.call_id, type(event)]
+        if isinstance(event, Update | Progress):
+            self._newest.pop((event.call_id, type(event)), None)
         self._number += 1
         event.number = self._number
 
@@ -199,3 +201,16 @@ class Outbox:
 
 def _droppable_bytes(queue: deque[Event]) -> int:
     return sum(event.size_bytes for event in queue if event.droppable)
+
+
+def parts(call_id: str, outcome: Outcome) -> Iterator[Event]:
+    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
+    body = outcome.body
+    ended = Ended(outcome, b"", call_id=call_id)
+    first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
+    ended.body, ended.more = body[:first], len(body) > first
+    ended.measure()
+    yield ended
+    for start in range(first, len(body), PART_BYTES):
+        end = start + PART_BYTES
+        yield Chunk(body[start:end], last=end >= len(body), call_id=call_id)

@@ -341,13 +341,8 @@ class Session:
 
     def tell(self, event: events.Event) -> None:
         """Queue an event for the client, behind the beginning of its call."""
-        if (quiet := self._quiet.get(event.call_id)) is not None:
-            if isinstance(event, events.Ended | events.Refused):
-                quiet.cancel()
-                del self._quiet[event.call_id]
-            else:
-                self._tell_beginning(self.calls[event.call_id], 0)
-        self.endings.tell(event)
+        if event.call_id in self._quiet:
+            self._tell_beginning(self.calls[event.call_id], 0)
         self.outbox.put(event)
 
     def _tell_beginning(self, call: Call, queued: int) -> None:
@@ -361,18 +356,22 @@ class Session:
         """A worker has the call."""
         if call.id not in self._quiet and call.worker is not None:
             self.outbox.put(
-                events.Started(call.worker.id, call.queue_seconds, call_id=call.id, time=call.begun_at)
+                events.Started(call.worker.id, call.course.queue_seconds, call_id=call.id, time=call.begun_at)
             )
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line for operators."""
         self._house.log(call_id, tool, source, level, text)
 
-    def on_ended(self, call: Call) -> None:
-        """Keep the ending for whoever asks for the same call again."""
+    def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
+        """Tell the ending, and keep it for whoever asks for the same call again."""
+        if (quiet := self._quiet.pop(call.id, None)) is not None:
+            quiet.cancel()
+        for event in told:
+            self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
-        self.endings.end(call)
+        self.endings.end(call, told)
         self._house.happened("call.ended", session_id=self.id, call=call)
         self._close_if_empty()
 

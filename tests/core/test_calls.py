@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from toolcelld import events
-from toolcelld.calls import Call, Request, parts
+from toolcelld.calls import Call, Request
 from toolcelld.catalog import ToolInfo
 from toolcelld.config import Config
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.limits import resolve
-from toolcelld.outbox import MESSAGE_BYTES
+from toolcelld.outbox import MESSAGE_BYTES, parts
 from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.slots import Slots
@@ -51,7 +51,8 @@ class FakeHost:
     def on_begun(self, call: Call) -> None:
         """Nobody hears of it."""
 
-    def on_ended(self, call: Call) -> None:
+    def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
+        self.told += told
         self.ended += 1
 
     def take_state_lost(self, spec: CellSpec) -> bool:
