@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,16 +17,23 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls import Call
+from toolcelld.catalogs import DirectoryError
 from toolcelld.config import ConfigError
+from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.groups import Groups
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
 from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.petition import Petition, encode_trusted
 from toolcelld.quarantine import Quarantined
-from toolcelld.service import Edge, refusals
+from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
+from toolcelld.trust import TRUSTED_MAX, Trusted
 
 __all__ = ["Happening", "Operator"]
+
+logger = logging.getLogger(__name__)
 
 CALLS_DEFAULT: Final = 100
 CALLS_MAX: Final = 1000
@@ -56,6 +65,7 @@ class Site(Edge, Protocol):
     started_at: float
     socket: str
     calls_ended: int
+    groups: Groups
 
     @property
     def state(self) -> State:
@@ -79,6 +89,14 @@ class Site(Edge, Protocol):
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
+        ...
+
+    async def trust(self, trusted: Trusted) -> bool:
+        """Trust a project from the next call on; whether that outlives the daemon."""
+        ...
+
+    async def distrust(self, directory: str) -> bool:
+        """Trust it no longer; whether that outlives the daemon."""
         ...
 
 
@@ -283,6 +301,72 @@ class Operator(rpc.OperatorServicer):
                 self._site.happenings.publish(Happening("tool.released", tool=found.stem, message=found.path))
             return pb.ReleaseResponse(released=map(_quarantined, released))
         raise AssertionError
+
+    # Trust, and what the host can give
+
+    async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
+        async with refusals(context):
+            return (await self._petition(request.directory)).encoded(self._site.regime)
+        raise AssertionError
+
+    async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
+        async with refusals(context):
+            petition = await self._petition(request.directory)
+            if len(self._site.regime.trusts.by_directory) >= TRUSTED_MAX:
+                raise Refusal(
+                    RefusalReason.TOO_LARGE,
+                    f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
+                    quota=f"trusted projects: {TRUSTED_MAX}",
+                )
+            trusted = petition.granted(request.digest, pinned=request.pinned)
+            if not await self._site.trust(trusted):
+                logger.warning(
+                    "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
+                )
+            # What could not be seen of its files before can be seen with their own interpreter and secrets.
+            await self._site.catalogs.refresh(trusted.directory)
+            return pb.TrustResponse(trust=encode_trusted(trusted))
+        raise AssertionError
+
+    async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
+        async with refusals(context):
+            if not request.directory.startswith("/") or "\0" in request.directory:
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST, "the directory has to be absolute.", field="directory"
+                )
+            directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
+            was_trusted = directory in self._site.regime.trusts.by_directory
+            if not await self._site.distrust(directory):
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    f"{directory} is not trusted by this daemon any more, but that could not be written down: "
+                    "the next one will trust it again. See its log for the reason.",
+                    field="directory",
+                )
+            return pb.DistrustResponse(was_trusted=was_trusted)
+        raise AssertionError
+
+    async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
+        known = self._site.regime.trusts.by_directory
+        return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
+
+    async def _petition(self, directory: str) -> Petition:
+        try:
+            pin = await self._site.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+        except DirectoryError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+        pin.close()
+        return Petition(pin.catalog)
+
+    async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
+        site = self._site
+        found = diagnose(site.regime, site.groups, spill_bytes=site.spills.usage_bytes)
+        return pb.DoctorResponse(
+            healthy=found.healthy,
+            sandbox=found.sandbox,
+            enclosure=found.enclosure or "",
+            findings=[pb.Finding(**dataclasses.asdict(finding)) for finding in found.findings],
+        )
 
     def _paths_of(self, tool: str) -> set[str]:
         return {

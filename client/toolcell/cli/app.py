@@ -190,6 +190,46 @@ def restart(
 
 @app.command()
 @command
+def trust(
+    told: Invocation,
+    project: Annotated[str, typer.Argument(metavar="[DIR]", help="A project; default where you are.")] = ".",
+    digest: Annotated[bool, typer.Option("--digest", help="Only its code as it is now.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show what its tools ask for, and grant nothing.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--list", help="The projects that are trusted.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
+) -> Ending:
+    """Show what a project's tools ask for, and grant it."""
+    from . import trusting
+
+    if everything:
+        return trusting.trusted(told)
+    return trusting.trust(told, project, pinned=digest, show=show, revoke=revoke)
+
+
+@app.command()
+@command
+def doctor(told: Invocation) -> Ending:
+    """What this host can hold tools to, layer by layer, and what is missing."""
+    from . import trusting
+
+    return trusting.doctor(told)
+
+
+@app.command()
+@command
+def release(
+    told: Invocation, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
+) -> Ending:
+    """Let a tool that was shut out because its workers died run again."""
+    from . import operating
+
+    return operating.release(told, tool)
+
+
+@app.command()
+@command
 def serve(
     told: Invocation,
     state: Annotated[

@@ -1168,19 +1168,19 @@ class ListTrustResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    TRUSTED_FIELD_NUMBER: _builtins.int
+    TRUSTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def trusted(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrustInfo]:
+    def trusts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrustInfo]:
         """By directory."""
 
     def __init__(
         self,
         *,
-        trusted: _abc.Iterable[Global___TrustInfo] | None = ...,
+        trusts: _abc.Iterable[Global___TrustInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["trusted", b"trusted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trusts", b"trusts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

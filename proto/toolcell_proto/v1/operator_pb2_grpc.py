@@ -85,6 +85,31 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.GetTrust = channel.unary_unary(
+                '/toolcell.v1.Operator/GetTrust',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetTrustRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetTrustResponse.FromString,
+                _registered_method=True)
+        self.Trust = channel.unary_unary(
+                '/toolcell.v1.Operator/Trust',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.TrustRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.TrustResponse.FromString,
+                _registered_method=True)
+        self.Distrust = channel.unary_unary(
+                '/toolcell.v1.Operator/Distrust',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DistrustRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DistrustResponse.FromString,
+                _registered_method=True)
+        self.ListTrust = channel.unary_unary(
+                '/toolcell.v1.Operator/ListTrust',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.FromString,
+                _registered_method=True)
+        self.Doctor = channel.unary_unary(
+                '/toolcell.v1.Operator/Doctor',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServicer(object):
@@ -162,6 +187,41 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTrust(self, request, context):
+        """What the tools of a project ask for, and whether the project is trusted. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Trust(self, request, context):
+        """Trust a project: its tools get what they asked for when this was said, and no more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Distrust(self, request, context):
+        """Trust a project no longer: from the next call on its tools run in the smallest cell.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTrust(self, request, context):
+        """The projects that are trusted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Doctor(self, request, context):
+        """What this host can give a cell, layer by layer, and what is missing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -214,6 +274,31 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'GetTrust': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTrust,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.GetTrustRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.GetTrustResponse.SerializeToString,
+            ),
+            'Trust': grpc.unary_unary_rpc_method_handler(
+                    servicer.Trust,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.TrustRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.TrustResponse.SerializeToString,
+            ),
+            'Distrust': grpc.unary_unary_rpc_method_handler(
+                    servicer.Distrust,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DistrustRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DistrustResponse.SerializeToString,
+            ),
+            'ListTrust': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTrust,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.SerializeToString,
+            ),
+            'Doctor': grpc.unary_unary_rpc_method_handler(
+                    servicer.Doctor,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -487,6 +572,141 @@ class Operator(object):
             '/toolcell.v1.Operator/Release',
             toolcell__proto_dot_v1_dot_operator__pb2.ReleaseRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTrust(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/GetTrust',
+            toolcell__proto_dot_v1_dot_operator__pb2.GetTrustRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.GetTrustResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trust(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/Trust',
+            toolcell__proto_dot_v1_dot_operator__pb2.TrustRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.TrustResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Distrust(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/Distrust',
+            toolcell__proto_dot_v1_dot_operator__pb2.DistrustRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.DistrustResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTrust(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/ListTrust',
+            toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Doctor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/Doctor',
+            toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.DoctorResponse.FromString,
             options,
             channel_credentials,
             insecure,

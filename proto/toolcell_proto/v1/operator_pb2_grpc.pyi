@@ -40,6 +40,16 @@ class OperatorStub:
     """Retire the workers of one tool, or all: idle ones now, busy ones after their call."""
     Release: _aio.UnaryUnaryMultiCallable[_operator_pb2.ReleaseRequest, _operator_pb2.ReleaseResponse]
     """Let a quarantined tool run again."""
+    GetTrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetTrustRequest, _operator_pb2.GetTrustResponse]
+    """What the tools of a project ask for, and whether the project is trusted. Changes nothing."""
+    Trust: _aio.UnaryUnaryMultiCallable[_operator_pb2.TrustRequest, _operator_pb2.TrustResponse]
+    """Trust a project: its tools get what they asked for when this was said, and no more."""
+    Distrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.DistrustRequest, _operator_pb2.DistrustResponse]
+    """Trust a project no longer: from the next call on its tools run in the smallest cell."""
+    ListTrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListTrustRequest, _operator_pb2.ListTrustResponse]
+    """The projects that are trusted."""
+    Doctor: _aio.UnaryUnaryMultiCallable[_operator_pb2.DoctorRequest, _operator_pb2.DoctorResponse]
+    """What this host can give a cell, layer by layer, and what is missing."""
 
 class OperatorServicer(metaclass=_abc_1.ABCMeta):
     """For operators."""
@@ -125,5 +135,45 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.ReleaseRequest, _abc.Awaitable[_operator_pb2.ReleaseResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ReleaseResponse]:
         """Let a quarantined tool run again."""
+
+    @_abc_1.abstractmethod
+    def GetTrust(
+        self,
+        request: _operator_pb2.GetTrustRequest,
+        context: _aio.ServicerContext[_operator_pb2.GetTrustRequest, _abc.Awaitable[_operator_pb2.GetTrustResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.GetTrustResponse]:
+        """What the tools of a project ask for, and whether the project is trusted. Changes nothing."""
+
+    @_abc_1.abstractmethod
+    def Trust(
+        self,
+        request: _operator_pb2.TrustRequest,
+        context: _aio.ServicerContext[_operator_pb2.TrustRequest, _abc.Awaitable[_operator_pb2.TrustResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.TrustResponse]:
+        """Trust a project: its tools get what they asked for when this was said, and no more."""
+
+    @_abc_1.abstractmethod
+    def Distrust(
+        self,
+        request: _operator_pb2.DistrustRequest,
+        context: _aio.ServicerContext[_operator_pb2.DistrustRequest, _abc.Awaitable[_operator_pb2.DistrustResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.DistrustResponse]:
+        """Trust a project no longer: from the next call on its tools run in the smallest cell."""
+
+    @_abc_1.abstractmethod
+    def ListTrust(
+        self,
+        request: _operator_pb2.ListTrustRequest,
+        context: _aio.ServicerContext[_operator_pb2.ListTrustRequest, _abc.Awaitable[_operator_pb2.ListTrustResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.ListTrustResponse]:
+        """The projects that are trusted."""
+
+    @_abc_1.abstractmethod
+    def Doctor(
+        self,
+        request: _operator_pb2.DoctorRequest,
+        context: _aio.ServicerContext[_operator_pb2.DoctorRequest, _abc.Awaitable[_operator_pb2.DoctorResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.DoctorResponse]:
+        """What this host can give a cell, layer by layer, and what is missing."""
 
 def add_OperatorServicer_to_server(servicer: OperatorServicer, server: _aio.Server) -> None: ...

@@ -1,0 +1,141 @@
+"""`toolcell trust` and `toolcell doctor`: what strangers' tools may have, and what this host can hold them to.
+
+Both work without a running daemon, by a private one, which has the same configuration and the same records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from toolcell.client._operator import Operator, operate
+from toolcell_proto.v1 import operator_pb2 as op
+
+from .exits import Exit
+from .figures import clean
+from .reach import Invocation, daemon
+from .records import print_json, problem, record
+from .tables import print_table
+
+__all__ = ["doctor", "trust", "trusted"]
+
+EVERYTHING = "*"
+
+
+async def trusted(told: Invocation) -> Exit:
+    """The projects that are trusted."""
+    async with daemon(told) as found, operate(found) as one:
+        trusts = (await one.ask(one.operator.ListTrust, op.ListTrustRequest())).trusts
+    if told.as_json:
+        print_json({"trusts": [record(it) for it in trusts]})
+        return Exit.OK
+    print_table(
+        ("DIRECTORY", "CODE", "MAY HAVE"),
+        [(it.directory, "pinned" if it.pinned else "any", _may_have(it)) for it in trusts],
+    )
+    return Exit.OK
+
+
+def _may_have(trust: op.TrustInfo) -> str:
+    return ", ".join((*_network(trust.network), *trust.secrets)) or "nothing beyond its project"
+
+
+async def trust(told: Invocation, directory: str, *, pinned: bool, show: bool, revoke: bool) -> Exit:
+    """Show what a project's tools ask for, and grant it; or only one of the two; or take it back."""
+    directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    async with daemon(told) as found, operate(found) as one:
+        if revoke:
+            answer = await one.ask(one.operator.Distrust, op.DistrustRequest(directory=directory))
+            if told.as_json:
+                print_json({"directory": directory, "was_trusted": answer.was_trusted})
+            elif not told.quiet:
+                print(
+                    f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}."
+                )
+            return Exit.OK
+        asked = await one.ask(one.operator.GetTrust, op.GetTrustRequest(directory=directory))
+        if not told.as_json and not told.quiet:
+            print("\n".join(_asks(asked)))
+        if not show:
+            asked = await _grant(told, one, asked, pinned=pinned)
+    if told.as_json:
+        print_json(record(asked) | {"problems": [problem(found) for found in asked.problems]})
+    return Exit.OK
+
+
+async def _grant(
+    told: Invocation, one: Operator, asked: op.GetTrustResponse, *, pinned: bool
+) -> op.GetTrustResponse:
+    """Trust exactly what was shown."""
+    request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
+    await one.ask(one.operator.Trust, request)
+    if not told.as_json and not told.quiet:
+        how = "as its code is now" if pinned else "whatever its code will be"
+        print(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
+    return await one.ask(one.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
+
+
+def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
+    yield f"{clean(asked.directory)} is {_state(asked.state)}."
+    if not asked.tools:
+        yield "It has no tools."
+    for tool in asked.tools:
+        wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
+        yield f"  {clean(tool.tool)} ({clean(os.path.relpath(tool.path, asked.directory))}): {clean(', '.join(wants)) or 'nothing'}"
+    given = [
+        ("variables", ", ".join(asked.env)),
+        ("programs of", ", ".join(asked.programs)),
+        ("the interpreter", asked.python),
+    ]
+    if any(value for _, value in given):
+        yield "Once it is trusted, your configuration also gives it:"
+        yield from (f"  {what} {clean(value)}" for what, value in given if value)
+    if asked.problems:
+        yield "Not known, because they could not be loaded:"
+        yield from (
+            f"  {clean(found.path)}: {clean(found.message.partition(chr(10))[0])}" for found in asked.problems
+        )
+
+
+def _network(hosts: Iterable[str]) -> list[str]:
+    names = list(hosts)
+    if EVERYTHING in names:
+        return ["the whole network"]
+    return [f"the network to {', '.join(names)}"] if names else []
+
+
+def _state(state: str) -> str:
+    return {
+        "pinned": "trusted, as its code is now",
+        "changed": "not trusted any more: its code is not the one that was pinned",
+        "untrusted": "not trusted",
+    }.get(state, state)
+
+
+async def doctor(told: Invocation) -> Exit:
+    """What this host can give a cell; exits with 1 where it cannot give the configured default."""
+    async with daemon(told) as found, operate(found) as one:
+        answer = await one.ask(one.operator.Doctor, op.DoctorRequest())
+    if told.as_json:
+        print_json(record(answer))
+    else:
+        _print_doctor(answer)
+    return Exit.OK if answer.healthy else Exit.FAILED
+
+
+def _print_doctor(answer: op.DoctorResponse) -> None:
+    print_table(
+        ("WHAT", "NAME", "STATE", "DETAIL"),
+        [(it.kind, it.name, it.state, it.detail) for it in answer.findings],
+    )
+    remedies = [it for it in answer.findings if it.remedy]
+    if remedies:
+        print("\nTo mend it:")
+    for it in remedies:
+        print(f"  {clean(it.name)}: {clean(it.remedy)}")
+    default = f'[defaults] sandbox = "{clean(answer.sandbox)}"'
+    if answer.healthy:
+        same = "" if answer.sandbox == answer.enclosure else f", which is {answer.enclosure} on this host"
+        print(f"\nTools run under {default}{same}.")
+    else:
+        print(f"\nTools cannot run: this host cannot give {default}.")

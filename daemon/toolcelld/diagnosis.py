@@ -1,0 +1,160 @@
+"""What this host can give a cell, layer by layer, for people who want to know why something is missing.
+
+What can be had was found out by building cells (see `host`); here it is only told, with the settings of
+the kernel that most often stand in the way, and what would mend them. Nothing is tried here, and nothing changed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from toolcelld.groups import Groups
+from toolcelld.limits import resolve
+from toolcelld.profiles import enclosure_of
+from toolcelld.quantities import show_bytes
+from toolcelld.regime import Regime
+from toolcelld.worker import linux
+from toolcelld.worker.policy import Enclosure
+
+__all__ = ["Diagnosis", "Finding", "diagnose"]
+
+State = Literal["in use", "available", "missing", "unknown"]
+
+ENCLOSURES: Final[tuple[Enclosure, ...]] = ("strict", "baseline", "none")
+SPILL_NEARLY_FULL: Final = 0.9
+
+_SETTINGS: Final = (
+    (
+        "kernel.apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor keeps unprivileged programs from user namespaces",
+    ),
+    ("kernel.unprivileged_userns_clone", "0", "the kernel keeps unprivileged programs from user namespaces"),
+    ("user.max_user_namespaces", "0", "no user namespaces are allowed"),
+)
+"""Each with the value that stands in the way of `strict`, and what that value means."""
+_MENDED: Final = {"1": "0", "0": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    kind: Literal["profile", "layer", "host"]
+    name: str
+    state: State
+    detail: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All of it."""
+
+    sandbox: str  # the configured default
+    enclosure: Enclosure | None  # what it comes to here
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the configured default can be given."""
+        return self.enclosure is not None
+
+
+def diagnose(regime: Regime, groups: Groups, *, spill_bytes: int) -> Diagnosis:
+    """Tell what there is. Reads some small files of /proc and /sys."""
+    # A tool that no rule speaks of: its name fits no pattern but those for all.
+    settings = resolve(regime.config, "", {}, "")
+    enclosure = enclosure_of(settings, regime.around.host)
+    findings = [
+        *_profiles(regime, enclosure),
+        *_layers(regime, enclosure),
+        *_kernel(),
+        _groups(groups),
+        _spill(spill_bytes, regime.config.spill.quota_bytes),
+    ]
+    return Diagnosis(settings.sandbox, enclosure, tuple(findings))
+
+
+def _profiles(regime: Regime, used: Enclosure | None) -> Iterator[Finding]:
+    host = regime.around.host
+    for enclosure in ENCLOSURES:
+        missing = host.missing(enclosure)
+        state: State = "missing" if missing else "in use" if enclosure == used else "available"
+        yield Finding("profile", enclosure, state, missing, _remedy(enclosure) if missing else "")
+
+
+def _remedy(enclosure: Enclosure) -> str:
+    if linux.landlock_abi() < 1:
+        return "boot a kernel of 5.13 or newer with landlock among its security modules (lsm=landlock,…)"
+    if enclosure == "strict":
+        ways = [
+            f"{meaning}: sysctl -w {name}={_MENDED.get(bad, '')}"
+            for name, bad, meaning in _SETTINGS
+            if _sysctl(name) == bad
+        ]
+        return (
+            "; ".join(ways)
+            or "allow unprivileged user namespaces; in a container, with its seccomp profile, too"
+        )
+    return ""
+
+
+def _layers(regime: Regime, used: Enclosure | None) -> Iterator[Finding]:
+    """Those that the cells of each kind reported, the strongest kind's first."""
+    reported = regime.around.host.layers
+    in_use: Sequence[str] = reported.get(used or "", ())
+    for layer in dict.fromkeys(layer for kind in ENCLOSURES for layer in reported.get(kind, ())):
+        kinds = [kind for kind in ENCLOSURES if layer in reported.get(kind, ())]
+        yield Finding("layer", layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}")
+
+
+def _kernel() -> Iterator[Finding]:
+    yield Finding("host", "kernel", "in use", f"{platform.release()} {platform.machine()}")
+    abi = linux.landlock_abi()
+    if abi >= linux.LANDLOCK_ABI_SIGNAL:
+        yield Finding("host", "Landlock", "available", f"ABI {abi}")
+    elif abi >= 1:
+        lost = f"ABI {abi}: signals are not confined and the end of a cell is not proven by it, which needs Linux 6.12"
+        yield Finding("host", "Landlock", "available", lost, "boot a kernel of 6.12 or newer")
+    else:
+        modules = _read("/sys/kernel/security/lsm") or "unknown"
+        yield Finding("host", "Landlock", "missing", f"security modules: {modules}", _remedy("baseline"))
+    for name, bad, meaning in _SETTINGS:
+        value = _sysctl(name)
+        if value == bad and os.geteuid():
+            yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
+
+
+def _groups(groups: Groups) -> Finding:
+    if groups.reason:
+        return Finding(
+            "host",
+            "control groups",
+            "missing",
+            groups.reason,
+            "run the daemon as its systemd user unit, which has Delegate=yes; limits are polled until then",
+        )
+    return Finding("host", "control groups", "in use", groups.available)
+
+
+def _spill(used_bytes: int, quota_bytes: int) -> Finding:
+    detail = f"{show_bytes(used_bytes)} of {show_bytes(quota_bytes)}"
+    nearly = used_bytes >= SPILL_NEARLY_FULL * quota_bytes
+    return Finding("host", "spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
+
+
+def _sysctl(name: str) -> str:
+    return _read(f"/proc/sys/{name.replace('.', '/')}")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read(1000).strip()
+    except OSError:
+        return ""
