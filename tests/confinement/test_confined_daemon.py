@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable
 
 import pytest
@@ -25,7 +26,8 @@ async def test_a_tool_works_in_its_project_and_its_temporary_directory(daemon: R
         "work",
         """
         import asyncio, os, subprocess, tempfile
-                from toolcell import tool
+        from pathlib import Path
+        from toolcell import tool
 
         @tool
         async def work() -> str:
@@ -81,7 +83,7 @@ async def test_a_tool_gets_nothing_that_it_was_not_given(daemon: RunningDaemon) 
         errno.EAFNOSUPPORT,
         errno.ECONNREFUSED,
     }
-    assert isinstance(outcome.details, list), outcome
-    assert len(outcome.details) == 5
-    assert set(outcome.details) <= reasons, outcome
+    said: list[object] = json.loads(outcome.text)
+    assert len(said) == 5
+    assert set(said) <= reasons, outcome
     assert not (daemon.directory / "planted").exists()
