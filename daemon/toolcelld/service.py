@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import grpc
@@ -43,6 +44,7 @@ from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
 from toolcelld.session import House, OpenRequest, Session
 from toolcelld.sessions import Sessions
+from toolcelld.sources import Problem
 from toolcelld.spills import Output, Spills, UnknownOutput
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]
@@ -261,9 +263,18 @@ class ToolCell(rpc.ToolCellServicer):
             found = await self._look(request.directory)
             part = catalog_part(found, 0, len(found.tools), last=True)
             del part.problems[:]
+            found = replace(found, problems=(*found.problems, *self._quarantined(found)))
             part.problems.extend(encode_problem(problem) for problem in found.problems)
             return pb.ListToolsResponse(catalog=part, text=catalog.render(found))
         raise AssertionError
+
+    def _quarantined(self, found: catalog.Catalog) -> Iterator[Problem]:
+        """The catalog does not know of it, because it passes; who looks at the tools is told."""
+        paths = {tool.path for tool in found.tools.values()}
+        for held in self._edge.pool.quarantine.all:
+            if held.path in paths:
+                remedy = f"It comes back when its code is changed, or by: toolcell release {held.stem}"
+                yield Problem(held.path, "", "quarantined", f"in quarantine: {held}\n{remedy}")
 
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):

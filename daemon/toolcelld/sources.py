@@ -34,7 +34,7 @@ PROJECT_PLACES = (".toolcell", ".atomic")  # of a project's directory; the tools
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
-Reason = Literal["broken", "shadowed", "rejected", "stale"]
+Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined"]
 
 
 @dataclass(frozen=True, slots=True)

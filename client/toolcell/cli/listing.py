@@ -168,11 +168,13 @@ def _list_sessions(told: Invocation, found: Sequence[op.SessionInfo]) -> None:
 
 
 async def ps(told: Invocation) -> Exit:
-    """The workers."""
+    """The workers, and the files that none is started for."""
     async with operator(told) as one:
-        found = (await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())).workers
+        answer = await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())
+    found = answer.workers
     if told.as_json:
-        print_json({"workers": [record(worker) for worker in found]})
+        held = [record(file) for file in answer.quarantined]
+        print_json({"workers": [record(worker) for worker in found], "quarantined": held})
         return Exit.OK
     now = datetime.now(UTC)
     print_table(
@@ -192,4 +194,11 @@ async def ps(told: Invocation) -> Exit:
         ],
         right=("PID", "MEMORY", "CALLS"),
     )
+    if answer.quarantined:
+        print("\nIn quarantine; toolcell release TOOL lets one out:")
+    for shut_out in answer.quarantined:
+        print(
+            f"  {clean(shut_out.path)}: {len(shut_out.deaths)} deaths, the last of {clean(shut_out.deaths[-1].cause)}, "
+            f"{ago(time_of(shut_out.since), now)}"
+        )
     return Exit.OK

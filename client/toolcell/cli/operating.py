@@ -1,7 +1,8 @@
-"""`toolcell abort`, `reload` and `restart`: what people tell a running daemon to do."""
+"""`toolcell abort`, `reload`, `restart` and `release`: what people tell a running daemon to do."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from .figures import clean
 from .reach import Invocation, operator
 from .records import print_json, problem, record
 
-__all__ = ["abort", "reload", "restart"]
+__all__ = ["abort", "release", "reload", "restart"]
 
 
 async def abort(told: Invocation, call_ids: Sequence[str]) -> Exit:
@@ -70,6 +71,20 @@ async def restart(told: Invocation, tool: str | None) -> Exit:
             else ""
         )
         print(f"{_count(answer.retired, 'worker', 'workers')} retired{busy}.")
+    return Exit.OK
+
+
+async def release(told: Invocation, tool: str) -> Exit:
+    """Let a tool out of quarantine."""
+    if os.sep in tool:
+        tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
+    async with operator(told) as one:
+        answer = await one.ask(one.operator.Release, op.ReleaseRequest(tool=tool))
+    if told.as_json:
+        print_json({"released": [record(found) for found in answer.released]})
+    elif not told.quiet:
+        for found in answer.released:
+            print(f"{clean(found.path)} may run again, after {_count(len(found.deaths), 'death', 'deaths')}.")
     return Exit.OK
 
 
