@@ -40,6 +40,9 @@ class FakeCell:
     def abort(self, sequence: int, reason: str) -> None:
         """It stops by itself."""
 
+    def limit(self, limits: CellLimits) -> None:
+        """It has no control group."""
+
     def drain(self, source: str) -> None:
         """Nothing was printed."""
 

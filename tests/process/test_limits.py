@@ -152,3 +152,56 @@ return str(os.getpid())
         second = await session.call("bomb")
     assert (first.kind, second.kind) == ("ok", "ok")
     assert first.text == second.text  # the same worker, which has used more than one call may
+
+
+async def test_a_tool_that_runs_out_of_descriptors_is_told_which_limit(daemon: RunningDaemon) -> None:
+    outcome = await blow(daemon, "held = [open('/dev/null') for _ in range(200)]", open_files=64)
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "open_files")
+    first, *others = outcome.message.splitlines()
+    assert re.match(r"64 open files of one process after .*; OSError: .*Too many open files", first), first
+    assert "To raise it: [tool.bomb] open_files = 128 in ~/.config/toolcell/config.toml" in others
+
+
+async def test_a_file_that_grows_too_large_is_told_which_limit(daemon: RunningDaemon) -> None:
+    body = f"""
+with open({str(daemon.project / "large")!r}, "wb") as file:
+    for _ in range(64):
+        file.write(bytes(MIB))
+"""
+    outcome = await blow(daemon, body, file_size="1MiB")
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "file_size")
+    assert re.match(r"a file of 1MiB after .*; OSError: .*File too large", outcome.message), outcome.message
+    assert '[tool.bomb] file_size = "2MiB" in' in outcome.message
+    assert (daemon.project / "large").stat().st_size <= 2**20
+
+
+async def test_a_file_is_held_to_its_limits_while_it_is_loaded(daemon: RunningDaemon) -> None:
+    with daemon.config.open("a") as config:
+        config.write('[defaults]\nmemory = "64MiB"\n')
+    daemon.tool("bomb", HEAD + "    return 'loaded'\n\nfill(500)\n")
+    daemon.reload()
+    async with daemon.connect() as session:
+        outcome = await session.call("bomb")
+    assert (outcome.kind, outcome.cause) == ("refused", "broken_tool"), outcome
+    assert re.search(r"\d+ MiB of 64 MiB after .*, while it was loaded", outcome.message), outcome.message
+
+
+DISK = """
+place = tempfile.mkdtemp()
+for number in range(4000):
+    with open(os.path.join(place, str(number)), "wb") as file:
+        file.write(bytes(10_000))
+    time.sleep(0.0005)
+time.sleep(SECONDS_MAX)
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["baseline", "strict"])
+async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str) -> None:
+    outcome = await blow(daemon, DISK, disk="8MiB", sandbox=sandbox)
+    if outcome.cause == "sandbox_unavailable":
+        pytest.skip(outcome.message)
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
+    assert re.match(r"(\d+ MiB of )?8 ?MiB in its temporary directory after ", outcome.message)
+    assert '[tool.bomb] disk = "16MiB" in' in outcome.message
+    assert not list((daemon.state / "scratch").iterdir()) or sandbox == "strict"
