@@ -1,0 +1,17 @@
+"""A daemon that makes room for what is announced."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def announce_huge_frame(world: dict[str, Any]) -> str:
+    os.write(4, b"\xff" * 8)
+    time.sleep(10)
+    return "honest"

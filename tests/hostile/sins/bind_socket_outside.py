@@ -1,0 +1,18 @@
+"""A socket of its own where others look for a service."""
+
+import os
+import signal
+import socket
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def bind_socket_outside(world: dict[str, Any]) -> str:
+    with socket.socket(socket.AF_UNIX) as service:
+        os.chdir(world["outside"])
+        service.bind("planted")
+    return "planted"

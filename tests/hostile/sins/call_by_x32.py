@@ -1,0 +1,20 @@
+"""A system call by the numbers of x32."""
+
+import ctypes
+import os
+import signal
+from typing import Any
+
+from _kernel import checked, libc
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def call_by_x32(world: dict[str, Any]) -> str:
+    libc.syscall.restype = ctypes.c_long
+    if checked(libc.syscall(ctypes.c_long(0x40000000 | 39))) != os.getpid():
+        raise OSError("x32")
+    return "it answered"

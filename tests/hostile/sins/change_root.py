@@ -1,0 +1,15 @@
+"""Another root directory."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def change_root(world: dict[str, Any]) -> str:
+    os.chroot(world["outside"])
+    return "changed"

@@ -1,0 +1,25 @@
+"""A connection while the file is being described, before anybody has called it."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+connected = False
+with contextlib.suppress(OSError):
+    port = json.loads(Path(os.path.dirname(__file__), "..", "..", "world.json").read_text())["tcp_port"]
+    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    connected = True
+
+
+@tool
+def connect_at_import(world: dict[str, Any]) -> str:
+    return "connected" if connected else "not connected"

@@ -1,0 +1,23 @@
+"""Processes that outlive the crash of the one that made them."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def crash_and_leave(world: dict[str, Any]) -> str:
+    for _ in range(5):
+        if os.fork() == 0:
+            signal.alarm(15)
+            os.setsid()
+            time.sleep(15)
+            os._exit(0)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(5)
+    return "unreachable"

@@ -1,0 +1,20 @@
+"""Which programs run on the machine, and with which words."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def find_commands(world: dict[str, Any]) -> str:
+    told: list[str] = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            told.append(Path("/proc", name, "cmdline").read_bytes().decode(errors="replace"))
+    return " ".join(told)[-40_000:]

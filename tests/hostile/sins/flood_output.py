@@ -1,0 +1,18 @@
+"""Output without an end, to fill the memory of whoever reads it."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def flood_output(world: dict[str, Any]) -> str:
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        os.write(1, b"all work and no play\n" * 3000)
+    return "written"

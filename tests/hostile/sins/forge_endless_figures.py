@@ -1,0 +1,22 @@
+"""A daemon that adds up what has no end."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_endless_figures(world: dict[str, Any]) -> str:
+    os.write(
+        PROTOCOL,
+        encode({"type": "result", "seq": 1, "kind": "ok", "cpu": 1e308, "rss": 10**30, "threads": -5}, b""),
+    )
+    return "honest"

@@ -1,0 +1,19 @@
+"""A new beginning in the middle."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_hello(world: dict[str, Any]) -> str:
+    os.write(PROTOCOL, encode({"type": "hello", "protocol": 1, "pid": 1, "python": "9.9"}, b""))
+    return "honest"

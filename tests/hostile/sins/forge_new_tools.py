@@ -1,0 +1,25 @@
+"""Tools that its file does not have, told once more after the description."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_new_tools(world: dict[str, Any]) -> str:
+    os.write(
+        PROTOCOL,
+        encode(
+            {"type": "loaded", "layers": ["everything"]},
+            b'{"tools":[{"name":"good","description":"","input_schema":"{}","export":"x","options":{},"line":1}],"problems":[]}',
+        ),
+    )
+    return "honest"

@@ -1,0 +1,21 @@
+"""More questions than anybody can answer."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_questions(world: dict[str, Any]) -> str:
+    os.write(PROTOCOL, encode({"type": "ask", "seq": 1, "ask": 1, "title": "?"}, b""))
+    for number in range(2, 5000):
+        os.write(PROTOCOL, encode({"type": "ask", "seq": 1, "ask": number, "title": "?"}, b""))
+    return "honest"

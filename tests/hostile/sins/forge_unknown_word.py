@@ -1,0 +1,19 @@
+"""A daemon that meets a word it does not know."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_unknown_word(world: dict[str, Any]) -> str:
+    os.write(PROTOCOL, encode({"type": "obey", "seq": 1}, b""))
+    return "honest"

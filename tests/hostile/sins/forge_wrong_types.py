@@ -1,0 +1,22 @@
+"""A daemon that computes with what is no number."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+from toolcelld.frames import encode
+
+signal.alarm(20)
+
+
+PROTOCOL = 4
+
+
+@tool
+def forge_wrong_types(world: dict[str, Any]) -> str:
+    os.write(
+        PROTOCOL,
+        encode({"type": "result", "seq": 1, "kind": 7, "cpu": "x", "rss": [], "threads": {}}, b""),
+    )
+    return "honest"

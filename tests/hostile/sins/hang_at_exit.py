@@ -1,0 +1,16 @@
+"""A worker that does not end when it should."""
+
+import atexit
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def hang_at_exit(world: dict[str, Any]) -> str:
+    atexit.register(time.sleep, 15)
+    return "done"

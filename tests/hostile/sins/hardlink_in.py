@@ -1,0 +1,16 @@
+"""A secret file under a second name, within the project, where it may be read."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def hardlink_in(world: dict[str, Any]) -> str:
+    os.link(os.path.join(world["outside"], "secret"), "mine")
+    return Path("mine").read_text()

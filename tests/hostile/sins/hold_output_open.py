@@ -1,0 +1,21 @@
+"""A process that holds the tool's output open, so that its reader waits for ever."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def hold_output_open(world: dict[str, Any]) -> str:
+    if os.fork() == 0:
+        signal.alarm(15)
+        os.setsid()
+        time.sleep(15)
+        os._exit(0)
+    print("going")
+    return "held"

@@ -1,0 +1,13 @@
+"""A keyboard's interrupt without a keyboard."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def interrupt_itself(world: dict[str, Any]) -> str:
+    raise KeyboardInterrupt

@@ -1,0 +1,18 @@
+"""Every process that it may signal, ended."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def kill_everybody(world: dict[str, Any]) -> str:
+    if os.fork() == 0:
+        signal.alarm(10)
+        os.kill(-1, signal.SIGKILL)
+        os._exit(0)
+    return "sent"

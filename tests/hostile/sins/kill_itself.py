@@ -1,0 +1,15 @@
+"""The end of its worker by the strongest signal."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def kill_itself(world: dict[str, Any]) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "unreachable"

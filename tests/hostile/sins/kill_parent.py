@@ -1,0 +1,17 @@
+"""The keeper that watches it, ended."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def kill_parent(world: dict[str, Any]) -> str:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(3)
+    return "sent"

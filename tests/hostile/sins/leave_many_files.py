@@ -1,0 +1,16 @@
+"""So many files in its tools that whoever looks for tools is lost."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def leave_many_files(world: dict[str, Any]) -> str:
+    for number in range(3000):
+        Path(".toolcell", "tools", f"_{number}.py").touch()
+    return "planted"

@@ -1,0 +1,15 @@
+"""Whatever was left open by those who made it: a directory, a socket, a database."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def look_through_descriptors(world: dict[str, Any]) -> str:
+    found = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return " ".join(found)

@@ -1,0 +1,18 @@
+"""A descriptor that stops the kernel in the middle of a copy, as exploits like it."""
+
+import os
+import signal
+from typing import Any
+
+from _kernel import call
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def make_userfaultfd(world: dict[str, Any]) -> str:
+    UFFD_USER_MODE_ONLY = 1
+    os.close(call("userfaultfd", os.O_CLOEXEC | UFFD_USER_MODE_ONLY))
+    return "it was made"

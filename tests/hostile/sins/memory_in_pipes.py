@@ -1,0 +1,26 @@
+"""The kernel's memory, in pipes that nobody reads."""
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+F_SETPIPE_SZ = 1031
+
+
+@tool
+def memory_in_pipes(world: dict[str, Any]) -> str:
+    pipes: list[int] = []
+    for _ in range(60):
+        _reader, writer = os.pipe()
+        fcntl.fcntl(writer, F_SETPIPE_SZ, 2**20)
+        os.set_blocking(writer, False)
+        pipes.append(os.write(writer, bytes(2**20)))
+    Path("survived").write_text(str(sum(pipes)))
+    return "it was kept"

@@ -1,0 +1,26 @@
+"""More memory than it was given, in a segment that belongs to no process."""
+
+import ctypes
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from _kernel import checked, libc
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def memory_in_system_v(world: dict[str, Any]) -> str:
+    libc.shmat.restype = ctypes.c_void_p
+    segment = checked(libc.shmget(world["key"], ctypes.c_size_t(200 * 2**20), 0o1600))
+    address = libc.shmat(segment, None, 0)
+    ctypes.memset(address, 1, 200 * 2**20)
+    libc.shmdt(ctypes.c_void_p(address))
+
+    time.sleep(2)
+    Path("survived").touch()
+    return "it was kept"

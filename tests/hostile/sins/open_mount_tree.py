@@ -1,0 +1,16 @@
+"""A copy of the file system's tree as a descriptor."""
+
+import signal
+from typing import Any
+
+from _kernel import call
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def open_mount_tree(world: dict[str, Any]) -> str:
+    call("open_tree", -100, b"/", 1)
+    return "it is open"

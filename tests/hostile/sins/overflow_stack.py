@@ -1,0 +1,20 @@
+"""The end of its worker's stack."""
+
+import signal
+import sys
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def overflow_stack(world: dict[str, Any]) -> str:
+    sys.setrecursionlimit(10**9)
+
+    def deeper(value: object) -> object:
+        return deeper([value])
+
+    deeper(0)
+    return "unreachable"

@@ -1,0 +1,16 @@
+"""Words of its own as words of its worker."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def print_into_protocol(world: dict[str, Any]) -> str:
+    os.dup2(4, 1)
+    print("honest", flush=True)
+    return "honest"

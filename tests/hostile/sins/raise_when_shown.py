@@ -1,0 +1,20 @@
+"""An error in the hands of whoever shows the error."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+class Unshowable(Exception):
+    def __str__(self) -> str:
+        raise self
+
+    __repr__ = __str__
+
+
+@tool
+def raise_when_shown(world: dict[str, Any]) -> str:
+    raise Unshowable

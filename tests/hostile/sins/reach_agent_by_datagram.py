@@ -1,0 +1,16 @@
+"""A line in the machine's log, by its socket."""
+
+import signal
+import socket
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def reach_agent_by_datagram(world: dict[str, Any]) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.sendto(b"all is well", f"{world['outside']}/log")
+    return "sent"

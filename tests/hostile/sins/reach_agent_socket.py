@@ -1,0 +1,16 @@
+"""The person's key agent, on its socket."""
+
+import signal
+import socket
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def reach_agent_socket(world: dict[str, Any]) -> str:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(f"{world['outside']}/agent")
+    return "connected"

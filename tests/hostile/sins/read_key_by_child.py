@@ -1,0 +1,16 @@
+"""The private key, by the hands of another program."""
+
+import signal
+import subprocess
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def read_key_by_child(world: dict[str, Any]) -> str:
+    return subprocess.run(
+        ["cat", f"{world['home']}/.ssh/id_ed25519"], capture_output=True, text=True, check=True, timeout=10
+    ).stdout

@@ -1,0 +1,16 @@
+"""Credentials, by a name that lies inside the project."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def read_key_through_symlink(world: dict[str, Any]) -> str:
+    os.symlink(os.path.join(world["home"], ".aws"), "notes")
+    return Path("notes", "credentials").read_text()

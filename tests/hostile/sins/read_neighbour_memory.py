@@ -1,0 +1,14 @@
+"""A secret in the memory of another worker."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def read_neighbour_memory(world: dict[str, Any]) -> str:
+    with open(f"/proc/{world['neighbour']}/mem", "rb"):
+        return "it is open"

@@ -1,0 +1,16 @@
+"""The worker's own code, replaced by its own."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def replace_runtime(world: dict[str, Any]) -> str:
+    from toolcelld.worker.ending import Ending
+
+    Ending.frames = lambda self: iter(())  # type: ignore[method-assign]  # noqa: ARG005  # that is the sin
+    return "replaced"

@@ -1,0 +1,15 @@
+"""A result that contains itself."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def return_cycle(world: dict[str, Any]) -> object:
+    value: list[object] = []
+    value.append(value)
+    return value

@@ -1,0 +1,13 @@
+"""A result for which JSON has no word."""
+
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def return_nonsense(world: dict[str, Any]) -> object:
+    return {"a": object(), "b": {1, 2}, "c": float("nan"), 7: lambda: None}

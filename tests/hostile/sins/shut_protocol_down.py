@@ -1,0 +1,18 @@
+"""A worker that can speak no more, and goes on."""
+
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def shut_protocol_down(world: dict[str, Any]) -> str:
+    socket.socket(fileno=os.dup(4)).shutdown(socket.SHUT_RDWR)
+    time.sleep(10)
+    return "honest"

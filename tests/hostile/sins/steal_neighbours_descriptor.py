@@ -1,0 +1,17 @@
+"""An open file of another worker, as a descriptor."""
+
+import os
+import signal
+from typing import Any
+
+from _kernel import call
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def steal_neighbours_descriptor(world: dict[str, Any]) -> str:
+    call("pidfd_getfd", os.pidfd_open(world["neighbour"]), 4, 0)
+    return "stolen"

@@ -1,0 +1,20 @@
+"""Stopped processes, which take no signal that can be ignored."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def stop_children(world: dict[str, Any]) -> str:
+    for _ in range(5):
+        if os.fork() == 0:
+            signal.alarm(15)
+            os.setsid()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os._exit(0)
+    return "they are stopped"

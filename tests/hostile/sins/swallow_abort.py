@@ -1,0 +1,20 @@
+"""A tool that takes its abort for an exception like others."""
+
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def swallow_abort(world: dict[str, Any]) -> str:
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except BaseException:  # noqa: BLE001  # that is the sin
+            continue
+    return "unstopped"

@@ -1,0 +1,15 @@
+"""A daemon that trips over what is no frame."""
+
+import os
+import signal
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def write_garbage(world: dict[str, Any]) -> str:
+    os.write(4, os.urandom(5000))
+    return "honest"

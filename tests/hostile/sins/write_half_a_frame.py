@@ -1,0 +1,17 @@
+"""A daemon that waits for the rest."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def write_half_a_frame(world: dict[str, Any]) -> str:
+    os.write(4, b"\x00\x00\x01\x00\x00\x00")
+    time.sleep(10)
+    return "honest"

@@ -1,0 +1,17 @@
+"""A larger file than it was given."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from toolcell import tool
+
+signal.alarm(20)
+
+
+@tool
+def write_huge_file(world: dict[str, Any]) -> str:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with Path("huge").open("wb") as file:
+        file.writelines(bytes(2**20) for _ in range(8))
+    return "written"

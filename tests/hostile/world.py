@@ -1,0 +1,372 @@
+"""What stands around one sin: a home with secrets, places to plant things, doors to knock at, somebody to hurt.
+
+Everything is made for one run and taken away after it. What an attacker got is seen from here, from
+outside: a trap that was touched, a door that was knocked at, a secret among what the tool told.
+Nothing of the machine's own is put at risk: the secrets are made up, the doors are on loopback, and
+whom it may hurt is a process that only sleeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import platform
+import pty
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from toolcell.client import Outcome
+
+__all__ = ["KEPT", "World"]
+
+KEPT: Final = "kept\n"
+"""What stands in files that nobody may change."""
+VICTIM_SECONDS: Final = 120
+"""The victim ends by itself then, whatever becomes of the test."""
+IPC_RMID: Final = 0
+SYSTEM_V: Final = ("shm", "sem", "msg")
+
+
+class World:
+    """One sin's surroundings, and what it has done to them."""
+
+    def __init__(self, directory: Path, daemon: Mapping[str, Any]) -> None:
+        self.directory = directory
+        self.secret = f"SECRET-{secrets.token_hex(12)}"
+        self.tag = f"toolcell-{secrets.token_hex(4)}"
+        """Part of every name that an attacker may leave on the machine, so that others' are not taken for it."""
+        self.key = 0x70000000 | secrets.randbits(24)  # for what System V finds by number
+        self.home = directory / "home"
+        self.outside = directory / "outside"
+        self.project = directory / "project"
+        self.daemon = dict(daemon)
+        self.told = ""
+        """Everything that the tool said or left in its own project for its master to fetch."""
+        self.neighbour: dict[str, Any] = {}
+        """Who else runs: its number and where its secret lies."""
+        self.neighbour_said = ""
+        self.seen = False
+        """Whether what can be seen only while the sin runs was seen."""
+        self.catalog = ""
+        """What the daemon said of the project when it looked again afterwards."""
+        self._doors: dict[str, socket.socket] = {}
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._furnish()
+        self._open_doors()
+        self.terminal, slave = pty.openpty()
+        self._ends.callback(os.close, self.terminal)
+        self._ends.callback(os.close, slave)
+        self.terminal_name = os.ttyname(slave)
+        sleeper = self.directory / f"sleep-{self.secret}"
+        sleeper.symlink_to(shutil.which("sleep") or "/bin/sleep")
+        # Root's processes are out of a cell's reach as they can do more; this one can do as little as a cell.
+        powerless = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all") if os.geteuid() == 0 else ()
+        self.victim = subprocess.Popen(
+            [*powerless, str(sleeper), str(VICTIM_SECONDS)],
+            env={"TOKEN": self.secret},
+            stdin=subprocess.DEVNULL,
+        )
+        self._ends.callback(self._end_victim)
+        self.victim_before = self._victim_state()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._ends.close()
+        finally:
+            self.remove_marks()
+            _writable_again(self.directory)
+            shutil.rmtree(self.directory)
+
+    def _furnish(self) -> None:
+        for path, text in {
+            self.home / ".ssh" / "id_ed25519": self.secret,
+            self.home / ".aws" / "credentials": self.secret,
+            self.home / ".bashrc": KEPT,
+            self.home / "bin" / "program": f"#!/bin/sh\necho {self.secret} ran\n",
+            self.outside / "kept": KEPT,
+            self.outside / "secret": self.secret,
+            self.outside / "tools" / "innocent.py": KEPT,
+            self.project / "own": "mine\n",
+            self.project / ".git" / "config": KEPT,
+            self.project / ".git" / "hooks" / "pre-push": KEPT,
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (self.home / "bin" / "program").chmod(0o755)
+        (self.home / f"a-name-{self.secret}").touch()
+        (self.project / ".toolcell" / "tools").mkdir(parents=True)
+
+    def _open_doors(self) -> None:
+        stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
+        for name, family, kind, address in (
+            ("tcp", socket.AF_INET, stream, ("127.0.0.1", 0)),
+            ("tcp6", socket.AF_INET6, stream, ("::1", 0)),
+            ("udp", socket.AF_INET, datagram, ("127.0.0.1", 0)),
+            ("agent", socket.AF_UNIX, stream, str(self.outside / "agent")),
+            ("log", socket.AF_UNIX, datagram, str(self.outside / "log")),
+            ("abstract", socket.AF_UNIX, stream, f"\0{self.tag}"),
+        ):
+            door = self._ends.enter_context(socket.socket(family, kind))
+            try:
+                door.bind(address)
+            except OSError:
+                if name != "tcp6":  # a host without IPv6 has no such door
+                    raise
+                continue
+            if kind == stream:
+                door.listen()
+            door.setblocking(False)
+            self._doors[name] = door
+
+    def _end_victim(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.victim.send_signal(signal.SIGCONT)
+        self.victim.kill()
+        self.victim.wait()
+
+    def known(self) -> dict[str, Any]:
+        """What the attacker is told: where everything is, as if he had watched for long. The secret is not in it."""
+        ports = {
+            f"{name}_port": door.getsockname()[1]
+            for name, door in self._doors.items()
+            if door.family != socket.AF_UNIX
+        }
+        return {
+            "home": str(self.home),
+            "outside": str(self.outside),
+            "project": str(self.project),
+            "tag": self.tag,
+            "key": self.key,
+            "victim": self.victim.pid,
+            "terminal": self.terminal_name,
+            **self.daemon,
+            **self.neighbour,
+            **ports,
+        }
+
+    def hear(self, outcome: Outcome) -> None:
+        """Keep what the tool said, and what it left to be fetched."""
+        self.told = json.dumps(outcome.to_dict(), default=str)
+        with contextlib.suppress(OSError):
+            self.told += (self.project / "loot").read_text(errors="replace")
+
+    # What was done
+
+    def learned(self, what: str = "") -> bool:
+        """Whether the tool told the secret, or `what`."""
+        return (what or self.secret) in self.told
+
+    def reached(self, door: str) -> bool:
+        """Whether somebody knocked there."""
+        listener = self._doors[door]
+        with contextlib.suppress(BlockingIOError):
+            if listener.type == socket.SOCK_STREAM:
+                listener.accept()[0].close()
+            else:
+                listener.recv(100)
+            return True
+        return False
+
+    def came_in(self) -> bool:
+        """Whether the attacker's own door on the machine's loopback let us in."""
+        try:
+            port = int((self.project / "port").read_text() or "0")
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def locked(self) -> bool:
+        """Whether the file outside is locked by somebody; tells him that it was seen."""
+        with (self.outside / "kept").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                (self.project / "seen").touch()
+                return True
+        return False
+
+    def own_file_changed(self) -> bool:
+        """Whether a tool file of the project says that it was planted."""
+        return any(
+            path.read_text().endswith("# planted\n") for path in self._tools().glob("*.py") if path.is_file()
+        )
+
+    def _tools(self) -> Path:
+        return self.project / ".toolcell" / "tools"
+
+    def squatted(self, place: str) -> bool:
+        """Whether there is something of his beside the daemon's socket, or in its state."""
+        path = Path(self.daemon[place])
+        found = list((path if path.is_dir() else path.parent).glob(self.tag))
+        for intruder in found:
+            intruder.unlink()
+        return bool(found)
+
+    def found_in_scratch(self) -> bool:
+        """Whether what he left in his temporary directory is still somewhere."""
+        places = (Path(tempfile.gettempdir()), Path("/tmp"), Path(self.daemon["daemon_state"]))
+        found = {
+            path
+            for place in places
+            for depth in ("", "*/", "*/*/")
+            for path in place.glob(f"{depth}{self.tag}")
+        }
+        for path in found:
+            path.unlink()
+        return bool(found)
+
+    def largest_file_bytes(self) -> int:
+        """Of the project."""
+        return max(path.stat().st_size for path in self.project.iterdir())
+
+    def knows_interfaces(self) -> bool:
+        """Whether he can name one of the machine's interfaces that a world of his own has not."""
+        return any(
+            name in self.told for name in os.listdir("/sys/class/net") if name != "lo" and len(name) > 2
+        )
+
+    def daemon_secret_told(self) -> bool:
+        """Whether he knows the secret in the daemon's environment."""
+        return self.daemon["daemon_secret"] in self.told
+
+    def told_of_descriptors(self) -> bool:
+        """Whether a file of the daemon's is among what he found open."""
+        return str(Path(self.daemon["daemon_state"]).parent) in self.told.replace(str(self.directory), "")
+
+    def daemon_memory_bytes(self) -> int:
+        """What the daemon holds now."""
+        status = Path(f"/proc/{self.daemon['daemon']}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def told_figures_without_end(self) -> bool:
+        """Whether the facts of his call have a figure that no machine has."""
+        return "1e+308" in self.told or "0" * 20 in self.told
+
+    def in_keyring(self) -> bool:
+        """Whether the user's keyring has a word of his; it is taken out."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        keyctl = 250 if platform.machine() == "x86_64" else 219
+        search, unlink, user_keyring = 10, 9, ctypes.c_long(-4)
+        name = self.tag.encode()
+        key = libc.syscall(
+            ctypes.c_long(keyctl), ctypes.c_long(search), user_keyring, b"user", name, ctypes.c_long(0)
+        )
+        if key > 0:
+            libc.syscall(ctypes.c_long(keyctl), ctypes.c_long(unlink), ctypes.c_long(key), user_keyring)
+        return int(key) > 0
+
+    def typed(self) -> bool:
+        """Whether something was typed into the person's terminal, or shown on it."""
+        return bool(select.select([self.terminal], [], [], 0)[0])
+
+    def victim_hurt(self) -> bool:
+        """Whether the sleeper is not as it was: limits, priority, processors, life."""
+        return self.victim.poll() is not None or self._victim_state() != self.victim_before
+
+    def _victim_state(self) -> tuple[object, ...]:
+        pid = self.victim.pid
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        stopped = stat[0] in "Tt"
+        return (limits, stopped, os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid),
+                frozenset(os.sched_getaffinity(pid)))  # fmt: skip
+
+    def alive(self) -> list[int]:
+        """Processes that work in the project: numbers of a namespace of their own would mean nothing here."""
+        return [
+            int(name)
+            for name in os.listdir("/proc")
+            if name.isdigit() and _works_in(int(name), str(self.directory))
+        ]
+
+    def system_v(self) -> list[str]:
+        """Memory, semaphores and queues that carry this world's key."""
+        return [f"{kind} {identifier}" for kind, identifier in self._system_v()]
+
+    def _system_v(self) -> Iterator[tuple[str, int]]:
+        for kind in SYSTEM_V:
+            for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
+                key, identifier = line.split()[:2]
+                if int(key) & 0xFFFFFFFF == self.key:
+                    yield kind, int(identifier)
+
+    def shared_memory(self) -> list[Path]:
+        """Files in /dev/shm that carry this world's tag."""
+        return list(Path("/dev/shm").glob(f"*{self.tag}*"))
+
+    def groups(self) -> list[Path]:
+        """Control groups that carry this world's tag."""
+        return [Path(top, name) for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.isdir(top)
+                for name in os.listdir(top) if self.tag in name]  # fmt: skip
+
+    def queue(self) -> bool:
+        """Whether a POSIX message queue carries this world's tag."""
+        rt = ctypes.CDLL("librt.so.1", use_errno=True)
+        descriptor: int = rt.mq_open(f"/{self.tag}".encode(), os.O_RDONLY)
+        if descriptor >= 0:
+            os.close(descriptor)
+        return descriptor >= 0
+
+    def mounts(self) -> list[str]:
+        """Mounts of this machine at or below this world."""
+        return [
+            line
+            for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            if str(self.directory) in line
+        ]
+
+    def marks(self) -> list[str]:
+        """Whatever of this world's attacker is on the machine, beyond his own project."""
+        left = [f"shared memory {path}" for path in self.shared_memory()]
+        left += [f"System V {what}" for what in self.system_v()]
+        left += [f"control group {path}" for path in self.groups()]
+        left += [f"mount {line}" for line in self.mounts()]
+        left += [f"process {pid}" for pid in self.alive()]
+        left += [f"message queue {self.tag}"] if self.queue() else []
+        return left
+
+    def remove_marks(self) -> None:
+        """Take it away; the machine is everybody's."""
+        libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
+        for path in self.shared_memory():
+            path.unlink()
+        for kind, identifier in self._system_v():
+            libc[f"{kind}ctl"](identifier, *((0,) if kind == "sem" else ()), IPC_RMID, None)
+        for path in self.groups():
+            path.rmdir()
+        rt.mq_unlink(f"/{self.tag}".encode())
+        for pid in self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _works_in(pid: int, directory: str) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" and os.readlink(f"/proc/{pid}/cwd").startswith(directory)
+    except OSError:  # gone meanwhile, or not ours
+        return False
+
+
+def _writable_again(directory: Path) -> None:
+    for top, names, _ in os.walk(directory):
+        for name in [".", *names]:
+            path = os.path.join(top, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
