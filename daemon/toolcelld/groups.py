@@ -24,14 +24,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.worker.policy import CellLimits
+from toolcelld.worker.policy import PROCESSES_MARGIN, CellLimits
 
 __all__ = ["Accounts", "Group", "Groups"]
 
 CONTROLLERS: Final = ("memory", "pids", "cpu")
 SUPERVISOR: Final = "supervisor"
-OURS_AND_MARGIN: Final = 2 + 16
-"""Keeper and init, and how far over its limit a cell is seen for what it is."""
 UNMOUNTED: Final = "there is no control group hierarchy of version 2"
 DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """What systemd marks a delegated group with; only root sees the second."""
@@ -68,7 +66,7 @@ class Group:
                 _write(f"{self.path}/memory.swap.max", "0")
             _write(f"{self.path}/memory.max", str(limits.memory_bytes))
         if "pids" in self._controllers and limits.processes is not None:
-            _write(f"{self.path}/pids.max", str(limits.processes + OURS_AND_MARGIN))
+            _write(f"{self.path}/pids.max", str(limits.processes + PROCESSES_MARGIN))
 
     def members(self) -> list[int]:
         """The processes in it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-__all__ = ["OPEN", "CellLimits", "Enclosure", "Network", "Policy"]
+__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "Policy"]
 
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
@@ -50,6 +50,10 @@ class Policy:
 
 OPEN: Final = Policy("none", network="open")
 """No policy at all: what the profile `none` gives."""
+
+
+PROCESSES_MARGIN: Final = 2 + 16
+"""Keeper and init, and how far over its limit on processes a cell gets, so that the meter sees it there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from toolcelld.worker import landlock, linux, namespaces, refusals, seccomp
-from toolcelld.worker.policy import CellLimits, Policy
+from toolcelld.worker.policy import PROCESSES_MARGIN, CellLimits, Policy
 
 __all__ = [
     "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "own_places",
@@ -221,7 +221,10 @@ def _way_out(plan: Plan) -> str | None:
 def _limits(plan: Plan) -> str:
     assert plan.wish is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Elsewhere it would count all of the user's processes, the daemon's and the desktop's too.
+    processes = plan.wish.limits.processes if plan.apart else None
     for what, value in (
+        (resource.RLIMIT_NPROC, None if processes is None else processes + PROCESSES_MARGIN),
         (resource.RLIMIT_NOFILE, plan.wish.limits.open_files),
         (resource.RLIMIT_FSIZE, plan.wish.limits.file_size_bytes),
     ):
