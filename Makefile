@@ -14,11 +14,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 # Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
-TESTS ?= tests
+# The sins take minutes, so they are a suite of their own.
+TESTS ?= tests --ignore=tests/hostile
+HOSTILE ?= tests/hostile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-unprivileged test-systemd demo bench generate clean
+.PHONY: help test check lint types imports contract pytest test-hostile test-unprivileged test-systemd demo bench generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -46,6 +48,9 @@ contract: $(READY) ## buf, over the contract
 
 pytest: $(READY) ## the tests alone, with branch coverage
 	@$(BIN)/pytest --quiet --cov --cov-report=term $(TESTS)
+
+test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
+	@$(BIN)/pytest --quiet $(HOSTILE)
 
 test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
 	@.ci/unprivileged $(BIN)/python $(TESTS)
