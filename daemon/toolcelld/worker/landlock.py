@@ -115,7 +115,7 @@ class Domain:
 
 
 def domain(policy: Policy, needed: Iterable[str], scratch: str) -> Domain:
-    """What a policy means on this machine. `needed` is the interpreter's and our own; raises `ValueError`."""
+    """What a policy means on this machine. `needed` is the interpreter's and our own."""
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
@@ -158,7 +158,10 @@ def _is_below(path: str, places: Iterable[str]) -> bool:
 
 
 def enter(wanted: Domain) -> str:
-    """Put this process and all that it will start into the domain, for good; the layer's name."""
+    """Put this process and all that it will start into the domain, for good; the layer's name.
+
+    Raises `ValueError` for what no cell may write to, and `OSError` where the kernel has no Landlock.
+    """
     abi = linux.landlock_abi()
     if abi == 0:
         raise OSError(
