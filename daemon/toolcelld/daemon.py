@@ -263,7 +263,8 @@ class Daemon:
             limits=of_cell(self._config.defaults),
             policy=terms.policy,
             owner="describe",
-            secrets=regime.sealed(terms, self.environment),
+            # A file is given all that it might ask for, and most ask for none of it.
+            secrets=regime.sealed(terms, self.environment, whole=False),
         )
         return await self.pool.describe(spec)
 

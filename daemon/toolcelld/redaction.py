@@ -107,10 +107,13 @@ class Veil:
 
 
 def _spellings(value: str) -> Iterable[str]:
-    yield value
-    yield repr(value)[1:-1]  # in tracebacks
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    """Plain and as Python shows it, each also within JSON, and within JSON that is a text of JSON."""
+    for text in (value, repr(value)[1:-1]):
+        yield text
+        for ascii_only in (True, False):
+            once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+            yield once
+            yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
     for line in value.splitlines():
         if len(line.encode(errors="surrogateescape")) >= LINE_BYTES_MIN:
             yield line

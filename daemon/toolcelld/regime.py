@@ -55,10 +55,11 @@ class Regime:
         settings = resolve(self.config, file.stem, {}, file.source)
         return describing(file, settings, self.trusts.may(self.config, file), self.around)
 
-    def sealed(self, terms: Terms, environment: Mapping[str, str]) -> Sealed:
+    def sealed(self, terms: Terms, environment: Mapping[str, str], *, whole: bool = True) -> Sealed:
         """The secrets of these terms; those that nobody configured have no place, and are not there."""
         places = self.config.secrets
-        return Sealed(tuple((name, places[name]) for name in terms.secrets if name in places), environment)
+        known = tuple((name, places[name]) for name in terms.secrets if name in places)
+        return Sealed(known, environment, whole)
 
     def may(self, file: ToolFile) -> Grant | None:
         """The most that a file gets of what it asks for; None where nobody trusts it."""

@@ -40,14 +40,22 @@ class Sealed:
 
     places: tuple[tuple[str, SecretSection], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
+    whole: bool = True  # else those that cannot be had are left out
 
     def __bool__(self) -> bool:
         return bool(self.places)
 
     async def read(self) -> dict[str, str]:
         """The values by name. Raises `SecretError`."""
-        found = [asyncio.to_thread(_read, name, place, self.environment) for name, place in self.places]
-        return dict(zip((name for name, _ in self.places), await asyncio.gather(*found), strict=True))
+        values: dict[str, str] = {}
+        reading = [asyncio.to_thread(_read, name, place, self.environment) for name, place in self.places]
+        found = await asyncio.gather(*reading, return_exceptions=True)
+        for (name, _), value in zip(self.places, found, strict=True):
+            if isinstance(value, str):
+                values[name] = value
+            elif self.whole or not isinstance(value, SecretError):
+                raise value
+        return values
 
 
 NO_SECRETS: Final = Sealed()

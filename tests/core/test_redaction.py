@@ -37,7 +37,10 @@ def test_only_what_may_be_the_beginning_of_a_value_is_held_back() -> None:
     assert veil.feed(b"x") == b"ghp_01x"
 
 
-@pytest.mark.parametrize("spelled", [KEY, repr(KEY), json.dumps(KEY), json.dumps(KEY, ensure_ascii=False)])
+@pytest.mark.parametrize(
+    "spelled",
+    [KEY, repr(KEY), json.dumps(KEY), json.dumps(KEY, ensure_ascii=False), json.dumps(json.dumps(KEY))],
+)
 def test_a_value_is_found_in_every_spelling(spelled: str) -> None:
     told = Redaction([KEY]).redacted(spelled.encode()).decode()
     assert not any(part in told for part in ("BEGIN", "END", "c\\d"))

@@ -72,6 +72,13 @@ async def test_a_command_that_never_ends_is_ended_with_what_it_started(
         assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
+async def test_what_cannot_be_had_can_be_left_out() -> None:
+    places = (("A", SecretSection(env="THEIRS")), ("B", SecretSection(env="NONE")))
+    assert await Sealed(places, ENVIRONMENT, whole=False).read() == {"A": "hunter2"}
+    with pytest.raises(SecretError):
+        await Sealed(places, ENVIRONMENT).read()
+
+
 async def test_what_a_command_complains_of_is_not_repeated() -> None:
     with pytest.raises(SecretError) as caught:
         await sealed(command=["sh", "-c", "echo 'bad token hunter2' >&2; exit 1", "--"]).read()

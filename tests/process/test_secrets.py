@@ -1,0 +1,144 @@
+"""Secrets reach the tool that they were granted to, and nothing else that anybody can read."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcell_proto.v1 import operator_pb2 as op
+
+from .conftest import RunningDaemon
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = 'hunter2-"quoted"-\\0123456789'
+CONFIG = """
+trust = "all"
+[defaults]
+sandbox = "none"
+[secrets]
+TOKEN = {{ file = "{file}" }}
+GONE = {{ file = "{file}.gone" }}
+THEIRS = {{ env = "TOOLCELL_TEST_SECRET" }}
+"""
+LEAKS = '''
+import logging, os, sys
+from toolcell import tool, ToolContext, ToolResult
+
+TOKEN = os.environ.get("TOKEN", "")
+
+@tool(secrets=["TOKEN"])
+def leaks(where: str, context: ToolContext) -> object:
+    """Tell it everywhere."""
+    token = os.environ["TOKEN"]
+    if where == "prints":
+        print("out", token)
+        print("err", token, file=sys.stderr)
+        for letter in token:
+            sys.stdout.write(letter)
+            sys.stdout.flush()
+    elif where == "returns":
+        return {"deep": [token], "text": f"a {token} b"}
+    elif where == "long":
+        return ("x" * 1000 + token + "\\n") * 2000
+    elif where == "raises":
+        raise ValueError(f"bad token {token}")
+    elif where == "speaks":
+        context.log.warning("log %s", token)
+        context.metadata({"token": token})
+        context.progress(1, 2, token)
+        context.update(token)
+        return ToolResult("done", details={"token": token}, title=token)
+    elif where == "dies":
+        print(token, file=sys.stderr, flush=True)
+        os._exit(3)
+    return "done"
+'''
+
+
+@pytest.fixture
+def daemon(daemon: RunningDaemon) -> RunningDaemon:
+    file = daemon.directory / "token"
+    file.write_text(TOKEN + "\n")
+    daemon.config.write_text(CONFIG.format(file=file))
+    daemon.reload()
+    daemon.tool("leaks", LEAKS)
+    return daemon
+
+
+def is_clean(text: str) -> bool:
+    """Whether no spelling of the token is in a text."""
+    return "hunter2" not in text and "0123456789" not in text
+
+
+@pytest.mark.parametrize("where", ["prints", "returns", "long", "raises", "speaks", "dies"])
+async def test_a_secret_is_in_nothing_that_a_tool_says(daemon: RunningDaemon, where: str) -> None:
+    async with daemon.connect() as session:
+        call = session.call("leaks", {"where": where})
+        told = [repr(event) async for event in call]
+        outcome = await call
+    assert outcome.kind.value == {"raises": "tool_error", "dies": "crashed"}.get(where, "ok"), outcome
+    everything = "".join([*told, repr(outcome.to_dict())])
+    assert is_clean(everything)
+    assert "***" in everything
+    tail = daemon.ask("Operator/GetCall", op.GetCallRequest(call_id=call.id), op.GetCallResponse)
+    assert is_clean(str(tail))
+    for file in daemon.state.rglob("*"):  # outputs that were cut, the describe cache
+        if file.is_file():
+            assert b"hunter2" not in file.read_bytes(), file
+    assert is_clean(daemon.log.read_text())
+
+
+async def test_a_description_does_not_tell_what_the_file_saw(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "tells",
+        """
+        import os
+        from toolcell import tool
+
+        @tool(secrets=["TOKEN"], description="It is " + os.environ.get("TOKEN", "nothing"))
+        def tells(token: str = os.environ.get("TOKEN", "nothing")) -> str:
+            return token
+        """,
+    )
+    async with daemon.connect() as session:
+        tool = session.catalog.tools["tells"]
+    assert "****" in tool.description
+    assert is_clean(str(tool))
+
+
+async def test_a_secret_that_cannot_be_read_says_which_and_why(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "other",
+        'from toolcell import tool\n\n@tool(secrets=["GONE"])\ndef other() -> None:\n    """Nothing."""\n',
+    )
+    async with daemon.connect() as session:
+        outcome = await session.call("other")
+    assert outcome.kind.value == "refused"
+    assert "the secret GONE cannot be read" in outcome.message
+    assert "No such file or directory" in outcome.message
+
+
+async def test_the_daemons_environment_does_not_reach_a_tool(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.tool(
+        "sees",
+        """
+        import os
+        from toolcell import tool
+
+        @tool
+        def sees() -> list[str]:
+            \"\"\"The names of all variables, also of those that the process was born with.\"\"\"
+            born = open("/proc/self/environ", "rb").read().split(b"\\0")
+            return sorted({*os.environ, *(entry.partition(b"=")[0].decode() for entry in born if entry)})
+        """,
+    )
+    monkeypatch.setenv("TOOLCELL_TEST_SECRET", "hunter2-0123456789")
+    assert daemon.stop() == 0
+    daemon.start()
+    async with daemon.connect() as session:
+        names = (await session.call("sees")).check().details
+    assert "PATH" in names
+    assert not [name for name in names if name.startswith(("TOOLCELL", "XDG", "PYTEST", "NOTIFY"))]
+    assert "TOKEN" not in names
