@@ -67,6 +67,11 @@ class Meter:
         self._watched: dict[Call, _Watch] = {}
         self._loading: set[Worker] = set()
 
+    @property
+    def resting(self) -> bool:
+        """Whether no look is to come."""
+        return self._timer is None
+
     def wake(self) -> None:
         """A call has begun."""
         if self._timer is None:
@@ -81,6 +86,7 @@ class Meter:
         """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         began = self._loop.time()
@@ -97,7 +103,9 @@ class Meter:
         # Also for those that wait: one of them may have been given its worker and not know it yet.
         took = self._loop.time() - began
         self._timer = (
-            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look) if calls or self._loading else None
+            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look)
+            if calls or self._loading
+            else None
         )
 
     def _look_at_loading(self, worker: Worker) -> None:

@@ -235,10 +235,11 @@ def _kernel_says(evidence: Evidence) -> tuple[str, str]:
     death, report = evidence.death, evidence.report
     if death is not None and death.out_of_memory:
         limit = _limit(evidence, "memory") or 0
-        text = passed(
-            "memory", death.memory_peak_bytes or limit, limit, evidence.run_seconds, death.usage
+        text = passed("memory", death.memory_peak_bytes or limit, limit, evidence.run_seconds, death.usage)
+        return (
+            "memory",
+            f"{text}, which the kernel ended." if death.usage else f"{text}; the kernel ended it.",
         )
-        return "memory", f"{text}, which the kernel ended." if death.usage else f"{text}; the kernel ended it."
     if report is not None:
         key = report.limit if report.kind == "tool_error" and report.limit in _LIMITS_RAISED else ""
         said = evidence.text.strip() or "the tool failed without saying why."
@@ -269,9 +270,7 @@ def _figure(evidence: Evidence, key: str) -> str:
             return f"{show_bytes(int(limit))} in its temporary directory"
 
 
-def passed(
-    key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None
-) -> str:
+def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
     """A limit that was passed: how far, when, and by whom most of all."""
     members = usage.members if usage is not None else ()
     match key:

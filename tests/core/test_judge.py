@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toolcelld.cells import Death
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import Evidence, Kind, Report, Stop, judge
+from toolcelld.usage import Member, Usage
 
 SECONDS = st.floats(0, 1e6)
 TEXTS = st.sampled_from(["", " ", "no such table: orders", "ZeroDivisionError: division by zero"])
@@ -257,3 +258,33 @@ def test_a_signal_of_a_limit_that_is_off_is_a_crash() -> None:
 
 def test_a_tool_that_aborts_itself_has_failed() -> None:
     assert judge(evidence(report="aborted")).kind is Kind.TOOL_ERROR
+
+
+KILLED_BY_THE_KERNEL: Final = Death(
+    None, 0.0, 512 * 2**20, 0, "zygote", "", out_of_memory=True,
+    usage=Usage((Member(41377, "blender", 1, 4.0, 400 * 2**20), Member(41376, "python3", 1, 0.1, 2**20)), 4.1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("report", [None, Report("ok", ran=True), Report("tool_error", ran=True)])
+def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_said(
+    report: Report | None,
+) -> None:
+    limits = settings(Limits(memory_bytes=512 * 2**20))
+    verdict = judge(replace(evidence(), settings=limits, death=KILLED_BY_THE_KERNEL, report=report))
+    assert (verdict.kind, verdict.cause) == (Kind.LIMIT_EXCEEDED, "memory")
+    assert verdict.message == (
+        "512 MiB of 512 MiB after 4.1 s; most of it in blender (pid 41377), which the kernel ended.\n"
+        'To raise it: [tool.render] memory = "1GiB" in ~/.config/toolcell/config.toml'
+    )
+
+
+@pytest.mark.parametrize("limit", ["memory", "timeout", "__class__", "", "x" * 40])
+def test_a_worker_can_claim_no_limit_but_those_that_a_tool_meets_as_an_error(limit: str) -> None:
+    found = replace(evidence(text="said"), report=Report("tool_error", ran=True, limit=limit))
+    assert (judge(found).kind, judge(found).message) == (Kind.TOOL_ERROR, "said")
+
+
+def test_a_limit_that_is_off_cannot_have_been_met() -> None:
+    found = replace(evidence(text="said"), report=Report("tool_error", ran=True, limit="open_files"))
+    assert judge(found).kind is Kind.TOOL_ERROR

@@ -1,0 +1,58 @@
+"""The meter's one timer: wound by what begins, and run out when there is nothing to look at."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolcelld.calls import Call
+from toolcelld.meter import Meter
+
+pytestmark = pytest.mark.anyio
+
+
+class Looks:
+    """Counts how often somebody asks which calls there are; there are none."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.came = asyncio.Event()
+
+    def __call__(self) -> list[Call]:
+        self.count += 1
+        self.came.set()
+        return []
+
+
+async def test_however_many_calls_begin_there_is_one_look_and_none_when_they_have_ended() -> None:
+    looks = Looks()
+    async with asyncio.TaskGroup() as tasks:
+        meter = Meter(looks, tasks)
+        for _ in range(1000):
+            meter.wake()
+        assert looks.count == 0
+        await asyncio.wait_for(looks.came.wait(), 10)
+        assert looks.count == 1
+        assert meter.resting
+
+
+async def test_a_look_that_found_nothing_is_followed_by_one_for_the_next_call() -> None:
+    looks = Looks()
+    async with asyncio.TaskGroup() as tasks:
+        meter = Meter(looks, tasks)
+        for number in (1, 2):
+            looks.came.clear()
+            meter.wake()
+            assert not meter.resting
+            await asyncio.wait_for(looks.came.wait(), 10)
+            assert looks.count == number
+
+
+async def test_a_closed_meter_looks_no_more() -> None:
+    looks = Looks()
+    async with asyncio.TaskGroup() as tasks:
+        meter = Meter(looks, tasks)
+        meter.wake()
+        meter.close()
+        assert meter.resting
