@@ -175,7 +175,7 @@ def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: fl
 def _of_own_disk(pid: int, path: str) -> int:
     """What is used of a cell's own file system, seen through one of its processes; 0 where it shows none."""
     try:
-        disk = os.statvfs(f"/proc/{pid}/root{path}")
+        disk = os.statvfs(os.path.join("/proc", str(pid), "root") + path)
     except OSError:
         return 0
     return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
