@@ -236,10 +236,6 @@ class Call:
         self.course.started = time.monotonic()
         self.course.worker_id = worker.id
         self.course.state_lost = self.host.take_state_lost(self.spec)
-        self.note(f"{worker.id} has it")
-        self.host.on_begun(self)
-        self._timeout.run()
-        self._idle.run()
         request, host = self.request, self.host
         context = {
             "session_id": request.session_id or host.id,
@@ -252,6 +248,11 @@ class Call:
         }
         self._sequence = worker.begin(Invocation(self.tool.export, request.arguments, context), self.intake)
         self.intake.listen(worker.cell, self._sequence)
+        # The worker is at it while the rest is done.
+        self._timeout.run()
+        self._idle.run()
+        self.note(f"{worker.id} has it")
+        self.host.on_begun(self)
 
     def _is_over(self) -> None:
         """The worker reported, or its cell is gone: end the call, at once where nothing is to be waited for."""

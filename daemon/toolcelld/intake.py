@@ -212,8 +212,10 @@ class Intake:
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
         """Add to what the outcome will have, as far as there is room for it."""
+        if not values:
+            return True
         merged = {**self.metadata, **values}
-        if values and len(_encoded(merged)) > METADATA_BYTES_MAX:
+        if len(_encoded(merged)) > METADATA_BYTES_MAX:
             self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
             return False
         self.metadata = merged
@@ -270,8 +272,9 @@ class Intake:
         """The result, where nothing waits for the disk and nothing printed was too long."""
         if self._chores or self._reader is None:
             return None
-        if any(stream.capture.finish_now() is None for stream in self._streams.values()):
-            return None
+        for stream in self._streams.values():
+            if stream.capture.finish_now() is None:
+                return None
         result = self._reader.finish_now()
         if result is not None:
             self._merge(result.metadata)

@@ -254,7 +254,7 @@ def test_an_abort_raises_in_the_tools_code_once(abortable: tuple[socket.socket, 
     daemon, worker = abortable
     told: list[str] = []
     assert worker.begin(1, told.append)
-    with pytest.raises(Aborted, match="by you"), worker.inside():
+    with pytest.raises(Aborted, match="by you"), worker:
         abort(daemon, 1)
     abort(daemon, 1)
     worker.end()
@@ -278,7 +278,7 @@ def test_an_abort_between_begin_and_the_tools_first_line_is_not_lost(
     ran = False
     assert worker.begin(1, lambda _: None)
     abort(daemon, 1)
-    with pytest.raises(Aborted), worker.inside():
+    with pytest.raises(Aborted), worker:
         ran = True
     worker.end()
     assert not ran
@@ -295,7 +295,7 @@ def test_an_abort_waits_until_our_own_code_is_whole(abortable: tuple[socket.sock
             steps.append("whole")
         steps.append("never")
 
-    with pytest.raises(Aborted), worker.inside():
+    with pytest.raises(Aborted), worker:
         tool()
     worker.end()
     assert steps == ["whole"]
@@ -306,7 +306,7 @@ def test_an_abort_of_a_call_that_is_over_touches_nobody(abortable: tuple[socket.
     assert worker.begin(1, lambda _: None)
     worker.end()
     assert worker.begin(2, lambda _: None)
-    with worker.inside():
+    with worker:
         abort(daemon, 1)
     worker.end()
     assert not worker.delivered

@@ -59,15 +59,13 @@ class Abortable:
         self._inside = False
         self._sequence = None
 
-    @contextlib.contextmanager
-    def inside(self) -> Generator[None]:
-        """The tool's own code runs in here."""
-        try:
-            self._inside = True
-            self._look()  # what came since `begin` found nothing to stop yet
-            yield
-        finally:
-            self._inside = False
+    def __enter__(self) -> None:
+        """Within: the tool's own code runs."""
+        self._inside = True
+        self._look()  # what came since `begin` found nothing to stop yet
+
+    def __exit__(self, *_: object) -> None:
+        self._inside = False
 
     @contextlib.contextmanager
     def held(self) -> Generator[None]:

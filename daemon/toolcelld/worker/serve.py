@@ -140,7 +140,7 @@ class _Worker:
         )
         self.abortable.begin(LOADING, lambda _: None)
         try:
-            with self.abortable.inside():
+            with self.abortable:
                 describe = header.get("describe") is True
                 found = load(source, describe=describe)
                 answer = _described(found) if describe else NOT_DESCRIBED
@@ -218,7 +218,7 @@ class _Worker:
         if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the other half of it
             return Ending.said("aborted", "", ran=False)
         try:
-            with self.abortable.inside():
+            with self.abortable:
                 value = tool.invoke(arguments, context)
                 if tool.is_async or inspect.isawaitable(value):
                     value = self.complete(value)
