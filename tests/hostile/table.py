@@ -196,6 +196,8 @@ def no_system_call(number_x86: int, number_arm: int) -> Callable[[], str]:
 # Why a profile does not keep him from it
 
 BY_LANDLOCK = "Landlock knows no right for it; only a view without the file keeps it away"
+SHARED_TEMPORARY = "it writes to /tmp, which is everybody's and is not measured"
+UNCOUNTED = "a memfd is in no process's count, and only the filter of a confined cell refuses it"
 WITHIN = "Landlock only adds rights: below a writable directory nothing can be taken out"
 
 
@@ -275,7 +277,11 @@ def _sins() -> tuple[Sin, ...]:
         ("plant_loop_of_directories", NOTHING),
         ("plant_disguised_tool", lambda world: world.secret in world.catalog),
         ("leave_many_files", NOTHING),
-        ("leave_in_scratch", lambda world: world.found_in_scratch()),
+        (
+            "leave_in_scratch",
+            lambda world: world.found_in_scratch(),
+            {"uncovered": {"none": SHARED_TEMPORARY}},
+        ),
     )
     sins(
         "network",
@@ -305,7 +311,11 @@ def _sins() -> tuple[Sin, ...]:
     sins(
         "processes",
         ("lower_victims_limits", hurt),
-        ("renice_victim", hurt),
+        (
+            "renice_victim",
+            hurt,
+            {"absent": lambda: "everybody here is nice already" if os.nice(0) == 19 else ""},
+        ),
         ("idle_victim", hurt),
         ("pin_victim", hurt, {"absent": lambda: "" if (os.cpu_count() or 1) > 1 else "one processor"}),
         succeeds=True,
@@ -391,11 +401,11 @@ def _sins() -> tuple[Sin, ...]:
         ("thread_bomb", survived, {"limits": {"processes": 20}, "ends": "limit_exceeded/processes tool_error"}),
         ("memory_bomb", survived, memory),
         ("memory_by_children", survived, memory),
-        ("memory_in_files", survived, {**memory, "ends": "limit_exceeded/memory tool_error"}),
+        ("memory_in_files", survived, {**memory, "uncovered": {"none": UNCOUNTED}, "ends": "limit_exceeded/memory tool_error"}),
         ("memory_shared", survived, memory),
         ("memory_in_system_v", survived, {**memory, "ends": "limit_exceeded/memory tool_error"}),
         ("memory_in_pipes", survived, {"limits": {"memory": "32MiB"}, "ends": "limit_exceeded/memory tool_error"}),
-        ("fill_scratch", survived, {"limits": {"disk": "16MiB"}, "ends": "limit_exceeded/disk tool_error"}),
+        ("fill_scratch", survived, {"uncovered": {"none": SHARED_TEMPORARY}, "limits": {"disk": "16MiB"}, "ends": "limit_exceeded/disk tool_error"}),
         ("open_everything", told("far too many"), {"limits": {"open_files": 64}}),
         ("write_huge_file", lambda world: world.largest_file_bytes() > 2**20, {"limits": {"file_size": "1MiB"}, "ends": "limit_exceeded/file_size"}),
         ("raise_limits", told("raised")),
