@@ -21,10 +21,35 @@ EXIT_GROUP, CLOSE_RANGE = 231, 436
 PEEKTEXT, POKETEXT, GETREGS, SETREGS, ATTACH, DETACH, SINGLESTEP = 1, 4, 12, 13, 16, 17, 9
 SYSCALL = 0x050F
 WORD = (1 << 64) - 1
-NAMES = (
-    "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
-    "fs_base gs_base ds es fs gs"
-).split()
+NAMES = [
+    "r15",
+    "r14",
+    "r13",
+    "r12",
+    "rbp",
+    "rbx",
+    "r11",
+    "r10",
+    "r9",
+    "r8",
+    "rax",
+    "rcx",
+    "rdx",
+    "rsi",
+    "rdi",
+    "orig_rax",
+    "rip",
+    "cs",
+    "eflags",
+    "rsp",
+    "ss",
+    "fs_base",
+    "gs_base",
+    "ds",
+    "es",
+    "fs",
+    "gs",
+]
 
 
 class Registers(ctypes.Structure):
