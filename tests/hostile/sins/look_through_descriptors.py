@@ -1,5 +1,6 @@
 """Whatever was left open by those who made it: a directory, a socket, a database."""
 
+import contextlib
 import os
 import signal
 from typing import Any
@@ -11,5 +12,8 @@ signal.alarm(20)
 
 @tool
 def look_through_descriptors(world: dict[str, Any]) -> str:
-    found = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    found: list[str] = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
     return " ".join(found)
