@@ -140,9 +140,12 @@ def test_no_capability_and_no_way_to_another_view_is_left(place: Path, wrap: Wra
 def test_what_is_hidden_by_name_is_empty_and_what_is_granted_below_it_is_there(
     place: Path, wrap: Wrap
 ) -> None:
-    hidden = policy(place, hidden=(str(place / "project/.git"),))
+    git, config = place / "project/.git", place / "project/config"
+    config.write_text("topsecret")
+    (git / "key").write_text("topsecret")
+    hidden = policy(place, hidden=(str(git), str(config)))
 
-    def look() -> list[str]:
-        return sorted(os.listdir(place / "project/.git"))
+    def look() -> tuple[list[str], list[str], str]:
+        return sorted(os.listdir(git)), sorted(os.listdir(git / "hooks")), config.read_text()
 
-    assert in_child(wrap(apart(hidden, look))) == ["hooks"]
+    assert in_child(wrap(apart(hidden, look))) == (["hooks"], ["pre-commit"], "")

@@ -26,14 +26,16 @@ from toolcelld.worker.policy import Policy
 
 __all__ = ["HIDDEN", "furnish", "split_off"]
 
-HIDDEN: Final = ("/home", "/root", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
-"""Where people, their programs and their daemons keep what is theirs."""
+HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
+"""Where people, their programs and their daemons keep what is theirs; the home of this user is in the policy."""
 SHARED_MEMORY_BYTES: Final = 64 * 2**20
 """Of /dev/shm: multiprocessing's semaphores need a page each."""
 SCRATCH: Final = "/tmp"
 SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914
 IFF_UP: Final = 1
+# What is done with a place, in the order in which it is done where two are the same.
+_EMPTY, _READABLE, _WRITABLE = range(3)
 INTERFACE: Final = struct.Struct("16sH14x")
 
 
@@ -63,29 +65,39 @@ def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) ->
     """Arrange the view: `needed`, by their real names, and what the policy grants stays, what it hides and the usual places go."""
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    emptied = _outermost(_present([*HIDDEN, *policy.hidden]))
+    emptied = _present([*HIDDEN, *policy.hidden])
     needed_paths = [*needed, *_present(policy.readable)]
     kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
     kept |= dict.fromkeys(_present(policy.protected))
-    # Taken while everything is still there. What lies below another one comes behind it.
-    trees = [(path, linux.open_tree(path), False) for path in kept]
-    trees += [(path, linux.open_tree(path), True) for path in _present(policy.writable)]
+    # Taken while everything is still there.
+    places = [(path, _EMPTY, -1) for path in emptied]
+    places += [(path, _READABLE, linux.open_tree(path)) for path in kept]
+    places += [(path, _WRITABLE, linux.open_tree(path)) for path in _present(policy.writable)]
     linux.set_read_only("/")
-    size = f",size={scratch_bytes}" if scratch_bytes is not None else ""
-    for path in emptied:
-        options = (
-            f"mode=0755,size={SHARED_MEMORY_BYTES}"
-            if path == "/dev/shm"
-            else f"mode=0755{size if path == SCRATCH else ''}"
-        )
-        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
-    for path, tree, may_write in sorted(trees, key=lambda entry: (entry[0].count("/"), entry[2])):
-        if not may_write:
+    # From the root outwards, so that the narrower word holds: what is granted within what is hidden is
+    # there, and what is hidden within what is granted is not.
+    for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[1])):
+        if kind == _EMPTY:
+            _empty(path, scratch_bytes)
+            continue
+        if kind == _READABLE:
             linux.set_read_only(tree)
         _make_place(path, tree)
         linux.move_mount(tree, path)
         os.close(tree)
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+
+
+def _empty(path: str, scratch_bytes: int | None) -> None:
+    if not os.path.isdir(path):
+        if os.path.exists(path):  # and does not lie in what was emptied already
+            nothing = linux.open_tree(os.devnull)
+            linux.move_mount(nothing, path)
+            os.close(nothing)
+        return
+    size = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: scratch_bytes}.get(path)
+    options = "mode=0755" if size is None else f"mode=0755,size={size}"
+    linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
 
 
 def _present(paths: Iterable[str]) -> list[str]:

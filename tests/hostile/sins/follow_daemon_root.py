@@ -11,4 +11,5 @@ signal.alarm(20)
 
 @tool
 def follow_daemon_root(world: dict[str, Any]) -> str:
-    return Path(f"/proc/{world['victim']}/root{world['outside']}/secret").read_text()
+    root = Path("/proc", str(world["victim"]), "root")
+    return Path(f"{root}{world['outside']}/secret").read_text()
