@@ -132,6 +132,8 @@ class Cell:
         self.writable = asyncio.Event()
         self.writable.set()
         self._spawned: Spawned | None = None
+        self._replace_zygote: Callable[[], None] = lambda: None
+        self._unswept: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._status: int | None = None
         self._cpu_seconds = 0.0
@@ -168,6 +170,7 @@ class Cell:
     async def start(cls, runtime: Runtime, receiver: Receiver, *, apart: bool = False) -> Cell:
         """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
         cell = cls(receiver)
+        cell._replace_zygote = runtime.replace
         theirs: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
@@ -361,6 +364,9 @@ class Cell:
             if not message:
                 self.loop.remove_reader(self._life)
                 self._give_up_surveys()
+                # The zygote reaps the keeper within milliseconds; one that is stopped would keep us waiting for ever.
+                if self._unswept is None:
+                    self._unswept = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
                 return
             word, *values = message.decode("ascii").split()
             if word == "left":
@@ -427,6 +433,8 @@ class Cell:
         self.ended.set_result(death)
 
     def _close(self) -> None:
+        if self._unswept is not None:
+            self._unswept.cancel()
         self._give_up_surveys()
         self._leave_group()  # where it was never used
         if self._transport is not None:

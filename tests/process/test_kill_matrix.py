@@ -179,7 +179,7 @@ def gone(pids: set[int]) -> bool:
 @contextlib.asynccontextmanager
 async def a_scene(daemon: RunningDaemon) -> AsyncGenerator[Scene]:
     daemon.tool("stay", VICTIM)
-    where = daemon.directory / "where"
+    where = daemon.project / "where"
     where.mkdir()
 
     async def never(_: Ask) -> bool:
@@ -262,6 +262,20 @@ async def test_calls_outlive_their_zygote_and_it_is_replaced(daemon: RunningDaem
         await serves_again(scene)  # by the blanks that there are, and then by another zygote's
         await until(lambda: gone({zygote}))
         await serves_again(scene)
+
+
+async def test_a_worker_that_dies_while_its_zygote_stands_still_is_noticed(daemon: RunningDaemon) -> None:
+    async with a_scene(daemon) as scene:
+        call, child = await scene.stand("running")
+        keeper, worker = await scene.cell()
+        zygote = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(zygote, signal.SIGSTOP)
+        os.kill(worker, signal.SIGKILL)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            outcome = await call
+        assert (outcome.kind, outcome.cause) == ("crashed", "SIGKILL")
+        assert gone({zygote, worker, child})
+        await scene.serves()
 
 
 def ask_for_cells(scene: Scene) -> None:
