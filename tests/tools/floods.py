@@ -59,7 +59,7 @@ def leaves_a_child_printing() -> str:
     return "returned"
 
 
-@tool(name="returns_lines")
+@tool(name="returns_lines", memory="2GiB")  # it makes a gigabyte of text
 def returns_lines(count: int) -> str:
     """Return so many lines, made without a second copy."""
     return LINE * count
