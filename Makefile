@@ -17,6 +17,7 @@ READY := $(VENV)/ready
 # The sins take minutes, so they are a suite of their own.
 TESTS ?= tests --ignore=tests/hostile
 HOSTILE ?= tests/hostile
+SERVICE ?= tests/systemd
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -56,7 +57,7 @@ test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
 	@.ci/unprivileged $(BIN)/python $(TESTS)
 
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is booted for it
-	@.ci/unprivileged --service $(BIN)/python tests/systemd || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
+	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
 
 demo: $(READY) ## a daemon, five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
