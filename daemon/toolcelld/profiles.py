@@ -37,8 +37,8 @@ __all__ = [
     "terms_of",
 ]
 
-AUTO: Final[tuple[Enclosure, ...]] = ("none",)
-"""What `auto` tries, the best first. It becomes ("strict", "baseline") when those are whole."""
+AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
+"""What `auto` tries, the best first; never silently none."""
 _ALL: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")  # the weakest first
 PLAIN_ENV: Final = frozenset(DefaultsSection().env)
 """What every tool may see of the environment: where programs are, and how to speak to people."""

@@ -286,7 +286,9 @@ class Worker(Receiver):
     def overran(self, limit: str, text: str) -> None:
         """It passed a limit while it loads: end it, and have its start fail with that."""
         if self._loaded is not None and not self._loaded.done():
-            message = f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
+            message = (
+                f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
+            )
             self._loaded.set_exception(StartFailed("limit", message))
             self.cell.end()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def below(function):
 
 
 @contextmanager
-def builder(code: str, lines: int) -> Iterator[int]:
+def builder(code: str, lines: int) -> Generator[int]:
     """A process that has run that code and forks no more; it and its children end with its stdin."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", BUILDER, FORK + code],

@@ -74,6 +74,19 @@ def threads(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/task"))
 
 
+ROOMY = """
+trust = "all"
+
+[defaults]
+sandbox = "roomy"
+
+[profile.roomy]
+base = "auto"
+writable = ["{directory}"]
+"""
+"""What tools of tests need beyond the default: to leave marks where the test looks for them."""
+
+
 class RunningDaemon:
     """A daemon that a test has for itself; ended with it, and seen to leave nothing."""
 
@@ -85,7 +98,7 @@ class RunningDaemon:
         self.log = directory / "daemon.log"
         self.project = directory / "project"
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
-        self.config.touch()
+        self.config.write_text(ROOMY.format(directory=directory))
         self.environment: dict[str, str] = {}
         """Beside the few variables that every daemon of a test has."""
         self.through: list[str] = []

@@ -1,6 +1,7 @@
 """Whoever dies, whenever, of whatever: one ending for each call, an empty cell, and a daemon that serves.
 
-    worker, keeper    the call ends once, its cell is empty, the next call is served
+    worker, init,     the call ends once, its cell is empty, the next call is served
+    keeper
     grandchild        the tool's own affair: its call goes on
     zygote            running calls finish; it is replaced, a stopped one at its deadline
     client            its calls are stopped after the linger; other clients notice nothing
@@ -34,7 +35,7 @@ from tests.process.injection import CAN_INJECT, close_all_above_stderr, exit_wit
 from toolcell.client import Ask, Session
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2
-from toolcelld.worker.keeper import descendants
+from toolcelld.worker.keeper import children, descendants
 
 pytestmark = [
     pytest.mark.anyio,
@@ -129,9 +130,11 @@ class Scene:
         call = asyncio.ensure_future(self.session.call("stay", arguments, call_id=f"call-{n}"))
         mark = self.where / str(n)
         await until(mark.exists)
+        _, worker = await self.cell()
+        (child,) = children(worker)
         if how == "aborting":
             await self.abort()
-        return call, int(mark.read_text())
+        return call, child
 
     async def abort(self) -> None:
         """Have the call aborted, as an operator does it."""
@@ -203,9 +206,12 @@ def daemon(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
     ("process", "harm"),
     [
         (process, harm)
-        for process in ("worker", "keeper")
+        for process in ("worker", "init", "keeper")
         for harm in HARMS
-        if (process, harm) != ("worker", "out of memory")
+        # The first process of a namespace takes no signal from outside but those that cannot be caught.
+        # A keeper without descriptors ends by itself, and what strikes it that way meets it half gone.
+        if (process, harm)
+        not in {("worker", "out of memory"), ("init", "SIGSEGV"), ("keeper", "closed descriptors")}
     ],
 )
 async def test_a_struck_cell_ends_its_call_once_and_is_empty(
@@ -216,7 +222,12 @@ async def test_a_struck_cell_ends_its_call_once_and_is_empty(
             call, child = await scene.stand(how)
             keeper, worker = await scene.cell()
             cell = {keeper, worker, child} | descendants(keeper)
-            HARMS[harm](worker if process == "worker" else keeper)
+            init = next(iter(children(keeper)), worker)
+            if process == "init" and init == worker and how != "aborting":
+                pytest.skip("only a strict cell has an init, and this host has none")
+            # A call that is being aborted may be gone before it is struck.
+            with contextlib.suppress(ProcessLookupError) if how == "aborting" else contextlib.nullcontext():
+                HARMS[harm]({"worker": worker, "init": init, "keeper": keeper}[process])
             scene.go()
             if how == "asking" and harm in ("closed descriptors", "out of memory", "SIGSTOP"):
                 await scene.abort()  # nobody answers it, and no clock runs
@@ -324,8 +335,11 @@ async def test_a_stopped_daemon_is_exact_when_it_goes_on(daemon: RunningDaemon) 
 
 
 CLIENT = """
-import asyncio, sys
+import asyncio, os, signal, sys
 from toolcell.client import connect
+
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
+signal.signal(signal.SIGUSR2, lambda *_: os.closerange(3, 1000))
 
 async def main() -> None:
     socket, directory, where = sys.argv[1:]
@@ -347,9 +361,14 @@ async def test_a_dead_clients_calls_are_stopped_and_other_clients_notice_nothing
         )  # fmt: skip
         try:
             await until((scene.where / "77").exists)
-            child = int((scene.where / "77").read_text())
             (busy,) = [worker for worker in await scene.workers() if worker.call_id]
-            HARMS[harm](client.pid)
+            (child,) = children(busy.pid)
+            # Our own child is waited for by somebody else than a tracer, so it does these two by itself.
+            itself = {"exit 0": signal.SIGUSR1, "closed descriptors": signal.SIGUSR2}
+            if harm in itself:
+                os.kill(client.pid, itself[harm])
+            else:
+                HARMS[harm](client.pid)
             await until(lambda: gone({child, busy.pid, busy.keeper_pid}))
             await scene.serves()
         finally:

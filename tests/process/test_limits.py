@@ -176,8 +176,7 @@ with open({str(daemon.project / "large")!r}, "wb") as file:
 
 
 async def test_a_file_is_held_to_its_limits_while_it_is_loaded(daemon: RunningDaemon) -> None:
-    with daemon.config.open("a") as config:
-        config.write('[defaults]\nmemory = "64MiB"\n')
+    daemon.config.write_text('[defaults]\nmemory = "64MiB"\n')
     daemon.tool("bomb", HEAD + "    return 'loaded'\n\nfill(500)\n")
     daemon.reload()
     async with daemon.connect() as session:

@@ -63,6 +63,9 @@ class Place:
         tools = directory / ".toolcell" / "tools"
         tools.mkdir(parents=True)
         (tools / "who.py").write_text(WHO)
+        self.config = directory / ".config" / "toolcell" / "config.toml"
+        self.config.parent.mkdir(parents=True)
+        self.config.write_text('[defaults]\nsandbox = "none"\n')  # so that `who` can see whom the host has
 
     @property
     def environment(self) -> dict[str, str]:
@@ -166,8 +169,7 @@ async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Pl
 
 
 async def test_a_daemon_that_cannot_start_says_why(place: Place) -> None:
-    config = place.directory / ".config" / "toolcell" / "config.toml"
-    config.parent.mkdir(parents=True)
+    config = place.config
     config.write_text("[daemon]\nworkerz = 3\n")
 
     with pytest.raises(Unavailable) as failure:
