@@ -9,6 +9,8 @@ machines drift. Exits 1 when a bound is passed.
 - opening: a session on a directory of 1,000 tool files, beside one on an empty directory
 - floods: echoes in one session while a tool of another prints or returns a gigabyte, beside echoes in
   peace, and by how much the daemon's peak memory grows
+- cells: the call for which a confined worker has to be started, beside an unconfined one
+- stops: from the abort or the time-out of a call to its ending, when its cell is empty
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcell import _paths
-from toolcell.client import Session, connect
+from toolcell.client import Catalog, Session, Update, connect
 from toolcell.client._operator import operate
 from toolcell.client.daemon import Running
 from toolcell_proto.v1 import operator_pb2
@@ -54,6 +56,18 @@ FLOOD_RATIO_MAX = 5.0
 FLOOD_GROWTH_BYTES_MAX = 32 * 2**20
 PEACE_SECONDS = 2.0
 ECHO_PAUSE_SECONDS = 0.002  # between two echoes, so that one client alone is no flood
+CELLS = 30  # new workers of each enclosure
+CELL_SECONDS_MAX = {"baseline": 0.003, "strict": 0.008}
+BLANK_PAUSE_SECONDS = 0.1  # until the next blanks have been built
+STOPS = 100
+STOP_GRACE_SECONDS = 0.2
+STOP_SECONDS_MAX = {
+    "patient": 0.05,  # p99 from the abort to the ending
+    "awaiting": 0.05,
+    "deaf": STOP_GRACE_SECONDS + 0.1,
+    "late": 0.1,  # over its time
+}
+LATE_SECONDS = 0.3
 FIRST_CALLS = 50  # each leaves a worker, and the pool has room for 64
 
 TOOLS = '''
@@ -71,13 +85,44 @@ async def later(a: int, b: int) -> int:
 '''
 
 
+STOPPED = f'''
+import asyncio, signal, time
+from toolcell import ToolContext, tool
+
+@tool
+def patient(context: ToolContext) -> None:
+    """Sleep."""
+    context.update("there")
+    time.sleep(60)
+
+@tool
+async def awaiting(context: ToolContext) -> None:
+    """Sleep on the loop."""
+    context.update("there")
+    await asyncio.sleep(60)
+
+@tool
+def deaf(context: ToolContext) -> None:
+    """Hear nothing."""
+    signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)
+    context.update("there")
+    time.sleep(60)
+
+@tool(timeout={LATE_SECONDS})
+def late(context: ToolContext) -> None:
+    """Take too long."""
+    context.update("there")
+    time.sleep(60)
+'''
+
+
 @contextlib.contextmanager
-def served(directory: Path) -> Generator[str]:
+def served(directory: Path, configuration: str = "") -> Generator[str]:
     """A daemon with its own state, and a project with the tools."""
     tools = directory / "project" / ".toolcell" / "tools"
     tools.mkdir(parents=True)
     (tools / "add.py").write_text(TOOLS)
-    (directory / "config.toml").touch()
+    (directory / "config.toml").write_text(configuration)
     socket = str(directory / "run" / "daemon.sock")
     command = [
         sys.executable, "-m", "toolcelld", "--private", "--socket", socket,
@@ -232,9 +277,9 @@ async def openings(console: Console, directory: Path, socket: str) -> bool:
     arrived = asyncio.Event()
     count = 0
 
-    def on_catalog(catalog: object) -> None:
+    def on_catalog(catalog: Catalog) -> None:
         nonlocal count
-        count = len(catalog.tools)  # type: ignore[attr-defined]  # a Catalog
+        count = len(catalog.tools)
         if count == FILES:
             arrived.set()
 
@@ -314,10 +359,83 @@ async def floods(console: Console, directory: Path) -> bool:
     return good
 
 
+async def cells(console: Console, directory: Path) -> bool:
+    """In a daemon of its own, whose configuration names the enclosure by the tool's name."""
+    kinds = ("none", *CELL_SECONDS_MAX)
+    rules = "".join(f'[tool."{kind}_*"]\nsandbox = "{kind}"\n' for kind in kinds)
+    with served(directory, rules) as socket:
+        tools = directory / "project" / ".toolcell" / "tools"
+        names = [f"{kind}_{n:02}" for n in range(CELLS) for kind in kinds]
+        for name in names:
+            (tools / f"{name}.py").write_text(TOOLS.replace("def add(", f"def {name}("))
+        seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+        async with connect(socket, directory=directory / "project", daemon="running") as session:
+            while any(name not in session.catalog.tools for name in names):
+                await session.reload()
+            for name in random.Random(1).sample(names, len(names)):
+                await asyncio.sleep(BLANK_PAUSE_SECONDS)
+                began = time.perf_counter()
+                await tool(session, name)(1)
+                seconds[name.partition("_")[0]].append(time.perf_counter() - began)
+    table = Table("first call of a new worker", "p50 ms", "over none", "bound", box=None)
+    base, good = statistics.median(seconds["none"]), True
+    for kind, figures in seconds.items():
+        median = statistics.median(figures)
+        bound = CELL_SECONDS_MAX.get(kind)
+        good = good and (bound is None or median - base <= bound)
+        table.add_row(
+            kind,
+            f"{median * 1000:.2f}",
+            f"{(median - base) * 1000:+.2f}",
+            f"{bound * 1000:g}" if bound else "",
+        )
+    console.print()
+    console.print(table)
+    return good
+
+
+async def stops(console: Console, directory: Path) -> bool:
+    """Each call says that it is there, and is stopped then."""
+    grace = f"[daemon]\nabort_grace = {STOP_GRACE_SECONDS}\n"
+    table = Table("stopped", "p50 ms", "p99 ms", "bound", "proof", box=None)
+    good = True
+    with served(directory, grace) as socket:
+        project = directory / "project"
+        (project / ".toolcell" / "tools" / "s.py").write_text(STOPPED)
+        async with connect(socket, directory=project, daemon="running") as session:
+            for name, bound in STOP_SECONDS_MAX.items():
+                figures: list[float] = []
+                proofs: set[str] = set()
+                for _ in range(STOPS):
+                    call = session.call(f"s_{name}")
+                    async for event in call:
+                        if isinstance(event, Update):
+                            break
+                    began = time.perf_counter()
+                    if name != "late":
+                        call.abort("by the bench")
+                    outcome = await call
+                    taken = outcome.facts.run_seconds if name == "late" else time.perf_counter() - began
+                    figures.append(taken - (LATE_SECONDS if name == "late" else 0))
+                    proofs.add(str(outcome.stopped))
+                p99 = statistics.quantiles(figures, n=100)[98]
+                good = good and p99 <= bound
+                table.add_row(
+                    name,
+                    f"{statistics.median(figures) * 1000:.1f}",
+                    f"{p99 * 1000:.1f}",
+                    f"{bound * 1000:.0f}",
+                    ", ".join(sorted(proofs)),
+                )
+    console.print()
+    console.print(table)
+    return good
+
+
 async def main() -> int:
     parser = argparse.ArgumentParser(description="What a call costs.")
     parser.add_argument("--rounds", type=int, default=2000, help="calls of each contender")
-    parser.add_argument("--only", choices=["warm", "first", "open", "flood"])
+    parser.add_argument("--only", choices=["warm", "first", "open", "flood", "cells", "stops"])
     arguments = parser.parse_args()
     console = Console(width=110, highlight=False)
     directory = Path(tempfile.mkdtemp(prefix="tb-", dir="/tmp"))
@@ -332,6 +450,10 @@ async def main() -> int:
                 good = await openings(console, directory, socket) and good
         if arguments.only in (None, "flood"):
             good = await floods(console, directory / "flood") and good
+        if arguments.only in (None, "cells"):
+            good = await cells(console, directory / "cells") and good
+        if arguments.only in (None, "stops"):
+            good = await stops(console, directory / "stops") and good
     finally:
         shutil.rmtree(directory)
     console.print("\nwithin the bounds" if good else "\nOVER A BOUND")
