@@ -14,14 +14,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 # Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
-# The sins take minutes, so they are a suite of their own.
-TESTS ?= tests --ignore=tests/hostile
+# The sins and the kill matrix take minutes, so they are suites of their own.
+TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
 HOSTILE ?= tests/hostile
+KILLS ?= tests/process/test_kill_matrix.py
 SERVICE ?= tests/systemd
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-hostile test-unprivileged test-systemd demo bench generate clean
+.PHONY: help test check lint types imports contract pytest test-hostile test-kills test-unprivileged test-systemd demo bench generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -52,6 +53,9 @@ pytest: $(READY) ## the tests alone, with branch coverage
 
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
+
+test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
+	@$(BIN)/pytest --quiet $(KILLS)
 
 test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
 	@.ci/unprivileged $(BIN)/python $(TESTS)
