@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,10 @@ def test_the_temporary_directory_is_its_own_and_has_a_size(place: Path, wrap: Wr
         before = os.listdir("/tmp")
         return before, error_of(lambda: Path("/tmp/large").write_bytes(bytes(2**21)))
 
-    said = in_child(wrap(apart(policy(place), fill, scratch_bytes=2**20)))
-    assert said == ([], errno.ENOSPC)
+    with tempfile.NamedTemporaryFile(dir="/tmp") as theirs:
+        listed, error = in_child(wrap(apart(policy(place), fill, scratch_bytes=2**20)))
+    assert os.path.basename(theirs.name) not in listed
+    assert error == errno.ENOSPC
     assert not os.path.exists("/tmp/large")
 
 

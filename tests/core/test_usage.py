@@ -59,7 +59,7 @@ def test_everybody_below_counts() -> None:
     with builder(code, 2) as pid:
         usage = measure([pid])
     assert len(usage.members) == usage.tasks == 2
-    assert 40 * MIB <= usage.memory_bytes <= 60 * MIB
+    assert 40 * MIB <= usage.memory_bytes <= 100 * MIB  # and what Python and coverage hold themselves
 
 
 def test_grandchildren_and_threads_count() -> None:
