@@ -17,7 +17,7 @@ F_SETPIPE_SZ = 1031
 @tool
 def memory_in_pipes(world: dict[str, Any]) -> str:
     pipes: list[int] = []
-    for _ in range(60):
+    for _ in range(40):  # a user has 64 MiB of such pages
         _reader, writer = os.pipe()
         fcntl.fcntl(writer, F_SETPIPE_SZ, 2**20)
         os.set_blocking(writer, False)
