@@ -189,7 +189,7 @@ class Outcome:
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
 
 _LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}
-_LIMITS_RAISED: Final = frozenset({"open_files", "file_size", "disk"})
+_LIMITS_RAISED: Final = frozenset({"open_files", "file_size", "disk", "processes"})
 """Those that a tool meets as an exception; the others are nothing that a worker can say."""
 _REPORTED: Final = {
     kind.value: kind for kind in (Kind.OK, Kind.TOOL_ERROR, Kind.INVALID_ARGUMENTS, Kind.DENIED)
@@ -266,6 +266,8 @@ def _figure(evidence: Evidence, key: str) -> str:
             return f"a file of {show_bytes(int(limit))}"
         case "open_files":
             return f"{limit} open files of one process"
+        case "processes":
+            return f"{limit} processes and threads"
         case _:
             return f"{show_bytes(int(limit))} in its temporary directory"
 

@@ -253,12 +253,16 @@ class _Worker:
         told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": told})
         ending = Ending.said("tool_error", describe_exception(error, (self._directory,)))
-        if isinstance(error, OSError) and (limit := self._limit_met(error)):
+        if limit := self._limit_met(error):
             ending.header["limit"] = limit
         return ending
 
-    def _limit_met(self, error: OSError) -> str:
+    def _limit_met(self, error: BaseException) -> str:
         """The key of the limit that the kernel refused something for; empty where it was none of the cell's."""
+        if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+            return "processes"  # Python keeps the kernel's EAGAIN to itself
+        if not isinstance(error, OSError):
+            return ""
         if error.errno == errno.ENOSPC and (wish := self._plan.wish) is not None:
             # Elsewhere the directory shares its disk with everybody.
             with contextlib.suppress(OSError):
