@@ -89,7 +89,14 @@ async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
     path = place / "run" / "daemon.sock"
     path.parent.mkdir(mode=0o700)
     config = place / "config.toml"
-    config.write_text(f"[source.examples]\ndirectory = {json.dumps(str(TOOLS))}\n")
+    data = place / "data"
+    data.mkdir()
+    config.write_text(
+        f"[source.examples]\ndirectory = {json.dumps(str(TOOLS))}\n"
+        # What lies outside the project is out of a tool's reach, until it is granted.
+        f'[profile.data]\nbase = "auto"\nreadable = [{json.dumps(str(data))}]\n'
+        '[tool.sqlite_query]\nsandbox = "data"\n'
+    )
     os.environ |= {
         "TOOLCELL_SOCKET": str(path),
         "TOOLCELL_CONFIG": str(config),
@@ -155,12 +162,12 @@ async def lint() -> None:
 async def sqlite_query(place: Path) -> None:
     heading("sqlite_query: a question to a SQLite file, made from the history of this repository")
     commits = [line.split("\t", 2) for line in git("log", "--format=%H%x09%as%x09%s").splitlines()]
-    with closing(sqlite3.connect(place / "history.db")) as connection, connection:
+    with closing(sqlite3.connect(place / "data" / "history.db")) as connection, connection:
         connection.execute("create table commits (hash text, day text, subject text)")
         connection.executemany("insert into commits values (?, ?, ?)", commits)
     query = "select day, count(*) as commits from commits group by day order by day desc"
     rows = json.loads(
-        await toolcell("call", "sqlite_query", f"database={place / 'history.db'}", f"query={query}")
+        await toolcell("call", "sqlite_query", f"database={place / 'data' / 'history.db'}", f"query={query}")
     )
     expect(sum(row["commits"] for row in rows) == len(commits), "the rows do not add up to the history")
 
