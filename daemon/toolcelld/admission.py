@@ -40,10 +40,11 @@ class Prepared:
         isolation = self.settings.isolation
         if isolation == "worker" and all(getattr(limits, name) is None for name in OF_CELLS):
             return self.spec
-        lowered = lower(self.settings.limits, limits)
+        lowered = of_cell(lower(self.settings.limits, limits))
         return replace(
             self.spec,
-            limits=of_cell(lowered),
+            limits=lowered,
+            lowered=lowered != self.spec.limits,
             owner={"worker": "", "session": session_id, "call": f"{session_id}/{call_id}"}[isolation],
             serial=isolation == "session",
         )

@@ -30,7 +30,7 @@ from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.limits import NO_LIMITS, Limits, Settings, lower
+from toolcelld.limits import KEYS, NO_LIMITS, Limits, Settings, lower
 from toolcelld.outbox import parts
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
@@ -369,9 +369,22 @@ class Call:
         return True
 
     def _grace_over(self) -> None:
-        assert self.worker is not None
+        assert self.course.stop is not None
         self.note(f"ignored it for {self.course.grace_seconds:g} s; its cell is being ended")
-        self.worker.cell.end()
+        self.end_cell(self.course.stop)
+
+    def end_cell(self, stop: Stop) -> None:
+        """End its cell for that; the tool is to blame for a limit of its own, and not for one that the call lowered."""
+        assert self.worker is not None
+        key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
+        if (
+            key
+            and self.intake.report is None
+            and getattr(self.limits, key) == getattr(self.settings.limits, key)
+        ):
+            self.worker.end_over(stop.cause)
+        else:
+            self.worker.cell.end()
 
     def _timed_out(self) -> None:
         seconds = time.monotonic() - (self.course.started or self.course.accepted)

@@ -148,8 +148,8 @@ class Meter:
             self._stop(call, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
 
     def _stop(self, call: Call, stop: Stop) -> None:
-        if stop.cause in AT_ONCE and call.worker is not None:
-            call.worker.cell.end()  # first, so that the tool is not asked
+        if stop.cause in AT_ONCE:
+            call.end_cell(stop)  # first, so that the tool is not asked
         call.stop(stop)
 
 

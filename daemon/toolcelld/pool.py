@@ -315,7 +315,7 @@ class Pool:
 
     def _died_of_its_tool(self, worker: Worker) -> None:
         file = worker.spec.file
-        if not self.quarantine.died(file, worker.died_of, worker.last_words):
+        if not self.quarantine.died(file, worker.died_of, worker.last_words, started=worker.started):
             return
         for lease in [lease for lease in self._waiting if lease.spec.file.digest == file.digest]:
             self._waiting.remove(lease.session, lease)

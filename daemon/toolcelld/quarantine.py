@@ -1,8 +1,12 @@
 """Tool files whose workers die: how long to wait before another one, and when there is none any more.
 
-A death counts where it was the tool's own doing: see `Worker.died_of`. One death is an accident and
-costs no wait. Each further one, with no call that ended well in between, makes the wait longer, with
-full jitter so that files that fell together do not rise together. A file whose workers died
+A death counts where it was the tool's own doing, also by passing a limit: see `Worker.died_of`. It counts
+only if its worker was started after the death that counted last. Workers that lived side by side make one
+generation, and what ends all of them at once is one strike: it is coming back and dying again that makes a loop.
+
+One death is an accident and costs no wait. Each further one, with no call that ended well in between, makes
+the wait longer, with full jitter so that files that fell together do not rise together. The wait is drawn
+once for each file and generation. A file whose workers died
 `DEATHS_MAX` times within `WITHIN_SECONDS` is shut out: its calls are refused at once, with the
 evidence, until an operator releases it or its code is another.
 
@@ -94,8 +98,11 @@ class Quarantine:
 
     # What happened
 
-    def died(self, file: ToolFile, cause: str, stderr: str) -> bool:
-        """A worker died of its tool; says whether that has brought the file into quarantine."""
+    def died(self, file: ToolFile, cause: str, stderr: str, *, started: float) -> bool:
+        """A worker that was started then, by the clock, died of its tool; whether that has brought the file into quarantine."""
+        known = self._records.get(file.digest)
+        if known is not None and started < known.when[-1]:
+            return False  # of a generation that is counted
         record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, Health.SOUND))
         self._make_room()
         self._records[file.digest] = record

@@ -70,6 +70,7 @@ class CellSpec:
     owner: str = ""  # the session or the call that it is for, or nobody's
     serial: bool = False  # one worker at most, and its calls in order
     secrets: Sealed = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
+    lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
@@ -143,6 +144,7 @@ class Worker(Receiver):
         self.spec = spec
         self.machine = Machine(WORKER, State.STARTING)
         self.started_at = self.since = time.time()
+        self.started = time.monotonic()
         self.calls = 0
         self.call_id = ""
         self.description: Description | None = None
@@ -283,6 +285,11 @@ class Worker(Receiver):
         self._cell.send({"type": "retire"})
         self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
+    def end_over(self, limit: str) -> None:
+        """End the cell for a limit that its tool passed, which is the tool's own doing."""
+        self.died_of = self.died_of or limit
+        self.cell.end()
+
     def overran(self, limit: str, text: str) -> None:
         """It passed a limit while it loads: end it, and have its start fail with that."""
         if self._loaded is not None and not self._loaded.done():
@@ -290,7 +297,10 @@ class Worker(Receiver):
                 f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
             )
             self._loaded.set_exception(StartFailed("limit", message))
-            self.cell.end()
+            if self.spec.lowered:
+                self.cell.end()
+            else:
+                self.end_over(limit)
 
     # Calling
 
@@ -409,6 +419,8 @@ class Worker(Receiver):
         calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
         if death.status is None or not (loading or calling):
             return ""
+        if death.out_of_memory:
+            return "" if self.spec.lowered else "memory"
         return "protocol" if self._broke_protocol else death.cause()
 
     def __repr__(self) -> str:

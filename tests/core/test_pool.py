@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -368,8 +369,8 @@ async def test_what_dies_of_its_tool_is_started_again_only_after_its_wait(worker
     now = 0.0
     quarantine = Quarantine(lambda: now, lambda _, high: high)
     async with a_pool(workers, quarantine=quarantine) as pool:
-        quarantine.died(spec("sick").file, "SIGSEGV", "")
-        quarantine.died(spec("sick").file, "SIGSEGV", "")
+        quarantine.died(spec("sick").file, "SIGSEGV", "", started=math.inf)
+        quarantine.died(spec("sick").file, "SIGSEGV", "", started=math.inf)
         sick, well = ask(pool, spec("sick")), ask(pool, spec("well"))
         await settled()
         assert [worker.spec for worker in workers] == [spec("well")]
@@ -397,10 +398,10 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
         await asyncio.gather(*running)
         pool.give_back(workers[0], WorkerEvent.DONE)
         for _ in range(DEATHS_MAX - 1):
-            quarantine.died(spec("sick").file, "SIGSEGV", "")
+            quarantine.died(spec("sick").file, "SIGSEGV", "", started=math.inf)
         waiting, neighbour = ask(pool, spec("sick", serial=True)), ask(pool, spec("well"))
         await settled()
-        workers[1].died_of = "SIGSEGV"
+        workers[1].died_of, workers[1].started = "SIGSEGV", math.inf  # not of a generation that is counted
         workers[1].die()
         with pytest.raises(Refusal) as refused:
             await waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from toolcelld.quarantine import (
     WITHIN_SECONDS,
     Quarantine,
 )
+from toolcelld.sources import ToolFile
 
 FILE, NEIGHBOUR = spec("sick").file, spec("well").file
 
@@ -36,17 +38,24 @@ def longest(low: float, high: float) -> float:
     return high
 
 
+class Generations(Quarantine):
+    """Whose workers are started the moment before they die, unless a test says otherwise."""
+
+    def died(self, file: ToolFile, cause: str, stderr: str, *, started: float | None = None) -> bool:
+        return super().died(file, cause, stderr, started=math.inf if started is None else started)
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
 @pytest.fixture
-def quarantine(clock: Clock) -> Quarantine:
-    return Quarantine(clock, longest)
+def quarantine(clock: Clock) -> Generations:
+    return Generations(clock, longest)
 
 
-def test_each_death_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Quarantine) -> None:
+def test_each_death_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Generations) -> None:
     waits: list[float] = []
     for _ in range(len(BACKOFF_SECONDS) + 2):
         quarantine.died(FILE, "SIGSEGV", "")
@@ -63,15 +72,47 @@ def test_the_wait_is_jittered_over_its_whole_length(clock: Clock) -> None:
         asked.append((low, high))
         return (low + high) / 2
 
-    quarantine = Quarantine(clock, jitter)
+    quarantine = Generations(clock, jitter)
     for _ in range(4):
         quarantine.died(FILE, "SIGSEGV", "")
     assert asked == [(0, 0), (0, 0.1), (0, 0.5), (0, 2)]
     assert quarantine.wait_seconds(FILE) == 1
 
 
+def test_workers_that_die_side_by_side_are_one_strike(clock: Clock) -> None:
+    drawn: list[float] = []
+
+    def jitter(low: float, high: float) -> float:
+        drawn.append(high)
+        return high
+
+    quarantine = Quarantine(clock, jitter)
+    for generation in range(3):
+        started = clock.now
+        for _ in range(DEATHS_MAX):
+            clock.now += 0.01
+            assert not quarantine.died(FILE, "SIGSEGV", "", started=started)
+        assert drawn == list(BACKOFF_SECONDS[: generation + 1]), "one wait for each generation"
+        clock.now += quarantine.wait_seconds(FILE)
+    assert not quarantine.died(NEIGHBOUR, "SIGSEGV", "", started=0), "of another file nothing has counted yet"
+    assert drawn[3:] == [0.0], "and its wait is its own"
+    assert not quarantine.died(FILE, "SIGSEGV", "", started=clock.now)
+    assert quarantine.died(FILE, "SIGSEGV", "", started=clock.now)
+    (held,) = quarantine.all
+    assert len(held.deaths) == DEATHS_MAX
+
+
+def test_a_generation_that_was_served_in_between_is_not_counted_already(clock: Clock) -> None:
+    quarantine = Quarantine(clock, longest)
+    quarantine.died(FILE, "SIGSEGV", "", started=clock.now - 2)
+    quarantine.served(FILE)
+    quarantine.died(FILE, "SIGSEGV", "", started=clock.now - 1)
+    quarantine.died(FILE, "SIGSEGV", "", started=clock.now)
+    assert quarantine.wait_seconds(FILE) == pytest.approx(BACKOFF_SECONDS[1])
+
+
 def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
-    clock: Clock, quarantine: Quarantine
+    clock: Clock, quarantine: Generations
 ) -> None:
     told = [quarantine.died(FILE, f"exit {n}", f"line {n}\n") for n in range(DEATHS_MAX)]
     assert told == [False] * (DEATHS_MAX - 1) + [True]
@@ -89,7 +130,7 @@ def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
     quarantine.check(NEIGHBOUR)
 
 
-def test_a_call_that_ended_well_clears_the_count(quarantine: Quarantine) -> None:
+def test_a_call_that_ended_well_clears_the_count(quarantine: Generations) -> None:
     for _ in range(3):
         for _ in range(DEATHS_MAX - 1):
             assert not quarantine.died(FILE, "SIGSEGV", "")
@@ -98,7 +139,7 @@ def test_a_call_that_ended_well_clears_the_count(quarantine: Quarantine) -> None
     assert not quarantine.all
 
 
-def test_a_call_that_ran_on_lets_nothing_out(quarantine: Quarantine) -> None:
+def test_a_call_that_ran_on_lets_nothing_out(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     quarantine.served(FILE)
@@ -106,14 +147,14 @@ def test_a_call_that_ran_on_lets_nothing_out(quarantine: Quarantine) -> None:
     assert not quarantine.died(FILE, "SIGSEGV", ""), "it is told once"
 
 
-def test_new_code_is_sound(quarantine: Quarantine) -> None:
+def test_new_code_is_sound(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     quarantine.check(replace(FILE, digest="another"))
 
 
 @pytest.mark.parametrize("name", [FILE.stem, FILE.path])
-def test_what_is_released_begins_anew(quarantine: Quarantine, name: str) -> None:
+def test_what_is_released_begins_anew(quarantine: Generations, name: str) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     assert quarantine.release({"another"}) == []
@@ -123,7 +164,7 @@ def test_what_is_released_begins_anew(quarantine: Quarantine, name: str) -> None
     assert quarantine.wait_seconds(FILE) == 0
 
 
-def test_records_and_evidence_are_bounded_and_who_is_shut_out_stays(quarantine: Quarantine) -> None:
+def test_records_and_evidence_are_bounded_and_who_is_shut_out_stays(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "x" * 100_000)
     for n in range(2 * FILES_MAX):
@@ -134,7 +175,7 @@ def test_records_and_evidence_are_bounded_and_who_is_shut_out_stays(quarantine: 
 
 
 HAPPENINGS = st.one_of(
-    st.tuples(st.just("died"), st.sampled_from([FILE, NEIGHBOUR])),
+    st.tuples(st.sampled_from(["died", "died beside another"]), st.sampled_from([FILE, NEIGHBOUR])),
     st.tuples(st.just("served"), st.sampled_from([FILE, NEIGHBOUR])),
     st.tuples(st.just("released"), st.sampled_from([FILE, NEIGHBOUR])),
     st.tuples(st.just("later"), st.floats(0, 2 * WITHIN_SECONDS)),
@@ -146,7 +187,7 @@ def test_a_file_is_shut_out_exactly_after_so_many_deaths_in_a_row_in_that_time(
     happenings: list[tuple[str, object]],
 ) -> None:
     clock = Clock()
-    quarantine = Quarantine(clock, longest)
+    quarantine = Generations(clock, longest)
     deaths: dict[str, list[float]] = {FILE.digest: [], NEIGHBOUR.digest: []}
     out: set[str] = set()
     for what, which in happenings:
@@ -154,7 +195,9 @@ def test_a_file_is_shut_out_exactly_after_so_many_deaths_in_a_row_in_that_time(
             clock.now += which
             continue
         file = FILE if which == FILE else NEIGHBOUR
-        if what == "died":
+        if what == "died beside another" and deaths[file.digest]:
+            quarantine.died(file, "SIGSEGV", "", started=deaths[file.digest][-1] - 1)
+        elif what.startswith("died"):
             quarantine.died(file, "SIGSEGV", "")
             deaths[file.digest].append(clock.now)
             last = deaths[file.digest][-DEATHS_MAX:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.process.conftest import RunningDaemon
 
@@ -77,3 +79,76 @@ async def test_new_code_comes_back_by_itself(daemon: RunningDaemon) -> None:
         daemon.tool("sick", WELL.replace("well", "sick"))
         await session.reload()
         assert (await session.call("sick", {"n": 7})).details == 7
+
+
+GREEDY = """
+    import signal, time
+    from toolcell import tool
+
+    @tool(memory="64MiB", cpu=0.2)
+    def greedy(what: str) -> int:
+        for number in range(signal.SIGRTMIN, signal.SIGRTMAX):
+            signal.signal(number, signal.SIG_IGN)  # as our way to ask it to stop is
+        deadline = time.monotonic() + 20
+        held = []
+        while time.monotonic() < deadline:
+            if what == "memory" and len(held) < 60:
+                held.append(bytearray(10 * 2**20))
+                time.sleep(0.01)
+        return 1
+    """
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("what", ["memory", "cpu"])
+async def test_a_tool_that_has_to_be_ended_for_its_limit_is_sick(daemon: RunningDaemon, what: str) -> None:
+    with daemon.config.open("a") as config:
+        config.write("\n[daemon]\nabort_grace = 0.1\n")
+    daemon.reload()
+    daemon.tool("greedy", GREEDY)
+    async with daemon.connect() as session:
+        for _ in range(DEATHS_MAX):
+            ended = await session.call("greedy", {"what": what})
+            assert (ended.kind, ended.cause) == ("limit_exceeded", what), ended
+        shut_out = await session.call("greedy", {"what": what})
+        assert (shut_out.kind, shut_out.cause) == ("refused", "quarantined"), shut_out
+        assert f"{what} ({DEATHS_MAX})" in shut_out.message
+
+
+@pytest.mark.timeout(120)
+async def test_a_limit_that_the_call_lowered_is_not_held_against_the_tool(daemon: RunningDaemon) -> None:
+    daemon.tool("greedy", GREEDY.replace("64MiB", "1GiB"))
+    async with daemon.connect() as session:
+        for _ in range(DEATHS_MAX + 1):
+            ended = await session.call("greedy", {"what": "memory"}, limits={"memory": "64MiB"})
+            assert (ended.kind, ended.cause) == ("limit_exceeded", "memory"), ended
+
+
+TOGETHER = """
+    import os, pathlib, time
+    from toolcell import tool
+
+    @tool
+    def sick(meet: int) -> None:
+        place = pathlib.Path(__file__).parents[2] / "met"
+        place.mkdir(exist_ok=True)
+        (place / str(os.getpid())).touch()
+        deadline = time.monotonic() + 30
+        while len(list(place.iterdir())) < meet and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os._exit(3)
+    """
+
+
+async def test_workers_that_die_side_by_side_are_one_strike(daemon: RunningDaemon) -> None:
+    with daemon.config.open("a") as config:
+        config.write('\n[tool.sick]\nisolation = "call"\nsandbox = "none"\n')  # each with a number of its own
+    daemon.reload()
+    daemon.tool("sick", TOGETHER)
+    async with daemon.connect() as session:
+        died = await asyncio.gather(*(session.call("sick", {"meet": DEATHS_MAX}) for _ in range(DEATHS_MAX)))
+        assert [outcome.cause for outcome in died] == ["exit 3"] * DEATHS_MAX
+        for _ in range(DEATHS_MAX - 1):
+            again = await session.call("sick", {"meet": 0})
+            assert again.cause == "exit 3", "it was shut out too early"
+        assert (await session.call("sick", {"meet": 0})).cause == "quarantined"
