@@ -1,7 +1,8 @@
 """How the cells of one interpreter are started: its zygote, as the daemon sees it.
 
 A runtime starts its zygote when the first cell is wanted (the daemon's own is started ahead)
-and starts another one, with backoff, after one has died. The cells of a dead zygote live on:
+and starts another one, with backoff and full jitter, after one has died: the zygotes of several
+interpreters that fell together, for want of memory for one, do not rise together. The cells of a dead zygote live on:
 their life lines lead to the daemon, not to it.
 
 Starting is a race of three: `ready`, exit, deadline; each ending says what happened, with the
@@ -15,6 +16,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -31,7 +33,7 @@ __all__ = ["Runtime", "RuntimeFailed", "Spawned"]
 READY_SECONDS_MAX: Final = 20.0
 """A fresh interpreter with pydantic takes 0.2 s here; a cold disk and a loaded machine a hundred times that."""
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""Between the deaths of zygotes; the last for all that follow."""
+"""The longest wait after so many deaths of zygotes; the last for all that follow."""
 STDERR_LINES_MAX: Final = 40
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 
@@ -59,9 +61,14 @@ class Runtime:
     """One interpreter and its zygote."""
 
     def __init__(
-        self, interpreter: str, on_stderr: Callable[[str], None], groups: Groups | None = None
+        self,
+        interpreter: str,
+        on_stderr: Callable[[str], None],
+        groups: Groups | None = None,
+        jitter: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.interpreter = interpreter
+        self._jitter = jitter
         self.groups = groups or Groups()
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
@@ -83,7 +90,8 @@ class Runtime:
             if self._zygote is not None:
                 await self._zygote.stop()
                 self._deaths += 1
-            await asyncio.sleep(BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)])
+            longest = BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)]
+            await asyncio.sleep(self._jitter(0.0, longest))
             self._zygote = await _Zygote.start(self.interpreter, self._on_stderr)
             return self._zygote
 
