@@ -200,6 +200,7 @@ class Intake:
     def _on_metadata(self, payload: bytes) -> None:
         try:
             found: object = from_json(payload, allow_inf_nan=False)
+            encoded = _encoded(found)
         except ValueError:
             return
         if not isinstance(found, dict):
@@ -208,7 +209,7 @@ class Intake:
         if not self._merge(values):
             return
         title = str(self.metadata.get("title", ""))[:MESSAGE_CHARACTERS_MAX]
-        self._ear.tell(events.Metadata(title, _encoded(values), call_id=self._call_id))
+        self._ear.tell(events.Metadata(title, encoded, call_id=self._call_id))
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
         """Add to what the outcome will have, as far as there is room for it."""
@@ -337,7 +338,7 @@ class Intake:
 
 
 def _encoded(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace")
 
 
 def _number(value: object) -> float:

@@ -209,6 +209,7 @@ class ResultReader:
             else:
                 try:
                     found: object = from_json(bytes(part.kept), allow_inf_nan=False)
+                    _encoded(found)  # as it will be, with the outcome
                 except ValueError:
                     continue
                 if isinstance(found, dict):
@@ -230,7 +231,8 @@ def _image(part: _Part) -> dict[str, object]:
 
 
 # Made once: `json.dumps` with options makes an encoder for every call.
-_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# JSON has no infinity, but a reader makes one of `1e999`: that raises, where anything of a worker's is encoded again.
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _encoded(value: object) -> bytes:
@@ -309,7 +311,10 @@ def update_body(payload: bytes, settings: Settings) -> bytes | None:
                 content.append(block)
             case _:
                 pass  # none of the contract's
-    return _encoded({"content": content, "details": found.get("details")})
+    try:
+        return _encoded({"content": content, "details": found.get("details")})
+    except ValueError:
+        return None
 
 
 def shown_update(body: bytes) -> bytes:

@@ -163,6 +163,16 @@ async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_wo
     assert hearing.intake.metadata == {"title": "one", "n": 2}
 
 
+async def test_metadata_with_a_number_that_is_none_is_dropped() -> None:
+    hearing = Hearing()
+    hearing.hear("metadata", b'{"rows": 1}')
+    hearing.hear("metadata", b'{"rows": 1e999}')
+    assert hearing.intake.metadata == {"rows": 1}
+    assert [event.values for event in hearing.session.told if isinstance(event, events.Metadata)] == [
+        b'{"rows": 1}'
+    ]
+
+
 async def test_a_stopped_call_has_its_last_update_whole() -> None:
     hearing = Hearing()
     text = "x" * 45_000

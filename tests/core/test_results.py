@@ -189,6 +189,15 @@ def test_details_that_are_no_json_are_null(details: bytes) -> None:
     assert json.loads(result.body) == {"content": [], "details": None}
 
 
+def test_metadata_that_nobody_could_read_are_none() -> None:
+    metadata = b'{"a": 1, "b": 1e999}'
+    reader = a_reader({"metadata": len(metadata)})
+    reader.feed(metadata)
+    result = reader.finish_now()
+    assert result is not None
+    assert result.metadata == {}
+
+
 # Updates
 
 
@@ -200,7 +209,8 @@ def test_an_update_stays_what_it_is(content: list[object], details: object) -> N
         assert shown_update(body) == body
 
 
-@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"content": 3}', b'{"content": [NaN]}', b"\xff"])
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"content": 3}', b'{"content": [NaN]}', b"\xff",
+    b'{"content": [], "details": 1e999}', b'{"content": [{"type": "resource_link", "uri": "a", "size": -1e999}]}'])  # fmt: skip
 def test_what_is_no_update_is_none(payload: bytes) -> None:
     assert update_body(payload, SETTINGS) is None
 
