@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 from google.protobuf.message import Message
+from tests.pace import SLOWNESS
+from tests.process import delegation
 
 from toolcell.client import Session, connect
 from toolcell.client._operator import Operator, operate
@@ -29,9 +31,9 @@ from toolcelld.blanks import READY_MAX
 
 R = TypeVar("R", bound=Message)
 
-START_SECONDS_MAX = 20
+START_SECONDS_MAX = 20 * SLOWNESS
 """Half a second here; other tests may have the processors."""
-SETTLE_SECONDS_MAX = 10.0
+SETTLE_SECONDS_MAX = 10.0 * SLOWNESS
 """For what ends on its own after the last event: a warm worker that retires, a connection that closes."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
@@ -103,6 +105,8 @@ class RunningDaemon:
         """Beside the few variables that every daemon of a test has."""
         self.through: list[str] = []
         """A program, with its arguments, that becomes the daemon."""
+        self.group: Path | None = None
+        """Its control group, where the tests were handed one to make it in."""
         self.process: subprocess.Popen[bytes] | None = None
         self.before: DaemonWorld | None = None
 
@@ -114,7 +118,7 @@ class RunningDaemon:
             manager.settimeout(START_SECONDS_MAX)
             command = [sys.executable, "-m", "toolcelld", "--socket", self.socket, "--state", str(self.state)]
             self.process = subprocess.Popen(
-                [*self.through, *command, "--config", str(self.config), "--drain", "0", *options],
+                [*self._through(), *command, "--config", str(self.config), "--drain", "0", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -132,6 +136,12 @@ class RunningDaemon:
                 pytest.fail(f"the daemon does not start:\n{self.log.read_text()}")
         Path(notifications).unlink()
         self.before = self._warmed_up()
+
+    def _through(self) -> list[str]:
+        if self.through or (base := delegation.base()) is None:
+            return self.through
+        self.group = delegation.make(base)
+        return delegation.inside(self.group)
 
     def _warmed_up(self) -> DaemonWorld:
         """Have it do everything once, so that what it opens for good is open, and look at it then."""
@@ -220,6 +230,9 @@ class RunningDaemon:
         assert self.process is not None
         status = self.process.wait(START_SECONDS_MAX)
         self.process = None
+        if self.group is not None:
+            left, self.group = delegation.remove(self.group), None
+            assert status != 0 or not left, f"left behind by a daemon that ended well: {left}"
         return status
 
     @property

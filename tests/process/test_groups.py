@@ -5,65 +5,42 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.pace import SLOWNESS
+from tests.process import delegation
 from tests.process.conftest import RunningDaemon
+from tests.process.delegation import cells
 
 from toolcelld.groups import Group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-DEATH_SECONDS_MAX = 5.0
-
-
-def hierarchy() -> Path | None:
-    """Where the groups of version 2 are, if this user may make one."""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, place, kind, *_ = line.split()
-        if kind == "cgroup2" and os.access(place, os.W_OK):
-            return Path(place)
-    return None
+DEATH_SECONDS_MAX = 5.0 * SLOWNESS
 
 
 @pytest.fixture
 def delegated() -> Iterator[Path]:
     """A group that is marked as handed over; it must be empty in the end."""
-    place = hierarchy()
-    if place is None:
-        pytest.skip("no control group hierarchy of version 2 that this user may write to")
-    path = place / f"toolcell-test-{os.getpid()}"
-    path.mkdir()
+    place = delegation.base() or delegation.hierarchy()
+    if place is None or not os.access(place, os.W_OK):
+        pytest.skip("no control group of version 2 that this user may write to")
+    path = delegation.make(place)
+    left: list[str] = []
     try:
-        os.setxattr(path, "user.delegate", b"1")
         yield path
     finally:
-        left = [str(each) for each in cells(path)]
-        for directory in (*cells(path), path / "supervisor", path):
-            if directory.exists():
-                Group(str(directory), frozenset()).kill()
-                remove(directory)
+        left += delegation.remove(path)
     assert not left, f"left behind: {left}"
-
-
-def cells(path: Path) -> list[Path]:
-    return sorted(path.glob("cell-*"))
-
-
-def remove(path: Path) -> None:
-    deadline = time.monotonic() + DEATH_SECONDS_MAX
-    while not Group(str(path), frozenset()).remove():
-        assert time.monotonic() < deadline, f"{path} does not become empty"
-        time.sleep(0.01)  # the kernel has no word for "removable"
 
 
 @pytest.fixture
 def serving(make_daemon: Callable[[], RunningDaemon], delegated: Path) -> Iterator[RunningDaemon]:
     """A daemon that was started in the group; ended before the group is looked at."""
     daemon = make_daemon()
-    daemon.through = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(delegated)]
+    daemon.through = delegation.inside(delegated)
     daemon.start()
     yield daemon
     if daemon.process is not None:
@@ -125,7 +102,7 @@ def test_what_a_dead_daemon_left_is_ended_and_removed(
     left = subprocess.Popen(["sleep", "20"])
     Group(str(stale), frozenset()).join(left.pid)
     daemon = make_daemon()
-    daemon.through = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(delegated)]
+    daemon.through = delegation.inside(delegated)
     daemon.start()
     assert left.wait(DEATH_SECONDS_MAX) == -signal.SIGKILL
     daemon.at_rest()
@@ -143,7 +120,7 @@ def test_a_killed_daemon_s_groups_are_removed_by_the_next(
     inside = (
         delegated / "supervisor"
     )  # where a service manager starts one again, as told by DelegateSubgroup=
-    daemon.through = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(inside)]
+    daemon.through = delegation.inside(inside)
     daemon.start()
     assert daemon.status().kill_method == "cgroup"
     assert daemon.stop() == 0
@@ -157,7 +134,7 @@ def test_a_group_that_others_live_in_is_left_alone(
     try:
         Group(str(delegated), frozenset()).join(other.pid)
         daemon = make_daemon()
-        daemon.through = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(delegated)]
+        daemon.through = delegation.inside(delegated)
         daemon.start()
         assert daemon.status().kill_method != "cgroup"
         assert not (delegated / "supervisor").exists()
