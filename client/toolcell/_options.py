@@ -17,7 +17,7 @@ from toolcell._tool import Options
 __all__ = ["OPTIONS", "checked"]
 
 OPTIONS: Mapping[str, Any] = get_type_hints(Options)
-SIZES = frozenset({"memory", "file_size", "output_bytes"})
+SIZES = frozenset({"memory", "file_size", "disk", "output_bytes"})
 _SIZE = re.compile(r"\d+(\.\d+)?\s*([KMGT]i?)?B?")
 
 _adapter = record(OPTIONS, ConfigDict(strict=True), total=False)

@@ -33,6 +33,7 @@ class Limits(TypedDict, total=False):
     processes: int
     open_files: int
     file_size: int | str
+    disk: int | str
     output_lines: int
     output_bytes: int | str
 

@@ -107,7 +107,9 @@ class Call:
         self.limits = lower(settings.limits, request.limits)
         self.spec = spec
         self.host = host
-        self.course = Course(tool.name, settings, generation=generation, grace_seconds=grace_seconds)
+        self.course = Course(
+            tool.name, settings, self.limits, generation=generation, grace_seconds=grace_seconds
+        )
         self.machine = Machine(CALL, State.WAITING)
         self.outcome: Outcome | None = None
         self.refusal: Refusal | None = None

@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from toolcelld.intake import Intake
-from toolcelld.limits import Settings
+from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
 from toolcelld.results import Result
 from toolcelld.spills import Output
@@ -26,13 +26,16 @@ class Course:
     """The course of one call; a moment that has not come is zero."""
 
     __slots__ = (
-        "accepted", "generation", "grace_seconds", "leftovers", "reported", "settings", "started", "state_lost",
+        "accepted", "generation", "grace_seconds", "leftovers", "limits", "reported", "settings", "started", "state_lost",
         "stop", "stop_wished", "stopped", "tool", "worker_id",
     )  # fmt: skip
 
-    def __init__(self, tool: str, settings: Settings, *, generation: int, grace_seconds: float) -> None:
+    def __init__(
+        self, tool: str, settings: Settings, limits: Limits, *, generation: int, grace_seconds: float
+    ) -> None:
         self.tool = tool
         self.settings = settings
+        self.limits = limits
         self.generation = generation
         self.grace_seconds = grace_seconds
         # The mutable state: the moments, by the monotonic clock, and what was found at them.
@@ -66,6 +69,7 @@ class Course:
             Evidence(
                 tool=self.tool,
                 settings=self.settings,
+                limits=self.limits,
                 started=bool(self.worker_id),
                 run_seconds=run_seconds,
                 grace_seconds=self.grace_seconds,

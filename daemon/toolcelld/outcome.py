@@ -18,7 +18,7 @@ from enum import StrEnum, auto
 from typing import Any, Final, Literal
 
 from toolcelld.cells import Death
-from toolcelld.limits import KEYS, Settings
+from toolcelld.limits import KEYS, Limits, Settings
 from toolcelld.quantities import show_bytes
 from toolcelld.spills import Output
 from toolcelld.usage import Usage
@@ -124,6 +124,7 @@ class Evidence:
 
     tool: str
     settings: Settings
+    limits: Limits  # as they applied: those of the settings, and lower ones of the call
     started: bool  # a worker had it
     run_seconds: float
     grace_seconds: float
@@ -252,7 +253,7 @@ def _kernel_says(evidence: Evidence) -> tuple[str, str]:
 
 
 def _limit(evidence: Evidence, key: str) -> int | float | None:
-    limit: int | float | None = getattr(evidence.settings.limits, KEYS[key]) if key in KEYS else None
+    limit: int | float | None = getattr(evidence.limits, KEYS[key]) if key in KEYS else None
     return limit
 
 
@@ -354,10 +355,12 @@ def _leftovers(evidence: Evidence) -> int:
 
 
 def _raise(evidence: Evidence, key: str) -> str:
-    """The line of configuration that would change it."""
+    """The line of configuration that would change it, where it was not the call's own."""
     value = _limit(evidence, key)
     if not value:
         return ""
+    if value != getattr(evidence.settings.limits, KEYS[key]):
+        return f"\nThe call itself asked for that {key}; its tool may have more."
     raised = f'"{show_bytes(int(value) * 2)}"' if KEYS[key].endswith("_bytes") else f"{value * 2:g}"
     return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
 

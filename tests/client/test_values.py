@@ -240,6 +240,12 @@ def test_limits_are_read_with_their_units_and_a_time_out_bounds_the_queue_as_wel
         encode_limits(None, 0)
 
 
+def test_every_limit_can_be_lowered_by_a_call() -> None:
+    message = encode_limits(cast("Limits", dict.fromkeys(Limits.__annotations__, 7)))
+    assert message is not None
+    assert dict(message.ListFields()) == dict.fromkeys(pb.Limits.DESCRIPTOR.fields, 7)
+
+
 def test_a_refusal_names_its_field_and_says_nothing_twice() -> None:
     fields = [("call.tool", "no tool 'nope'"), ("call.call_id", "is too long")]
     refusal = refusal_of(status(grpc.StatusCode.NOT_FOUND, "UNKNOWN_TOOL", "no tool 'nope'", fields=fields))

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcell import client
+from toolcell._options import OPTIONS
+from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.config import Config
+from toolcelld.encoding import decode_limits
 from toolcelld.limits import KEYS, DeclarationError, Limits, lower, resolve
 from toolcelld.sections import DefaultsSection, MaxSection, SourceSection, ToolSection
 
@@ -22,6 +26,14 @@ SAID = st.dictionaries(
 
 def no_more(value: float | None, ceiling: float | None) -> bool:
     return ceiling is None or (value is not None and value <= ceiling)
+
+
+def test_configuration_contract_file_and_client_have_the_same_limits() -> None:
+    assert {field.name for field in pb.Limits.DESCRIPTOR.fields} == {*asdict(Limits())} == {*KEYS.values()}
+    assert {*client.Limits.__annotations__} == {*KEYS}
+    assert {*client.Limits.__annotations__} <= {*OPTIONS}
+    sevens = dict.fromkeys(KEYS.values(), 7)
+    assert decode_limits(pb.Limits(**sevens), "call.limits") == Limits(**sevens)
 
 
 @given(LIMITS, LIMITS)

@@ -58,10 +58,12 @@ LIMITS = st.builds(
     cpu_seconds=st.none() | st.just(30.0),
     file_size_bytes=st.none() | st.just(2**30),
 )
+LIMITED: Final = Limits(timeout_seconds=120.0, cpu_seconds=30.0, file_size_bytes=2**30)
 EVIDENCE = st.builds(
     Evidence,
     tool=st.just("render"),
     settings=st.deferred(lambda: LIMITS.map(settings)),
+    limits=LIMITS,
     started=st.booleans(),
     run_seconds=SECONDS,
     grace_seconds=st.just(2.0),
@@ -109,7 +111,8 @@ def evidence(
     death = Death(signal_number or status << 8, 0.0, 0, killed, proof, stderr)
     return Evidence(
         tool="render",
-        settings=settings(Limits(timeout_seconds=120.0, cpu_seconds=30.0, file_size_bytes=2**30)),
+        settings=settings(LIMITED),
+        limits=LIMITED,
         started=True,
         run_seconds=4.1,
         grace_seconds=2.0,
@@ -125,7 +128,7 @@ def evidence(
 
 def limit_of(found: Evidence) -> str:
     """The limit of ours that the kernel enforced with a signal."""
-    limits, death = found.settings.limits, found.death
+    limits, death = found.limits, found.death
     if found.report is None and death is not None and death.status == signal.SIGXCPU and limits.cpu_seconds:
         return "cpu"
     if (
@@ -251,8 +254,21 @@ def test_a_limit_that_the_kernel_enforced_names_its_figure_and_its_key() -> None
     assert judge(evidence(signal_number=signal.SIGXCPU)).cause == "cpu"
 
 
+@pytest.mark.parametrize("configured", [2**30, None])
+def test_a_limit_that_the_call_lowered_is_not_said_to_be_configured(configured: int | None) -> None:
+    found = replace(
+        evidence(signal_number=signal.SIGXFSZ),
+        settings=settings(Limits(file_size_bytes=configured)),
+        limits=Limits(file_size_bytes=2**20),
+    )
+    assert judge(found).message == (
+        "a file of 1MiB after 4.1 s; its process was ended.\n"
+        "The call itself asked for that file_size; its tool may have more."
+    )
+
+
 def test_a_signal_of_a_limit_that_is_off_is_a_crash() -> None:
-    found = replace(evidence(signal_number=signal.SIGXCPU), settings=settings(Limits()))
+    found = replace(evidence(signal_number=signal.SIGXCPU), settings=settings(Limits()), limits=Limits())
     assert (judge(found).kind, judge(found).cause) == (Kind.CRASHED, "SIGXCPU")
 
 
@@ -270,8 +286,9 @@ KILLED_BY_THE_KERNEL: Final = Death(
 def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_said(
     report: Report | None,
 ) -> None:
-    limits = settings(Limits(memory_bytes=512 * 2**20))
-    verdict = judge(replace(evidence(), settings=limits, death=KILLED_BY_THE_KERNEL, report=report))
+    limits = Limits(memory_bytes=512 * 2**20)
+    settled = replace(evidence(), settings=settings(limits), limits=limits)
+    verdict = judge(replace(settled, death=KILLED_BY_THE_KERNEL, report=report))
     assert (verdict.kind, verdict.cause) == (Kind.LIMIT_EXCEEDED, "memory")
     assert verdict.message == (
         "512 MiB of 512 MiB after 4.1 s; most of it in blender (pid 41377), which the kernel ended.\n"

@@ -10,7 +10,7 @@ import re
 import pytest
 from tests.process.conftest import RunningDaemon
 
-from toolcell.client import Outcome
+from toolcell.client import Limits, Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -43,15 +43,15 @@ def bomb() -> str:
 """
 
 
-async def blow(daemon: RunningDaemon, body: str, **limits: object) -> Outcome:
-    """Run that body under those limits."""
+async def blow(daemon: RunningDaemon, body: str, asked: Limits | None = None, **limits: object) -> Outcome:
+    """Run that body under those limits, and those that the call asks for."""
     lines = "\n".join(f"{key} = {value!r}".replace("'", '"') for key, value in limits.items())
     with daemon.config.open("a") as config:
         config.write(f"\n[tool.bomb]\n{lines}\n")
     daemon.tool("bomb", HEAD + "".join(f"    {line}\n" for line in body.strip().splitlines()))
     daemon.reload()
     async with daemon.connect() as session:
-        return await session.call("bomb")
+        return await session.call("bomb", limits=asked)
 
 
 def assert_passed(outcome: Outcome, key: str, pattern: str, raised: str) -> None:
@@ -207,3 +207,15 @@ async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
     assert re.match(r"(\d+ MiB of )?8 ?MiB in its temporary directory after ", outcome.message)
     assert '[tool.bomb] disk = "16MiB" in' in outcome.message
+
+
+@pytest.mark.parametrize("sandbox", ["baseline", "strict"])
+@pytest.mark.parametrize(("configured", "asked"), [("64MiB", "8MiB"), ("8MiB", "64MiB")])
+async def test_a_call_may_lower_what_it_may_have_on_disk_and_not_raise_it(
+    daemon: RunningDaemon, sandbox: str, configured: str, asked: str
+) -> None:
+    outcome = await blow(daemon, DISK, {"disk": asked}, disk=configured, sandbox=sandbox)
+    if outcome.cause == "sandbox_unavailable":
+        pytest.skip(outcome.message)
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
+    assert re.match(r"(\d+ MiB of )?8 ?MiB in its temporary directory after ", outcome.message)

@@ -36,6 +36,7 @@ def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -
         processes=chosen.get("processes"),
         open_files=chosen.get("open_files"),
         file_size_bytes=parse_size("file_size", chosen.get("file_size")),
+        disk_bytes=parse_size("disk", chosen.get("disk")),
         output_lines=chosen.get("output_lines"),
         output_bytes=parse_size("output_bytes", chosen.get("output_bytes")),
     )

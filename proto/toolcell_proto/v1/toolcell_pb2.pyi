@@ -601,6 +601,7 @@ class Limits(_message.Message):
     FILE_SIZE_BYTES_FIELD_NUMBER: _builtins.int
     OUTPUT_LINES_FIELD_NUMBER: _builtins.int
     OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
     timeout_seconds: _builtins.float
     """Seconds from the moment the call is accepted, the queue included; time spent in a question does
     not count. Beside it, the tool's own time-out counts from the moment a worker has the call.
@@ -623,6 +624,8 @@ class Limits(_message.Message):
     """What the model reads, in lines."""
     output_bytes: _builtins.int
     """What the model reads, in bytes."""
+    disk_bytes: _builtins.int
+    """What the private temporary directory of the cell may take on its disk."""
     def __init__(
         self,
         *,
@@ -636,13 +639,16 @@ class Limits(_message.Message):
         file_size_bytes: _builtins.int | None = ...,
         output_lines: _builtins.int | None = ...,
         output_bytes: _builtins.int | None = ...,
+        disk_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_seconds", b"_cpu_seconds", "_file_size_bytes", b"_file_size_bytes", "_idle_seconds", b"_idle_seconds", "_memory_bytes", b"_memory_bytes", "_open_files", b"_open_files", "_output_bytes", b"_output_bytes", "_output_lines", b"_output_lines", "_processes", b"_processes", "_queue_seconds", b"_queue_seconds", "_timeout_seconds", b"_timeout_seconds", "cpu_seconds", b"cpu_seconds", "file_size_bytes", b"file_size_bytes", "idle_seconds", b"idle_seconds", "memory_bytes", b"memory_bytes", "open_files", b"open_files", "output_bytes", b"output_bytes", "output_lines", b"output_lines", "processes", b"processes", "queue_seconds", b"queue_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_seconds", b"_cpu_seconds", "_disk_bytes", b"_disk_bytes", "_file_size_bytes", b"_file_size_bytes", "_idle_seconds", b"_idle_seconds", "_memory_bytes", b"_memory_bytes", "_open_files", b"_open_files", "_output_bytes", b"_output_bytes", "_output_lines", b"_output_lines", "_processes", b"_processes", "_queue_seconds", b"_queue_seconds", "_timeout_seconds", b"_timeout_seconds", "cpu_seconds", b"cpu_seconds", "disk_bytes", b"disk_bytes", "file_size_bytes", b"file_size_bytes", "idle_seconds", b"idle_seconds", "memory_bytes", b"memory_bytes", "open_files", b"open_files", "output_bytes", b"output_bytes", "output_lines", b"output_lines", "processes", b"processes", "queue_seconds", b"queue_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_seconds", b"_cpu_seconds", "_file_size_bytes", b"_file_size_bytes", "_idle_seconds", b"_idle_seconds", "_memory_bytes", b"_memory_bytes", "_open_files", b"_open_files", "_output_bytes", b"_output_bytes", "_output_lines", b"_output_lines", "_processes", b"_processes", "_queue_seconds", b"_queue_seconds", "_timeout_seconds", b"_timeout_seconds", "cpu_seconds", b"cpu_seconds", "file_size_bytes", b"file_size_bytes", "idle_seconds", b"idle_seconds", "memory_bytes", b"memory_bytes", "open_files", b"open_files", "output_bytes", b"output_bytes", "output_lines", b"output_lines", "processes", b"processes", "queue_seconds", b"queue_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_seconds", b"_cpu_seconds", "_disk_bytes", b"_disk_bytes", "_file_size_bytes", b"_file_size_bytes", "_idle_seconds", b"_idle_seconds", "_memory_bytes", b"_memory_bytes", "_open_files", b"_open_files", "_output_bytes", b"_output_bytes", "_output_lines", b"_output_lines", "_processes", b"_processes", "_queue_seconds", b"_queue_seconds", "_timeout_seconds", b"_timeout_seconds", "cpu_seconds", b"cpu_seconds", "disk_bytes", b"disk_bytes", "file_size_bytes", b"file_size_bytes", "idle_seconds", b"idle_seconds", "memory_bytes", b"memory_bytes", "open_files", b"open_files", "output_bytes", b"output_bytes", "output_lines", b"output_lines", "processes", b"processes", "queue_seconds", b"queue_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cpu_seconds: _TypeAlias = _typing.Literal["cpu_seconds"]  # noqa: Y015
     _WhichOneofArgType__cpu_seconds: _TypeAlias = _typing.Literal["_cpu_seconds", b"_cpu_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__disk_bytes: _TypeAlias = _typing.Literal["disk_bytes"]  # noqa: Y015
+    _WhichOneofArgType__disk_bytes: _TypeAlias = _typing.Literal["_disk_bytes", b"_disk_bytes"]  # noqa: Y015
     _WhichOneofReturnType__file_size_bytes: _TypeAlias = _typing.Literal["file_size_bytes"]  # noqa: Y015
     _WhichOneofArgType__file_size_bytes: _TypeAlias = _typing.Literal["_file_size_bytes", b"_file_size_bytes"]  # noqa: Y015
     _WhichOneofReturnType__idle_seconds: _TypeAlias = _typing.Literal["idle_seconds"]  # noqa: Y015
@@ -663,6 +669,8 @@ class Limits(_message.Message):
     _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_seconds) -> _WhichOneofReturnType__cpu_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disk_bytes) -> _WhichOneofReturnType__disk_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__file_size_bytes) -> _WhichOneofReturnType__file_size_bytes | None: ...
     @_typing.overload
