@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import os
+import select
 import signal
 import socket
 import struct
-import termios
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,8 +43,6 @@ DRAIN_BYTES_MAX: Final = 256 * 1024
 """What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
 STDERR_TAIL_BYTES: Final = 4096
 """The last lines that a dying worker printed, for the diagnosis."""
-NOTHING: Final = bytes(4)
-"""What FIONREAD says of an empty pipe: an int of zero."""
 ONE_THREAD_LINKS: Final = 3
 """Links of /proc/PID/task: two of its own and one for each thread."""
 ABORT_HEADER: Final = struct.Struct(">Q")
@@ -151,6 +148,7 @@ class Cell:
         self._life: socket.socket
         self._abort: socket.socket
         self._pipes: dict[Source, int] = {}
+        self._printed = select.poll()  # of the same
         self._paused: set[Source] = set()
         self._listing: _Listing | None = None
         self.usage: Usage | None = None
@@ -183,6 +181,7 @@ class Cell:
                 read, write = os.pipe2(os.O_CLOEXEC)
                 os.set_blocking(read, False)
                 cell._pipes[source] = read
+                cell._printed.register(read, select.POLLIN)
                 theirs.append(write)
             transport, _ = await cell.loop.create_connection(lambda: _Protocol(cell), sock=protocol)
             cell._transport = transport
@@ -414,8 +413,7 @@ class Cell:
             self._finish()
 
     def _finish(self) -> None:
-        for source in self._pipes:
-            self.drain(source)
+        self.drain()
         accounts = self._group.accounts() if self._group is not None else Accounts()
         if self._leave_group() and self._ended_by_group:
             self._proof = "cgroup"
@@ -457,20 +455,17 @@ class Cell:
 
     # What the tool prints
 
-    def drain(self, source: Source) -> None:
-        """Take what the pipe holds now, so that everything printed before a result is before it."""
-        number = self._pipes.get(source)
-        if number is None:
-            return
-        taken = 0
-        # The kernel is asked first, because most calls print nothing and an exception costs more than the answer.
-        while taken < DRAIN_BYTES_MAX and _waits(number):
-            count = self._read(number, source)
-            if count <= 0:
-                break
-            taken += count
-        if (veil := self._veils.get(source)) is not None and (rest := veil.flush()):
-            self._print(number, source, rest)
+    def drain(self) -> None:
+        """Take what the pipes hold now, so that everything printed before a result is before it."""
+        # The kernel is asked first, about both at once, because most calls print nothing.
+        ready = {number for number, _ in self._printed.poll(0)}
+        for source, number in self._pipes.items():
+            taken = 0
+            while number in ready and taken < DRAIN_BYTES_MAX and (count := self._read(number, source)) > 0:
+                taken += count
+        for source, veil in self._veils.items():
+            if source in self._pipes and (rest := veil.flush()):
+                self._print(self._pipes[source], source, rest)
 
     def resume_output(self, source: Source) -> None:
         """Read this stream again."""
@@ -503,11 +498,6 @@ class Cell:
         if self.receiver.on_output(source, data):
             self._paused.add(source)
             self.loop.remove_reader(number)
-
-
-def _waits(number: int) -> bool:
-    """Whether a pipe holds anything."""
-    return fcntl.ioctl(number, termios.FIONREAD, NOTHING) != NOTHING
 
 
 class _Listing:
@@ -552,8 +542,6 @@ def _pair(kind: int) -> tuple[socket.socket, int]:
 
 
 def _has_exited(pidfd: int) -> bool:
-    import select
-
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(0))

@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BYTES_CEILING", "Clip", "Clipped", "Keep"]
+__all__ = ["BYTES_CEILING", "Clip", "Clipped", "Keep", "fits"]
 
 Keep = Literal["head", "tail", "middle"]
 
@@ -158,6 +158,13 @@ class Clip:
         seam = notice(omitted_lines if lines_bound else None) if noticed else b""
         text = (head.data + seam + tail.data).decode()
         return Clipped(text, True, self.total_bytes, self.total_lines, omitted_lines)
+
+
+def fits(valid: bytes, lines_max: int | None, bytes_max: int | None) -> bool:
+    """Whether a text, which is UTF-8, is within both limits, and so what a `Clip` would make of it."""
+    if len(valid) > min(bytes_max or BYTES_CEILING, BYTES_CEILING):
+        return False
+    return not lines_max or _count_lines(valid) <= lines_max
 
 
 def _shares(keep: Keep, amount: int) -> tuple[int, int]:

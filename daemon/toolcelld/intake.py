@@ -24,7 +24,7 @@ from toolcelld.frames import Frame, FrameError
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.questions import Asker, Questions
-from toolcelld.results import Result, ResultReader, shown_update, update_body
+from toolcelld.results import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.spills import Origin, Output, Spills
 
 __all__ = ["Ear", "Intake"]
@@ -87,6 +87,7 @@ class Intake:
         self._cell: Cell | None = None
         self._sequence = 0
         self._header: Mapping[str, Any] = {}
+        self._short: Result | None = None
         self._reader: ResultReader | None = None
         self._streams: dict[Source, _Stream] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -140,6 +141,10 @@ class Intake:
         if self._reader is not None:
             raise FrameError("a second result")
         self._header = header
+        self._short = short_result(header, payload, self._limits)
+        if self._short is not None:
+            self._reported()
+            return
         self._reader = ResultReader(header, self._new_capture("result"), self._new_details_capture)
         self._feed(self._reader, payload)
 
@@ -167,8 +172,7 @@ class Intake:
         """The result is whole. What was printed before it stands in the pipes."""
         header = self._header
         assert self._cell is not None
-        self._cell.drain("stdout")
-        self._cell.drain("stderr")
+        self._cell.drain()
         self.report = Report(
             kind=str(header.get("kind"))[:40],
             ran=header.get("ran") is True,
@@ -271,11 +275,13 @@ class Intake:
 
     def settle_now(self) -> Result | None:
         """The result, where nothing waits for the disk and nothing printed was too long."""
-        if self._chores or self._reader is None:
+        if self._chores:
             return None
         for stream in self._streams.values():
             if stream.capture.finish_now() is None:
                 return None
+        if self._reader is None:
+            return self._short
         result = self._reader.finish_now()
         if result is not None:
             self._merge(result.metadata)
@@ -301,6 +307,8 @@ class Intake:
         return result, tuple(logs)
 
     async def _result(self) -> Result:
+        if self._short is not None:
+            return self._short
         if self._reader is None or self.report is None:
             if self._reader is not None:
                 self._reader.discard()  # a result that was never whole is none

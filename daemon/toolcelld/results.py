@@ -20,12 +20,12 @@ from pydantic_core import from_json
 from toolcell._data import whole
 from toolcell._result import BLOCKS_MAX
 from toolcelld.capture import Capture
-from toolcelld.clip import Clip, Clipped
+from toolcelld.clip import Clip, Clipped, fits
 from toolcelld.frames import FrameError
-from toolcelld.limits import Settings
+from toolcelld.limits import Limits, Settings
 from toolcelld.spills import Output
 
-__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "shown_update", "update_body"]
+__all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an outcome on the wire: the contract's bound."""
@@ -44,8 +44,16 @@ SHOWN_BYTES_MAX: Final = 40 * 1024
 """Of an update in an event; a stopped call has it whole."""
 SHOWN_TEXT_BYTES: Final = (36 * 1024, 6 * 1024)
 """Of its text; the second for text that is all control characters, of which JSON makes six bytes each."""
+SHORT_BYTES_MAX: Final = 16 * 1024
+"""What most results are far below; a longer one is worth a reader."""
 TEXT_HEAD_CHARACTERS: Final = 4000
 """For messages: what a tool said, without what it dumped."""
+
+
+_ONLY: Final = frozenset(
+    {"type", "seq", "kind", "ran", "cpu", "rss", "threads", "limit", "blocks", "details"}
+)
+"""What the header of a short result has; the others are a reader's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,31 @@ class _Part:
     kept: bytearray | None
     capture: Capture | None = None  # where it is kept beside
     block: Mapping[str, Any] | None = None
+
+
+def short_result(header: Mapping[str, Any], payload: bytes, limits: Limits) -> Result | None:
+    """A result of one short text that fits, with its details, as a `ResultReader` would give it.
+
+    Nearly every result is one, and stands whole in its first frame. None says that this one wants a reader, be it
+    for what it is or for what is wrong with it.
+    """
+    match header:
+        case {"blocks": [{"type": "text", "bytes": int(length)}]}:
+            rest = len(payload) - header.get("details", 0) if type(header.get("details", 0)) is int else -1
+        case _:
+            return None
+    if rest != length or not 0 <= length <= len(payload) <= SHORT_BYTES_MAX or not _ONLY.issuperset(header):
+        return None
+    try:
+        text = payload[:length].decode()
+    except UnicodeDecodeError:
+        return None
+    if not fits(payload[:length], limits.output_lines, limits.output_bytes):
+        return None
+    details = payload[length:]
+    shown = details if "details" in header and _is_json(details) else b"null"
+    body = b"".join((b'{"content":[{"type":"text","text":', _encoded(text), b'}],"details":', shown, b"}"))
+    return Result(body, {}, None, length, text[:TEXT_HEAD_CHARACTERS])
 
 
 class ResultReader:
@@ -176,7 +209,8 @@ class ResultReader:
             return b"null"
         if part.kept is None:
             return _encoded({"left_out": True, "output_id": output.handle if output is not None else None})
-        return bytes(part.kept) if _is_json(part.kept) else b"null"
+        kept = bytes(part.kept)
+        return kept if _is_json(kept) else b"null"
 
     def _content(self, text: str, *, cut: bool) -> bytes:
         if not cut and len(self._parts) and len(self._blocks) == 1 and self._blocks[0]["type"] == "text":
@@ -239,9 +273,9 @@ def _encoded(value: object) -> bytes:
     return _to_json(value).encode(errors="replace")
 
 
-def _is_json(text: bytearray) -> bool:
+def _is_json(text: bytes) -> bool:
     try:
-        from_json(bytes(text), allow_inf_nan=False)
+        from_json(text, allow_inf_nan=False)
     except ValueError:
         return False
     return True

@@ -372,8 +372,7 @@ class Worker(Receiver):
 
     def _on_described(self, body: bytes, loaded: asyncio.Future[Description]) -> None:
         self._body = None
-        self.cell.drain("stdout")
-        self.cell.drain("stderr")
+        self.cell.drain()
         try:
             loaded.set_result(Description.from_json(body))
         except ValueError as error:

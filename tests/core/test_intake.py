@@ -35,7 +35,7 @@ class FakeCell:
     def break_off(self, error: FrameError) -> None:
         self.broken.append(error)
 
-    def drain(self, source: str) -> None:
+    def drain(self) -> None:
         """Nothing was printed."""
 
 

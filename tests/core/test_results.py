@@ -14,8 +14,15 @@ from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.capture import Capture
 from toolcelld.config import Config
 from toolcelld.frames import Decoder, FrameError
-from toolcelld.limits import resolve
-from toolcelld.results import KEPT_BYTES_MAX, SHOWN_BYTES_MAX, ResultReader, shown_update, update_body
+from toolcelld.limits import Limits, resolve
+from toolcelld.results import (
+    KEPT_BYTES_MAX,
+    SHOWN_BYTES_MAX,
+    ResultReader,
+    short_result,
+    shown_update,
+    update_body,
+)
 from toolcelld.spills import Origin, Spills
 from toolcelld.worker.ending import Ending
 
@@ -31,9 +38,9 @@ class NoDisk:
         """Nothing was reserved."""
 
 
-def a_capture(bytes_max: int | None = None) -> Capture:
+def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> Capture:
     origin = Origin("s-1", b"", "c-1", "t", "result")
-    return Capture(cast("Spills", NoDisk()), origin, lines_max=None, bytes_max=bytes_max)
+    return Capture(cast("Spills", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
 
 
 def a_reader(header: dict[str, Any], bytes_max: int | None = None) -> ResultReader:
@@ -223,3 +230,39 @@ def test_a_long_update_is_shown_short_enough_for_a_message(character: str) -> No
     shown = shown_update(body)
     assert len(shown) <= SHOWN_BYTES_MAX
     assert json.loads(shown)["content"][0]["text"].startswith(character * 500)
+
+
+HEADERS = st.fixed_dictionaries(
+    {"blocks": st.lists(st.fixed_dictionaries({"type": st.sampled_from(["text", "image"]), "bytes": st.integers(-1, 9)}))
+     | st.integers(0, 9).map(lambda length: [{"type": "text", "bytes": length}])},
+    optional={"details": st.integers(-1, 6) | st.booleans(), "size": st.integers(0, 9), "title": st.just("t")},
+)  # fmt: skip
+PAYLOADS = st.binary(max_size=9) | st.text('a\né"\\', max_size=9).map(str.encode)
+BOUNDS = st.none() | st.integers(0, 12)
+
+
+@given(
+    header=HEADERS,
+    payload=PAYLOADS,
+    tail=st.sampled_from([b"", b"1", b"{}", b"nan"]),
+    lines=BOUNDS,
+    size=BOUNDS,
+)
+def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
+    header: dict[str, Any], payload: bytes, tail: bytes, lines: int | None, size: int | None
+) -> None:
+    payload += tail
+    found = short_result(header, payload, Limits(output_lines=lines, output_bytes=size))
+    if found is None:
+        return
+    reader = ResultReader(header, a_capture(size, lines), a_capture)
+    reader.feed(payload)
+    assert reader.missing == 0
+    assert reader.finish_now() == found
+
+
+def test_the_short_road_is_taken_by_what_most_tools_return() -> None:
+    for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
+        ending = Ending("ok", Result((TextBlock(value),), details=details))
+        (frame,) = Decoder().feed(b"".join(ending.frames()))
+        assert short_result(frame.header, frame.payload, SETTINGS.limits) is not None

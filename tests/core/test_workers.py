@@ -43,7 +43,7 @@ class FakeCell:
     def limit(self, limits: CellLimits) -> None:
         """It has no control group."""
 
-    def drain(self, source: str) -> None:
+    def drain(self) -> None:
         """Nothing was printed."""
 
     def end(self) -> None:
