@@ -35,6 +35,7 @@ from toolcelld.outbox import parts
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
+from toolcelld.regime import secret_missing
 from toolcelld.results import Result
 from toolcelld.slots import Slots
 from toolcelld.spills import Output
@@ -436,6 +437,9 @@ class Call:
             self.machine.fire(CallEvent.REFUSED)
             cause = "sandbox_setup_failed" if failure.stage == "setup" else "spawn"
             self._end(Outcome(Kind.INTERNAL, cause, failure.message, EMPTY_BODY))
+            return
+        if failure.stage == "secrets":
+            self._refuse(secret_missing(self.tool.name, failure.message))
             return
         line = f" line {failure.line}" if failure.line else ""
         message = f"{self.tool.path}{line}: {failure.message}"

@@ -18,7 +18,7 @@ from toolcelld.sources import ToolFile, project_directory
 from toolcelld.trust import Trusts
 from toolcelld.vault import Sealed
 
-__all__ = ["Regime"]
+__all__ = ["Regime", "secret_missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +64,12 @@ class Regime:
     def may(self, file: ToolFile) -> Grant | None:
         """The most that a file gets of what it asks for; None where nobody trusts it."""
         return self.trusts.may(self.config, file)
+
+
+def secret_missing(tool: str, why: str) -> Refusal:
+    """The refusal of a call whose secret is granted and has a place, and could not be read there."""
+    return Refusal(
+        RefusalReason.NEEDS_GRANT,
+        f"{tool} needs a secret that cannot be had: {why}\n"
+        f"  Mend that, or say another place for it under [secrets] in {CONFIG_FILE}; it is read again at the next call.",
+    )

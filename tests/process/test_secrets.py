@@ -106,16 +106,20 @@ async def test_a_description_does_not_tell_what_the_file_saw(daemon: RunningDaem
     assert is_clean(str(tool))
 
 
-async def test_a_secret_that_cannot_be_read_says_which_and_why(daemon: RunningDaemon) -> None:
+async def test_a_secret_that_cannot_be_read_says_which_why_and_what_to_do(daemon: RunningDaemon) -> None:
     daemon.tool(
         "other",
         'from toolcell import tool\n\n@tool(secrets=["GONE"])\ndef other() -> None:\n    """Nothing."""\n',
     )
     async with daemon.connect() as session:
         outcome = await session.call("other")
-    assert outcome.kind.value == "refused"
-    assert "the secret GONE cannot be read" in outcome.message
-    assert "No such file or directory" in outcome.message
+        assert (outcome.kind.value, outcome.cause, outcome.ran) == ("refused", "needs_grant", False)
+        what, how = outcome.message.splitlines()
+        assert what.startswith("other needs a secret that cannot be had: the secret GONE cannot be read: ")
+        assert what.endswith("/token.gone: No such file or directory")
+        assert "under [secrets] in ~/.config/toolcell/config.toml" in how
+        (daemon.directory / "token.gone").write_text(TOKEN)
+        assert (await session.call("other")).kind.value == "ok", "as the message promises"
 
 
 async def test_the_daemons_environment_does_not_reach_a_tool(
