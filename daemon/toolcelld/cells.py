@@ -31,7 +31,7 @@ from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.usage import Usage
 from toolcelld.worker.policy import CellLimits
 
-__all__ = ["Cell", "Death", "Receiver"]
+__all__ = ["Cell", "Death", "Proof", "Receiver"]
 
 END_SECONDS_MAX: Final = 2.0
 """A keeper needs milliseconds; one that needs this long is itself killed, and the zygote sweeps behind it."""
@@ -139,7 +139,6 @@ class Cell:
         self._proof: Proof = "none"
         self._groups: Groups | None = None
         self._group: Group | None = None
-        self._ended_by_group = False
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._stderr_tail = b""
         self._redaction: Redaction | None = None
@@ -320,10 +319,11 @@ class Cell:
         spawned = self._spawned
         assert spawned is not None
         # The group first: nothing that is forked meanwhile gets out of it, the keeper ends with the others.
+        killed = False
         if self._group is not None:
             self._killed = max(0, len(self._group.members()) - len(self.builders))
-            self._ended_by_group = self._group.kill()
-        if not self._ended_by_group:
+            killed = self._group.kill()
+        if not killed:
             self._say(b"end")
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if self.ended.done():
@@ -415,7 +415,7 @@ class Cell:
     def _finish(self) -> None:
         self.drain()
         accounts = self._group.accounts() if self._group is not None else Accounts()
-        if self._leave_group() and self._ended_by_group:
+        if self._leave_group():  # whoever ended it
             self._proof = "cgroup"
         death = Death(
             status=self._status,

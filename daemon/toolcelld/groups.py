@@ -30,6 +30,8 @@ __all__ = ["Accounts", "Group", "Groups"]
 
 CONTROLLERS: Final = ("memory", "pids", "cpu")
 SUPERVISOR: Final = "supervisor"
+SUPERVISOR_WEIGHT: Final = 1000
+"""Ten times a cell's share of the processors, so that cells full of spinning processes do not keep the daemon waiting."""
 UNMOUNTED: Final = "there is no control group hierarchy of version 2"
 DELEGATED: Final = ("user.delegate", "trusted.delegate")
 """What systemd marks a delegated group with; only root sees the second."""
@@ -44,6 +46,7 @@ class Accounts:
     cpu_seconds: float = 0.0
     memory_peak_bytes: int = 0
     out_of_memory_kills: int = 0
+    """Processes that the kernel ended because the cell itself passed its limit."""
 
 
 class Group:
@@ -90,7 +93,9 @@ class Group:
         peak = 0
         with contextlib.suppress(OSError, ValueError):  # since 5.19
             peak = int(_read(f"{self.path}/memory.peak"))
-        return Accounts(cpu, peak, _table(f"{self.path}/memory.events").get("oom_kill", 0))
+        events = _table(f"{self.path}/memory.events")
+        # Who was ended for want of memory elsewhere, of the whole machine for one, passed no limit of his own.
+        return Accounts(cpu, peak, events.get("oom_kill", 0) if events.get("oom", 0) else 0)
 
     def remove(self) -> bool:
         """Remove it; a no is the kernel's word that somebody is in it."""
@@ -152,6 +157,8 @@ class Groups:
         except OSError as error:
             return cls(reason=f"the control group {base} cannot be used: {error.strerror}")
         groups = cls(path, frozenset(name for name in CONTROLLERS if _enable(path, name)))
+        with contextlib.suppress(OSError):  # no such file without the controller
+            _write(f"{path}/{SUPERVISOR}/cpu.weight", str(SUPERVISOR_WEIGHT))
         groups._sweep()
         return groups
 

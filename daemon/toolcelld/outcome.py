@@ -226,8 +226,12 @@ def _limit_passed(evidence: Evidence) -> Verdict | None:
     key, message = _kernel_says(evidence)
     if not key or _limit(evidence, key) is None:
         return None  # no limit of ours: somebody sent the signal
+    death = evidence.death
+    stopped: Stopped | None = None
+    if death is not None and death.out_of_memory:
+        stopped = "killed" if death.proven else "best_effort"
     return Verdict(
-        Kind.LIMIT_EXCEEDED, key, message + _raise(evidence, key), True, side_effects_possible=True
+        Kind.LIMIT_EXCEEDED, key, message + _raise(evidence, key), True, stopped, side_effects_possible=True
     )
 
 

@@ -416,10 +416,12 @@ class Worker(Receiver):
             and (self._broke_protocol or not self._loaded.done())
         )
         calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
-        if death.status is None or not (loading or calling):
+        if not (loading or calling):
             return ""
-        if death.out_of_memory:
+        if death.out_of_memory:  # the kernel ends the keeper as well, so that nobody can say how the worker died
             return "" if self.spec.lowered else "memory"
+        if death.status is None:
+            return ""
         return "protocol" if self._broke_protocol else death.cause()
 
     def __repr__(self) -> str:

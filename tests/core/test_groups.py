@@ -60,6 +60,11 @@ def test_the_accounts_are_the_kernel_s(directory: Path) -> None:
     assert Group(str(directory), frozenset()).accounts() == Accounts(1.5)
 
 
+def test_who_was_ended_for_want_of_memory_elsewhere_passed_no_limit(directory: Path) -> None:
+    (directory / "memory.events").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 0\n")
+    assert Group(str(directory), ALL).accounts().out_of_memory_kills == 0
+
+
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "\0"])
 def test_accounts_that_cannot_be_read_are_none(directory: Path, text: str) -> None:
     (directory / "memory.events").write_text(text)

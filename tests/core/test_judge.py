@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.cells import Death
+from toolcelld.cells import Death, Proof
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import Evidence, Kind, Report, Stop, judge
 from toolcelld.usage import Member, Usage
@@ -282,14 +282,15 @@ KILLED_BY_THE_KERNEL: Final = Death(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("proof", "stopped"), [("cgroup", "killed"), ("zygote", "best_effort")])
 @pytest.mark.parametrize("report", [None, Report("ok", ran=True), Report("tool_error", ran=True)])
 def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_said(
-    report: Report | None,
+    report: Report | None, proof: Proof, stopped: str
 ) -> None:
     limits = Limits(memory_bytes=512 * 2**20)
     settled = replace(evidence(), settings=settings(limits), limits=limits)
-    verdict = judge(replace(settled, death=KILLED_BY_THE_KERNEL, report=report))
-    assert (verdict.kind, verdict.cause) == (Kind.LIMIT_EXCEEDED, "memory")
+    verdict = judge(replace(settled, death=replace(KILLED_BY_THE_KERNEL, proof=proof), report=report))
+    assert (verdict.kind, verdict.cause, verdict.stopped) == (Kind.LIMIT_EXCEEDED, "memory", stopped)
     assert verdict.message == (
         "512 MiB of 512 MiB after 4.1 s; most of it in blender (pid 41377), which the kernel ended.\n"
         'To raise it: [tool.render] memory = "1GiB" in ~/.config/toolcell/config.toml'
