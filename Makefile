@@ -19,10 +19,16 @@ TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 SERVICE ?= tests/systemd
+# In the virtual machine a test takes some twenty times as long where the processor must be emulated.
+GUEST ?= tests/process/test_groups.py tests/process/test_control_groups.py
+# For `fuzz`: what is searched by coverage, for how long each, and what else is run for long.
+HARNESSES ?= decoder wire result update clip
+FUZZ_SECONDS ?= 60
+FUZZ ?= tests/fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-hostile test-kills test-unprivileged test-systemd demo bench generate clean
+.PHONY: help test check lint types imports contract pytest test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -63,12 +69,32 @@ test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is booted for it
 	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
 
+test-vm: $(READY) ## for root: in a user service of a virtual machine with Debian's kernel and all control groups; GUEST_SUITE=… is its age
+	@.ci/unprivileged --machine $(BIN)/python $(GUEST) || [ $$? = 77 ] # 77: it cannot be made here, and it said why
+
 demo: $(READY) ## a daemon, five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
 bench: $(READY) ## how much a call costs; fails over the bound
 	@$(BIN)/python -m pip install --quiet --group bench
 	@$(BIN)/python tests/bench
+
+# atheris has its libFuzzer within; building it would want clang, so that it is taken as a wheel or not at all.
+fuzz: $(READY) ## what workers, clients and tool files may say, searched for long; some half an hour
+	@$(MAKE) --no-print-directory fuzz-codec
+	@$(BIN)/pytest --quiet --timeout=0 --hypothesis-profile=fuzz $(FUZZ)
+
+fuzz-codec: $(READY)
+	@if $(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
+	  for harness in $(HARNESSES); do \
+	    echo "fuzzing: $$harness, $(FUZZ_SECONDS) s"; \
+	    $(BIN)/python tests/fuzz/codec.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
+	      || { cat $(VENV)/fuzz.log; exit 1; }; \
+	    grep '^Done' $(VENV)/fuzz.log; \
+	  done; \
+	elif grep -q 'No matching distribution found for atheris' $(VENV)/fuzz.log; then \
+	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
+	else cat $(VENV)/fuzz.log; exit 1; fi
 
 generate: $(READY) ## the wire types, after an edit of a .proto
 	@$(BIN)/python proto/generate.py

@@ -1,0 +1,464 @@
+"""What a worker may send, searched by coverage: the codec, the worker's own end, results and the clip.
+
+    python tests/fuzz/codec.py HARNESS [options of libFuzzer]
+
+`make fuzz` installs atheris and runs all of them. Each harness takes bytes and has an oracle, so that it finds wrong
+answers and not only exceptions. What was found worth keeping stays in `.hypothesis/codec`; an input that fails is
+written there, too, and runs again with `python tests/fuzz/codec.py HARNESS FILE`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import itertools
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+atheris: Any = importlib.import_module(
+    "atheris"
+)  # by name, as only `make fuzz` installs it, and it has no types
+
+with atheris.instrument_imports(include=["toolcelld"]):
+    from toolcelld.capture import Capture
+    from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
+    from toolcelld.frames import Decoder, Frame, FrameError, encode, split
+    from toolcelld.limits import Limits, Settings
+    from toolcelld.results import BODY_BYTES_MAX, SHOWN_BYTES_MAX, ResultReader, shown_update, update_body
+    from toolcelld.spills import Origin
+    from toolcelld.worker.wire import MESSAGE_BYTES_MAX, Wire
+
+ROOT: Final = Path(__file__).parents[2]
+KEPT: Final = ROOT / ".hypothesis" / "codec"
+INPUT_BYTES_MAX: Final = 4096
+KEEPS: Final[tuple[Keep, ...]] = ("head", "tail", "middle")
+
+
+def cut(data: bytes, seed: int) -> list[bytes]:
+    """The same bytes in pieces; 0 is one piece."""
+    if not seed:
+        return [data]
+    sizes = itertools.cycle((seed % 7 + 1, seed // 7 + 1, seed))
+    pieces: list[bytes] = []
+    while data:
+        size = next(sizes)
+        pieces.append(data[:size])
+        data = data[size:]
+    return pieces
+
+
+def decoded(pieces: list[bytes]) -> tuple[list[Frame], str, int]:
+    """The frames, the error, and what is left without one."""
+    decoder = Decoder()
+    frames: list[Frame] = []
+    for piece in pieces:
+        try:
+            frames += decoder.feed(piece)
+        except FrameError as error:
+            return frames, str(error), 0
+    return frames, "", decoder.pending_bytes
+
+
+def on_decoder(data: bytes) -> None:
+    """However the bytes are cut, the frames and the error are the same, and frames survive being written again."""
+    seed, data = data[0] if data else 0, data[1:]
+    frames, error, pending = decoded(cut(data, seed))
+    at_once, error_at_once, pending_at_once = decoded([data])
+    assert (error, pending) == (error_at_once, pending_at_once)
+    # An error takes the frames before it in the same bytes along: the channel is closed.
+    assert frames == at_once or (error and not at_once)
+    for frame in frames:
+        assert len(str(frame.header["type"])) <= len(data)
+        try:
+            again = encode(*frame)
+        except FrameError:
+            continue  # it was written more densely than we write
+        assert decoded([again]) == ([frame], "", 0)
+        assert b"".join(split(*frame)) == again
+
+
+def joined(frames: list[Frame]) -> tuple[list[Frame], bool]:
+    """The messages that frames make, by the manual, and whether they break a rule."""
+    messages: list[Frame] = []
+    waiting = iter(frames)
+    for header, payload in waiting:
+        size = header.get("size", len(payload))
+        if not isinstance(size, int) or not len(payload) <= size <= MESSAGE_BYTES_MAX:
+            return messages, True
+        while len(payload) < size:
+            chunk = next(waiting, None)
+            if chunk is None:
+                return messages, False
+            if chunk.header["type"] != "chunk" or not chunk.payload or len(payload + chunk.payload) > size:
+                return messages, True
+            payload += chunk.payload
+        messages.append(Frame(header, payload))
+    return messages, False
+
+
+def on_wire(data: bytes) -> None:
+    """A worker's wire gives the messages that the frames make, and ends where its bytes do."""
+    # At once: what is whole before what is broken is given only where it was read before.
+    frames, error, _ = decoded([data])
+    expected, broken = joined(frames)
+    ours, theirs = socket.socketpair()
+    with ours:
+        wire = Wire(theirs.detach())
+        try:
+            ours.sendall(data)
+            ours.shutdown(socket.SHUT_WR)
+            got: list[Frame] = []
+            try:
+                while (message := wire.receive()) is not None:
+                    got.append(message)
+            except FrameError:
+                assert error or broken
+            else:
+                assert not error
+                assert not broken
+            assert got == expected
+        finally:
+            wire.close()
+
+
+class NowhereToKeep:
+    """In place of the spills: a disk that is full."""
+
+    bytes_per_call = 0
+    retention_seconds = None
+
+    def now(self) -> float:
+        return 0.0
+
+    def release(self, size: int) -> None:
+        assert size == 0
+
+
+def new_capture() -> Capture:
+    return Capture(
+        cast("Any", NowhereToKeep()), Origin("s", b"", "c", "t", "result"), lines_max=20, bytes_max=500
+    )
+
+
+NUMBERS: Final[tuple[Any, ...]] = (
+    0,
+    1,
+    2,
+    7,
+    100,
+    -1,
+    True,
+    1.0,
+    2**31,
+    2**40,
+    2**40 + 1,
+    2**70,
+    10**4000,
+    1e999,
+    None,
+    "7",
+    [],
+)
+TEXTS: Final[tuple[Any, ...]] = (
+    "",
+    "a",
+    "a\nb\n",
+    "é€😀",
+    "\0",
+    "image/png",
+    "file:///x",
+    "\ud800",
+    "x" * 5000,
+    7,
+    None,
+    [],
+    {},
+)
+KEYS: Final = (
+    "type",
+    "bytes",
+    "content",
+    "text",
+    "data",
+    "mime_type",
+    "uri",
+    "name",
+    "details",
+    "title",
+    "left_out",
+)
+KINDS: Final = ("text", "image", "resource_link", "text", "odd", 7, None)
+
+
+class Made:
+    """Values made of the input's bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._from = atheris.FuzzedDataProvider(data)
+
+    def number(self, most: int) -> int:
+        return cast("int", self._from.ConsumeIntInRange(0, most))
+
+    def flag(self) -> bool:
+        return self.number(1) == 1
+
+    def rest(self) -> bytes:
+        return cast("bytes", self._from.ConsumeBytes(self._from.remaining_bytes()))
+
+    def one(self, of: tuple[Any, ...]) -> Any:
+        return of[self.number(len(of) - 1)]
+
+    def length(self) -> Any:
+        return self.number(600) if self.number(9) else self.one(NUMBERS)
+
+    def value(self, depth: int = 0) -> Any:
+        match self.number(6 if depth < 4 else 3):
+            case 0 | 1:
+                return self.one(TEXTS)
+            case 2:
+                return self.one(NUMBERS)
+            case 3:
+                return cast("str", self._from.ConsumeUnicode(self.number(40)))
+            case 4:
+                return [self.value(depth + 1) for _ in range(self.number(4))]
+            case _:
+                return {self.one(KEYS): self.value(depth + 1) for _ in range(self.number(4))}
+
+    def block(self) -> Any:
+        if not self.number(15):
+            return self.value()
+        block = {"type": self.one(KINDS), "bytes": self.length(), "mime_type": self.one(TEXTS)}
+        block |= {
+            "uri": self.one(TEXTS),
+            "name": self.one(TEXTS),
+            "text": self.one(TEXTS),
+            "data": self.one(TEXTS),
+        }
+        if not self.number(7):
+            del block[self.one(("type", "bytes", "mime_type", "uri", "name"))]
+        return block
+
+    def blocks(self) -> list[Any]:
+        return [self.block() for _ in range(self.number(6))]
+
+    def some(self, most: int) -> bytes:
+        return cast("bytes", self._from.ConsumeBytes(self.number(most)))
+
+    def written(self) -> bytes:
+        """A value as a worker may write it, numbers that are too large for anybody among it."""
+        return json.dumps(self.value()).replace("Infinity", "1e999").encode()
+
+    def result(self) -> tuple[dict[str, Any], bytes]:
+        """The header and the payload of a result, which mostly fit."""
+        header: dict[str, Any] = {"type": "result", "blocks": self.blocks()}
+        parts: list[bytes] = []
+        for block in header["blocks"]:
+            if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") in ("text", "image"):
+                parts.append(self.some(900))
+                if self.number(20):
+                    block["bytes"] = len(parts[-1])
+        for name in ("details", "metadata"):
+            if self.flag():
+                parts.append(self.written() if self.number(7) else self.some(30))
+                header[name] = len(parts[-1]) if self.number(20) else self.one(NUMBERS)
+        if self.flag():
+            header["title"] = self.one(TEXTS)
+        payload = b"".join(parts)
+        if self.flag():
+            header["size"] = len(payload) if self.number(20) else self.one(NUMBERS)
+        return header, payload
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def as_others_read(body: bytes) -> Any:
+    """A body as a strict reader of JSON in any language sees it."""
+    return json.loads(body.decode("utf-8"), parse_constant=_no_json)
+
+
+def finished(reader: ResultReader) -> Any:
+    """The end of a result that never waits."""
+    if (result := reader.finish_now()) is not None:
+        return result
+    try:
+        reader.finish().send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise AssertionError("it waits for a disk that there is not")
+
+
+def read(header: dict[str, Any], pieces: list[bytes]) -> Any:
+    """What comes of a result whose payload comes in these pieces; None where its worker is at fault."""
+    try:
+        reader = ResultReader(header, new_capture(), new_capture)
+        for piece in pieces:
+            reader.feed(piece)
+    except FrameError:
+        return None
+    if reader.missing:
+        reader.discard()
+        return None
+    return finished(reader)
+
+
+def on_result(data: bytes) -> None:
+    """Whatever a worker says that it returns is its fault, or a body that everybody can read."""
+    made = Made(data)
+    header, payload = made.result()
+    try:
+        (frame,) = Decoder().feed(encode(header))
+    except (FrameError, ValueError):
+        return  # there is no way to say it
+    header, seed = frame.header, made.number(255)
+    result = read(header, [payload])
+    if result is not None:
+        body = as_others_read(result.body)
+        assert body.keys() == {"content", "details"}
+        assert all(block["type"] in {"text", "image", "resource_link"} for block in body["content"])
+        assert len(result.body) <= BODY_BYTES_MAX
+        as_others_read(json.dumps(dict(result.metadata)).encode())
+    header["size"] = len(payload)
+    assert read(header, [payload]) == read(header, cut(payload, seed))
+
+
+def on_update(data: bytes) -> None:
+    """Whatever a worker calls a partial result is none, or a body that everybody can read."""
+    made = Made(data)
+    if made.number(7):
+        update = b'{"content":%b,"details":%b}' % (json.dumps(made.blocks()).encode(), made.written())
+    else:
+        update = made.rest()
+    limits = Limits(output_lines=20, output_bytes=500 if made.flag() else SHOWN_BYTES_MAX * 2)
+    body = update_body(update.replace(b"Infinity", b"1e999"), settings(limits, made.one(KEEPS)))
+    if body is not None:
+        assert as_others_read(body).keys() == {"content", "details"}
+        shown = shown_update(body)
+        assert len(shown) <= SHOWN_BYTES_MAX
+        as_others_read(shown)
+
+
+def settings(limits: Limits, keep: Keep) -> Settings:
+    return Settings(
+        limits=limits, isolation="worker", output=keep, env=(), enabled=True, read_only=False, destructive=False,
+        idempotent=False, lines=(),
+    )  # fmt: skip
+
+
+def on_clip(data: bytes) -> None:
+    """The clip gives what a model gives that has the whole text before it."""
+    if len(data) < 4:
+        return
+    keep = KEEPS[data[0] % 3]
+    lines_max, bytes_max, seed, data = data[1] % 40, data[2] + data[0] // 3, data[3], data[4:]
+    clip = Clip(lines_max, bytes_max, keep)
+    for piece in cut(data, seed):
+        clip.feed(piece)
+    assert clip.result() == modelled(data, lines_max, bytes_max, keep)
+
+
+def modelled(data: bytes, lines_max: int, bytes_max: int, keep: Keep) -> Clipped:
+    """The clip by its definition, in characters and lines of the whole, without a thought for the cost."""
+    text = data.decode(errors="replace")
+    lines = lines_of(text)
+    lines_most, bytes_most = lines_max or sys.maxsize, min(bytes_max or BYTES_CEILING, BYTES_CEILING)
+    over_lines, over_bytes = len(lines) > lines_most, len(text.encode()) > bytes_most
+    if not over_lines and not over_bytes:
+        return Clipped(text, False, len(data), len(lines), 0)
+    before, after = "" if keep == "tail" else "\n\n", "" if keep == "head" else "\n\n"
+    why_bytes = f"{before}[truncated: output exceeded {bytes_most} bytes]{after}"
+    why_lines = f"{before}[truncated: {len(lines)} lines omitted]{after}"
+    room_lines = lines_most - (3 if keep == "middle" else 2)
+    room_bytes = bytes_most - max(len(why_bytes), len(why_lines))
+    noticed = room_lines > 0 and room_bytes > 0
+    if not noticed:
+        room_lines, room_bytes = lines_most, bytes_most
+    head_lines, head_bytes = room_lines, room_bytes
+    tail_lines = tail_bytes = 0
+    if keep == "tail":
+        head_lines, head_bytes, tail_lines, tail_bytes = 0, 0, room_lines, room_bytes
+    elif keep == "middle" and noticed:
+        tail_lines, tail_bytes = room_lines // 2, room_bytes // 2
+        head_lines, head_bytes = room_lines - tail_lines, room_bytes - tail_bytes
+
+    start, end = lines_of(text), lines_of(text)
+    if not noticed and len(data) > bytes_most:
+        # It has no more bytes than it may show: of the middle a half, of the end what is a character in any case.
+        half = bytes_most - bytes_most // 2 if keep == "middle" else bytes_most
+        start = lines_of(codecs.utf_8_decode(data[:half], "replace", False)[0])
+        end = lines_of(re.sub(rb"\A[\x80-\xbf]{0,3}", b"", data[-bytes_most:]).decode(errors="replace"))
+    head = "".join(start[:head_lines])
+    head_by_lines = head.count("\n") == head_lines
+    if head_by_lines:
+        head = head.removesuffix("\n")
+    head, head_by_lines = trimmed(head, head_bytes, head_by_lines, slice(None, -1))
+    tail = "".join(end[len(end) - min(len(end), tail_lines) :])
+    tail, tail_by_lines = trimmed(tail, tail_bytes, tail_lines < len(end), slice(1, None))
+    omitted = len(lines)
+    omitted -= head_lines if head_by_lines else len(lines_of(head))
+    omitted -= tail_lines if tail_by_lines else len(lines_of(tail))
+    omitted = max(0, omitted)
+    by_lines = over_lines and (not over_bytes or (head_by_lines and tail_by_lines))
+    seam = f"{before}[truncated: {omitted} lines omitted]{after}" if by_lines else why_bytes
+    return Clipped(head + (seam if noticed else "") + tail, True, len(data), len(lines), omitted)
+
+
+def trimmed(text: str, bytes_most: int, by_lines: bool, less: slice) -> tuple[str, bool]:
+    """The text within the bytes, a character less at a time; and whether only lines were in its way."""
+    while len(text.encode()) > bytes_most:
+        text, by_lines = text[less], False
+    return text, by_lines
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines with their newlines; no other character ends one."""
+    *whole, last = text.split("\n")
+    return [line + "\n" for line in whole] + ([last] if last else [])
+
+
+HARNESSES: Final[dict[str, Callable[[bytes], None]]] = {
+    "decoder": on_decoder,
+    "wire": on_wire,
+    "result": on_result,
+    "update": on_update,
+    "clip": on_clip,
+}
+
+
+def seeds() -> Iterator[bytes]:
+    """The vectors of the manual, each with a first byte that says how it is cut."""
+    vectors: dict[str, Any] = json.loads((ROOT / "docs/vectors/frames.json").read_text(encoding="utf-8"))
+    for vector in itertools.chain(vectors["frames"], vectors["incomplete"], vectors["broken"]):
+        then = vector.get("then", {"hex": "", "times": 0})
+        data = bytes.fromhex(vector["hex"]) + bytes.fromhex(then["hex"]) * int(then["times"])
+        if len(data) < INPUT_BYTES_MAX:
+            yield b"\x05" + data
+
+
+def main() -> None:
+    """Run one harness until libFuzzer's options say that it is enough, or an input fails."""
+    harness = sys.argv[1] if len(sys.argv) > 1 else ""
+    if harness not in HARNESSES:
+        sys.exit(
+            f"python {sys.argv[0]} HARNESS [options of libFuzzer]; a harness is one of {', '.join(HARNESSES)}"
+        )
+    kept = KEPT / harness
+    kept.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds()):
+        (kept / f"seed-{number}").write_bytes(seed if HARNESSES[harness] is not on_wire else seed[1:])
+    given = sys.argv[2:]
+    corpus = [] if any(os.path.isfile(word) for word in given) else [str(kept)]
+    options = [f"-max_len={INPUT_BYTES_MAX}", f"-artifact_prefix={KEPT}/{harness}-", "-print_final_stats=1"]
+    atheris.Setup([sys.argv[0], *options, *given, *corpus], HARNESSES[harness])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
