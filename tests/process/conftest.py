@@ -116,7 +116,8 @@ class RunningDaemon:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("ab") as log:
             manager.bind(notifications)
             manager.settimeout(START_SECONDS_MAX)
-            command = [sys.executable, "-m", "toolcelld", "--socket", self.socket, "--state", str(self.state)]
+            program = "toolcelld" if SLOWNESS == 1 else "tests.process.patient"
+            command = [sys.executable, "-m", program, "--socket", self.socket, "--state", str(self.state)]
             self.process = subprocess.Popen(
                 [*self._through(), *command, "--config", str(self.config), "--drain", "0", *options],
                 stdin=subprocess.DEVNULL,
