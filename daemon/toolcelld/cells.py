@@ -226,11 +226,15 @@ class Cell:
         group, self._group = self._group, None
         return group is not None and self._groups is not None and self._groups.remove(group)
 
-    def limit(self, limits: CellLimits) -> None:
-        """Have the kernel hold the sum of its processes under these limits, where it can; the meter does everywhere."""
+    def limit(self, limits: CellLimits) -> bool:
+        """Have the kernel hold the sum of its processes under these limits, where it can; the meter does everywhere.
+
+        Says whether the kernel holds the memory, files in memory included, which the meter does not see.
+        """
         if self._group is not None:
             with contextlib.suppress(OSError):
-                self._group.limit(limits)
+                return self._group.limit(limits)
+        return False
 
     # To the worker
 

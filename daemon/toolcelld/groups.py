@@ -60,16 +60,19 @@ class Group:
         """Have a process in it, and all that it forks from now on. Takes some ms: the kernel waits for a quiet moment."""
         _write(f"{self.path}/cgroup.procs", str(pid))
 
-    def limit(self, limits: CellLimits) -> None:
-        """Hold what is in it under those limits, as far as there are controllers."""
+    def limit(self, limits: CellLimits) -> bool:
+        """Hold what is in it under those limits, as far as there are controllers; says whether its memory is held."""
+        holds = False
         if "memory" in self._controllers and limits.memory_bytes is not None:
             # The whole cell or nobody: a tool that goes on without some of its processes is in no known state.
             _write(f"{self.path}/memory.oom.group", "1")
             with contextlib.suppress(FileNotFoundError):  # kernels without swap
                 _write(f"{self.path}/memory.swap.max", "0")
             _write(f"{self.path}/memory.max", str(limits.memory_bytes))
+            holds = True
         if "pids" in self._controllers and limits.processes is not None:
             _write(f"{self.path}/pids.max", str(limits.processes + PROCESSES_MARGIN))
+        return holds
 
     def members(self) -> list[int]:
         """The processes in it."""

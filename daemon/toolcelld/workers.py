@@ -94,13 +94,14 @@ class CellSpec:
         """Whether it is for one call, and nobody after it."""
         return bool(self.owner) and not self.serial
 
-    def wish(self, scratch: str, secrets: Mapping[str, str]) -> bytes:
+    def wish(self, scratch: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
         """What the cell is told that it is for, as JSON."""
         return json.dumps(
             {
                 "directory": self.directory,
                 "environment": {**dict(self.environment), **secrets},
                 "limits": asdict(self.limits),
+                "memory_held": memory_held,
                 "policy": self.policy.to_wire(),
                 "scratch": scratch,
             }
@@ -228,10 +229,10 @@ class Worker(Receiver):
         if self.spec.policy.network == "proxy":
             self._proxy = Proxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
             self._cell.await_listener(self._proxy.start)
-        self._cell.limit(self.spec.limits)
+        held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.conceal(Redaction(secrets.values()))
-        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path, secrets))
+        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path, secrets, memory_held=held))
         self._cell.send(
             {
                 "type": "load",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import socket
 import stat
@@ -14,10 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.worker.policy import Policy
+from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import CellLimits, Policy
 from toolcelld.worker.refusals import Filter, filter_of, refusals
 from toolcelld.worker.seccomp import program
+from toolcelld.worker.steps import Wish
 from toolcelld.worker.syscalls import NEWEST, NUMBERS
+from toolcelld.workers import CellSpec
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonsense
@@ -232,6 +236,21 @@ def test_a_policy_means_one_filter() -> None:
     assert filter_of(Policy("baseline", network="proxy"), memory_files=False).network is False
     assert filter_of(Policy("baseline", network="open"), memory_files=False).network is True
     assert filter_of(Policy("strict", execute=False), memory_files=True) == Filter(True, False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "held", "allowed"), [(None, False, True), (2**20, False, False), (2**20, True, True)]
+)
+def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
+    memory_bytes: int | None, held: bool, allowed: bool
+) -> None:
+    file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
+    spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), Policy("baseline"))
+    wish = Wish.from_wire(json.loads(spec.wish("", {}, memory_held=held)))
+    assert wish.memory_files is allowed
+    machine = os.uname().machine
+    filtered = filter_of(wish.policy, memory_files=wish.memory_files)
+    assert (says(filtered, machine, "memfd_create", 0) == 0) is allowed
 
 
 def test_a_processor_without_numbers_is_an_error() -> None:

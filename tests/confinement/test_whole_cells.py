@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from toolcelld.blanks import Blanks
+from toolcelld.cells import Cell
 from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
@@ -33,10 +35,13 @@ def attempt(what):
     return 0
 """
 EVERYWHERE: tuple[Enclosure, ...] = ("none", "baseline", "strict")
+NO_LIMITS = CellLimits()
 CONFINED: tuple[Enclosure, ...] = ("baseline", "strict")
 
 
-async def run_in_cell(place: Path, policy: Policy, body: str, **known: Any) -> tuple[Any, tuple[str, ...]]:
+async def run_in_cell(
+    place: Path, policy: Policy, body: str, limits: CellLimits = NO_LIMITS, **known: Any
+) -> tuple[Any, tuple[str, ...]]:
     """What a file sets `said` to while it is loaded, and the layers that its worker reported."""
     values = "\n".join(f"{name} = {value!r}" for name, value in known.items())
     tail = "\nwith open('said.json', 'w') as file:\n    json.dump(said, file)\n"
@@ -51,7 +56,7 @@ async def run_in_cell(place: Path, policy: Policy, body: str, **known: Any) -> t
             scratch = Scratch(str(place / "scratch"), tasks)
             await scratch.start()
             blanks = Blanks(runtime, tasks, scratch, apart=policy.enclosure == "strict")
-            worker = Worker("w", CellSpec(file, project, environment, CellLimits(), policy), lambda _: None)
+            worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)
             try:
                 await worker.start(blanks)
                 await worker.end()
@@ -96,6 +101,20 @@ async def test_what_tools_are_for_works(place: Path, enclosure: Enclosure) -> No
     assert said == {"temporary": True, "shell": ["a", str(place / "project/r")], "own": True}
     assert sum(layer.startswith("landlock ") for layer in layers) == 1
     assert "system-call filter" in layers[-1]
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("enclosure", CONFINED)
+async def test_files_in_memory_are_there_where_the_kernel_holds_memory(
+    place: Path, enclosure: Enclosure, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limit(cell: Cell, limits: CellLimits) -> bool:
+        return held  # as in a group, or without one
+
+    monkeypatch.setattr(Cell, "limit", limit)
+    body = 'said = attempt(lambda: os.close(os.memfd_create("x")))'
+    said, _ = await run_in_cell(place, policy(place, enclosure), body, CellLimits(memory_bytes=2**29))
+    assert said == (0 if held else errno.ENOSYS)
 
 
 @pytest.mark.parametrize("enclosure", EVERYWHERE)

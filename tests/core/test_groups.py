@@ -26,7 +26,7 @@ def written(directory: Path) -> dict[str, str]:
 
 
 def test_limits_are_written_where_there_are_controllers(directory: Path) -> None:
-    Group(str(directory), ALL).limit(CellLimits(memory_bytes=64 * MIB, processes=16))
+    assert Group(str(directory), ALL).limit(CellLimits(memory_bytes=64 * MIB, processes=16))
     assert written(directory) == {
         "memory.oom.group": "1",
         "memory.swap.max": "0",
@@ -37,12 +37,13 @@ def test_limits_are_written_where_there_are_controllers(directory: Path) -> None
 
 @pytest.mark.parametrize("limits", [CellLimits(), CellLimits(open_files=3, disk_bytes=MIB)])
 def test_what_is_not_limited_is_not_written(directory: Path, limits: CellLimits) -> None:
-    Group(str(directory), ALL).limit(limits)
+    assert not Group(str(directory), ALL).limit(limits)
     assert written(directory) == {}
 
 
 def test_a_missing_controller_costs_only_its_own_limit(directory: Path) -> None:
-    Group(str(directory), frozenset({"pids"})).limit(CellLimits(memory_bytes=MIB, processes=1))
+    held = Group(str(directory), frozenset({"pids"})).limit(CellLimits(memory_bytes=MIB, processes=1))
+    assert not held, "its memory is for others to hold"
     assert written(directory) == {"pids.max": "19"}
 
 

@@ -72,9 +72,16 @@ class Wish:
     directory: str
     environment: Mapping[str, str]
     limits: CellLimits
+    memory_held: bool
+    """Whether a control group holds its memory to the limit: then no file in memory gets out of the count."""
     policy: Policy
     scratch: str
     """Its private temporary directory, made by the daemon; in `strict` it is /tmp. Empty where there is none."""
+
+    @property
+    def memory_files(self) -> bool:
+        """Whether files in memory may be made: what is in one is in no process's count, only in a group's."""
+        return self.memory_held or self.limits.memory_bytes is None
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Wish:
@@ -83,6 +90,7 @@ class Wish:
             directory=values["directory"],
             environment=values["environment"],
             limits=CellLimits(**values["limits"]),
+            memory_held=values["memory_held"],
             policy=Policy.from_wire(values["policy"]),
             scratch=values["scratch"],
         )
@@ -270,10 +278,9 @@ def _is_open(directory: str) -> bool:
 
 def _system_calls(plan: Plan) -> str | None:
     assert plan.wish is not None
-    policy, limits = plan.wish.policy, plan.wish.limits
-    if policy.enclosure == "none":
+    if plan.wish.policy.enclosure == "none":
         return None
-    return seccomp.load(refusals.filter_of(policy, memory_files=limits.memory_bytes is None))
+    return seccomp.load(refusals.filter_of(plan.wish.policy, memory_files=plan.wish.memory_files))
 
 
 @functools.cache  # found out once, in the zygote
