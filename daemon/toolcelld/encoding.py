@@ -67,6 +67,8 @@ STATUS_CODES: Final = {
     RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
+_CALL_TEXTS: Final = ("tool", "session_id", "message_id", "agent_name", "traceparent", "parent_call_id")
+
 _KINDS: Final = {
     value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
     for value in pb.OutcomeKind.DESCRIPTOR.values
@@ -81,8 +83,13 @@ _STOPPED: Final = {
 
 def timestamp(seconds: float) -> Timestamp:
     """The wire's time."""
+    whole, nanos = _split(seconds)
+    return Timestamp(seconds=whole, nanos=nanos)
+
+
+def _split(seconds: float) -> tuple[int, int]:
     whole = math.floor(seconds)
-    return Timestamp(seconds=whole, nanos=int((seconds - whole) * 1e9))
+    return whole, int((seconds - whole) * 1e9)
 
 
 def encode_refusal(refusal: Refusal) -> status_pb2.Status:
@@ -115,14 +122,16 @@ def encode_refusal(refusal: Refusal) -> status_pb2.Status:
     return status
 
 
-def encode_event(event: events.Event) -> pb.Event:
-    """An event of a session."""
-    wire = pb.Event(number=event.number, call_id=event.call_id, time=timestamp(event.time))
+def encode_event(event: events.Event, wire: pb.Event) -> None:
+    """Write an event of a session where it is to stand: what is made first and put there later is copied."""
+    wire.number, wire.call_id = event.number, event.call_id
+    wire.time.seconds, wire.time.nanos = _split(event.time)
     match event:
         case events.Ended(outcome=outcome, body=body, more=more):
-            _fill_outcome(wire.outcome, outcome)
-            wire.outcome.body = body
-            wire.outcome.more = more
+            ended = wire.outcome
+            _fill_outcome(ended, outcome)
+            ended.body = body
+            ended.more = more
         case events.Accepted(queued=queued):
             wire.accepted.queued = queued
         case events.Started(worker_id=worker_id, queue_seconds=queue_seconds):
@@ -152,7 +161,6 @@ def encode_event(event: events.Event) -> pb.Event:
             wire.catalog.CopyFrom(catalog_part(catalog, start, end, last=last))
         case _:
             raise TypeError(f"{event!r} has no place on the wire")
-    return wire
 
 
 def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
@@ -305,21 +313,18 @@ def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
         raise _bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {wire.call_id[:40]!r}")
     if not wire.tool:
         raise _bad("call.tool", "the name of a tool")
-    for name in ("tool", "session_id", "message_id", "agent_name", "traceparent", "parent_call_id"):
-        check_length(f"call.{name}", getattr(wire, name))
+    texts: dict[str, str] = {name: getattr(wire, name) for name in _CALL_TEXTS}
+    for name, text in texts.items():
+        if len(text) > NAME_CHARACTERS_MAX:
+            check_length(f"call.{name}", text)
     if len(arguments) > ARGUMENTS_BYTES_MAX:
         raise too_large("call.arguments", len(arguments))
     return Request(
         call_id=wire.call_id,
-        tool=wire.tool,
         arguments=arguments or b"{}",
-        session_id=wire.session_id,
-        message_id=wire.message_id,
         agent=agent,
-        agent_name=wire.agent_name,
-        limits=decode_limits(wire.limits, "call.limits"),
-        traceparent=wire.traceparent,
-        parent_call_id=wire.parent_call_id,
+        limits=decode_limits(wire.limits, "call.limits") if wire.HasField("limits") else NO_LIMITS,
+        **texts,
     )
 
 

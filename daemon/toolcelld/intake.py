@@ -350,7 +350,10 @@ def _encoded(value: object) -> bytes:
 
 
 def _number(value: object) -> float:
-    return value if isinstance(value, int | float) and abs(value) < FIGURE_MAX else 0.0
+    # JSON's true is an int to Python, and none to the wire.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return value if abs(value) < FIGURE_MAX else 0.0
 
 
 def _count(value: object) -> int:

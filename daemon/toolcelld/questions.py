@@ -76,7 +76,7 @@ class Questions:
     def ask(self, header: Mapping[str, Any], payload: bytes) -> None:
         """The tool asks; raises `FrameError` for a number that is none or that is not new."""
         ask_id = header.get("ask")
-        if not isinstance(ask_id, int) or not self._numbered < ask_id < NUMBER_MAX:
+        if type(ask_id) is not int or not self._numbered < ask_id < NUMBER_MAX:
             raise FrameError(f"question {str(ask_id)[:20]} after question {self._numbered}")
         self._numbered = ask_id
         permission = _text(header.get("permission"))
@@ -139,7 +139,7 @@ class Questions:
 
     def withdraw(self, ask_id: object) -> None:
         """The tool does not wait any more."""
-        if isinstance(ask_id, int):
+        if type(ask_id) is int:
             self.answer(ask_id, False, False, "withdrawn")
 
     def close(self, message: str) -> None:

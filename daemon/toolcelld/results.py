@@ -83,21 +83,26 @@ def short_result(header: Mapping[str, Any], payload: bytes, limits: Limits) -> R
     Nearly every result is one, and stands whole in its first frame. None says that this one wants a reader, be it
     for what it is or for what is wrong with it.
     """
-    match header:
-        case {"blocks": [{"type": "text", "bytes": int(length)}]}:
-            rest = len(payload) - header.get("details", 0) if type(header.get("details", 0)) is int else -1
-        case _:
-            return None
-    if rest != length or not 0 <= length <= len(payload) <= SHORT_BYTES_MAX or not _ONLY.issuperset(header):
+    blocks = cast("list[object] | None", header.get("blocks"))
+    if len(payload) > SHORT_BYTES_MAX or not (isinstance(blocks, list) and len(blocks) == 1):
         return None
+    block, details_length = blocks[0], header.get("details", 0)
+    length = len(payload) - details_length if type(details_length) is int else -1
+    # Equal to what is wanted: a text of the length that is left, and nothing else.
+    if (
+        block != {"type": "text", "bytes": length}
+        or not 0 <= length <= len(payload)
+        or not header.keys() <= _ONLY
+    ):
+        return None
+    said, details = payload[:length], payload[length:]
     try:
-        text = payload[:length].decode()
+        text = said.decode()
     except UnicodeDecodeError:
         return None
-    if not fits(payload[:length], limits.output_lines, limits.output_bytes):
+    if not fits(said, limits.output_lines, limits.output_bytes):
         return None
-    details = payload[length:]
-    shown = details if "details" in header and _is_json(details) else b"null"
+    shown = details if details and _is_json(details) else b"null"
     body = b"".join((b'{"content":[{"type":"text","text":', _encoded(text), b'}],"details":', shown, b"}"))
     return Result(body, {}, None, length, text[:TEXT_HEAD_CHARACTERS])
 
@@ -282,7 +287,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _length(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value <= PART_BYTES_MAX:
+    if type(value) is not int or not 0 <= value <= PART_BYTES_MAX:
         raise FrameError("a length of a result is no length")
     return value
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
@@ -108,7 +108,7 @@ class ToolCell(rpc.ToolCellServicer):
             try:
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
                 for part in session.publish(session.catalog):
-                    await context.write(pb.AttachResponse(events=[encode_event(part)]))
+                    await context.write(_response([part]))
                 await self._pump(session, context, superseded)
             finally:
                 session.detach(number)
@@ -153,7 +153,7 @@ class ToolCell(rpc.ToolCellServicer):
                     reader.result()
                     return
                 if message := outbox.take():
-                    await context.write(pb.AttachResponse(events=[encode_event(event) for event in message]))
+                    await context.write(_response(message))
                 if session.state is SessionState.CLOSED and outbox.empty:
                     return  # asked after every message: nothing comes any more that would wake us
         finally:
@@ -250,7 +250,9 @@ class ToolCell(rpc.ToolCellServicer):
                             raise event.refusal
                         if event.call_id:
                             event.number = 0
-                            yield pb.CallToolResponse(event=encode_event(event))
+                            response = pb.CallToolResponse()
+                            encode_event(event, response.event)
+                            yield response
                         over = over or _is_last(event)
             finally:
                 # Also when the client is gone or its deadline has passed: then this stops the call.
@@ -365,6 +367,13 @@ async def _message(context: AttachContext) -> pb.AttachRequest | None:
     except DecodeError as error:
         raise Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.") from error
     return None if message is grpc.aio.EOF else message
+
+
+def _response(told: Iterable[events.Event]) -> pb.AttachResponse:
+    response = pb.AttachResponse()
+    for event in told:
+        encode_event(event, response.events.add())
+    return response
 
 
 def _welcome(session: Session, *, resumed: bool) -> pb.Event:

@@ -419,7 +419,7 @@ class Worker(Receiver):
         calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
         if not (loading or calling):
             return ""
-        if death.out_of_memory:  # the kernel ends the keeper as well, so that nobody can say how the worker died
+        if death.out_of_memory:  # the kernel ends the keeper too, so nobody can say how the worker died
             return "" if self.spec.lowered else "memory"
         if death.status is None:
             return ""
@@ -434,7 +434,7 @@ def _broken(header: Mapping[str, Any]) -> StartFailed:
     return StartFailed(
         _text(header.get("stage"), 40),
         _text(header.get("message"), 4000),
-        line if isinstance(line, int) and 0 <= line < LINE_MAX else 0,
+        line if type(line) is int and 0 <= line < LINE_MAX else 0,
         _text(header.get("module"), 200),
     )
 

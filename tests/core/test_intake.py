@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.cells import Cell
 from toolcelld.config import Config
@@ -37,6 +38,12 @@ class FakeCell:
 
     def drain(self) -> None:
         """Nothing was printed."""
+
+
+def on_the_wire(event: events.Event) -> pb.Event:
+    wire = pb.Event()
+    encode_event(event, wire)
+    return wire
 
 
 class NoDisk:
@@ -181,7 +188,7 @@ async def test_a_stopped_call_has_its_last_update_whole() -> None:
     result, _ = await hearing.intake.settle(cancelled=True)
     assert json.loads(result.body)["content"][0]["text"] == text
     (shown,) = hearing.session.told
-    assert encode_event(shown).ByteSize() <= MESSAGE_BYTES_MAX
+    assert on_the_wire(shown).ByteSize() <= MESSAGE_BYTES_MAX
 
 
 @pytest.mark.parametrize("message", ["a\ud800", "\udfff" * 5000, 7, None])
@@ -189,7 +196,7 @@ async def test_a_line_of_progress_is_text_whatever_was_sent(message: object) -> 
     hearing = Hearing()
     hearing.hear("progress", done="half", total=1e300, message=message)
     (event,) = hearing.session.told
-    wire = encode_event(event).progress
+    wire = on_the_wire(event).progress
     assert (wire.done, wire.total) == (0, 0)
     assert len(wire.message) <= 1000
 
@@ -200,6 +207,7 @@ async def test_a_line_of_progress_is_text_whatever_was_sent(message: object) -> 
         ({"cpu": -1, "rss": -5, "threads": -1}, (0, 0, 0)),
         ({"cpu": 1e300, "rss": 2**70, "threads": 2**40}, (0, 0, 1_000_000)),
         ({"cpu": "1", "rss": None, "threads": [1]}, (0, 0, 0)),
+        ({"cpu": True, "rss": True, "threads": True}, (0, 0, 0)),
     ],
 )
 async def test_figures_that_are_none_are_nothing(
@@ -210,6 +218,13 @@ async def test_figures_that_are_none_are_nothing(
     report = hearing.intake.report
     assert report is not None
     assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == figures
+
+
+async def test_a_question_whose_number_is_none_ends_the_cell() -> None:
+    hearing = Hearing()
+    hearing.hear("ask", ask=True)
+    assert hearing.cell.broken
+    assert not hearing.session.told
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -261,7 +276,7 @@ async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
     hearing.questions.close("over")
     for event in hearing.session.told:
         assert event.size_bytes <= MESSAGE_BYTES
-        assert encode_event(event).ByteSize() <= MESSAGE_BYTES_MAX
+        assert on_the_wire(event).ByteSize() <= MESSAGE_BYTES_MAX
     report = hearing.intake.report
     if report is not None:
         assert report.cpu_seconds >= 0

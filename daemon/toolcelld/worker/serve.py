@@ -96,7 +96,7 @@ class _Worker:
         self._pool: _CallPool | None = None
         self._cpu_seconds = 0.0
         self._current: _Channel | None = None
-        self._ran_loop = False  # in this call
+        self._tasks_made = 0  # in this call
 
     def run(self) -> None:
         self.wire.send(
@@ -183,7 +183,6 @@ class _Worker:
         tool = self._tools.get(header["tool"])
         channel = _Channel(self, sequence)
         context = ToolContext(channel, **header["context"])
-        os.chdir(self._directory)
         self._current = channel
         ending = self._ending(tool, sequence, payload, context, channel)
         self._current = None
@@ -205,6 +204,7 @@ class _Worker:
             threads=self._left_behind(),
         )
         self.wire.send_frames(ending.frames())
+        os.chdir(self._directory)  # for the next one
 
     def _ending(
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel
@@ -275,11 +275,11 @@ class _Worker:
         """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            self._loop.set_task_factory(self._make_task)
         if self._pool is None:
             self._pool = _CallPool(thread_name_prefix="toolcell-pool")
             self._loop.set_default_executor(self._pool)
-        self._ran_loop = True
-        task = self._loop.create_task(_awaited(awaitable))
+        task = self._loop.create_task(awaitable if inspect.iscoroutine(awaitable) else _awaited(awaitable))
         loop = self._loop
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
@@ -287,10 +287,15 @@ class _Worker:
         finally:
             self.abortable.cancel = None
 
+    def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        self._tasks_made += 1
+        return asyncio.Task(work, loop=loop, **options)
+
     def _left_behind(self) -> int:
         """Threads and tasks that outlive their call."""
-        tasks = len(asyncio.all_tasks(self._loop)) if self._loop is not None and self._ran_loop else 0
-        self._ran_loop = False
+        made, self._tasks_made = self._tasks_made, 0
+        # One is the tool's own, which is done; to look for others takes longer than most calls.
+        tasks = len(asyncio.all_tasks(self._loop)) if self._loop is not None and made > 1 else 0
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
