@@ -149,12 +149,15 @@ class Shelf:
                 arrived.set()
 
         async def publish() -> None:
-            while not done.is_set():
+            last = False
+            while not last:
                 await arrived.wait()
-                arrived.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PUBLISH_SECONDS):
                         await done.wait()
+                # Asked before: what comes while this one is put together is in the next.
+                arrived.clear()
+                last = done.is_set()
                 await self._assemble(seen)
 
         if not files:

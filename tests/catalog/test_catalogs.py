@@ -15,7 +15,7 @@ from toolcelld.config import Config
 from toolcelld.description import Broken, Described, Description
 from toolcelld.descriptions import Descriptions
 from toolcelld.sections import SourceSection
-from toolcelld.sources import ToolFile
+from toolcelld.sources import Scan, ToolFile
 
 pytestmark = pytest.mark.anyio
 
@@ -231,6 +231,31 @@ async def test_what_has_come_is_published_while_the_rest_is_awaited(
         while not (catalog := await changed(news)).tools:
             pass
         assert (list(catalog.tools), catalog.pending) == (["lint"], 1)
+
+
+async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
+    shop: Shop, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    put_together = vars(shelf)["_changed"]
+    shop.closed.add("words")
+
+    async def the_last_one_comes() -> None:
+        shop.opening.set()
+        for _ in range(50):  # until whoever waited for it has gone on
+            await asyncio.sleep(0)
+
+    def meanwhile(seen: Scan, descriptions: Mapping[str, Description], previous: Catalog) -> Catalog:
+        if len(descriptions) == 1:
+            asyncio.run_coroutine_threadsafe(the_last_one_comes(), loop).result(LONG)
+        catalog: Catalog = put_together(seen, descriptions, previous)
+        return catalog
+
+    monkeypatch.setattr(shelf, "_changed", meanwhile)
+    monkeypatch.setattr(shelf, "PUBLISH_SECONDS", 0.0)
+    async with live(shop) as catalogs:
+        pin = await catalogs.open(write(project, lint="1", words="2"), wait_seconds=LONG)
+        assert (list(pin.catalog.tools), pin.catalog.pending) == (["lint", "words"], 0)
 
 
 async def test_a_look_that_finds_the_same_makes_no_generation(shop: Shop, project: Path) -> None:
