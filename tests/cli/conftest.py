@@ -162,9 +162,9 @@ def project() -> Iterator[Project]:
         yield Project(Path(directory))
 
 
-@pytest.fixture
-def daemon(project: Project) -> Iterator[Project]:
-    """A project whose user's daemon runs, started by the command itself."""
+@contextmanager
+def serving(project: Project, *through: str) -> Generator[Project]:
+    """Have the user's daemon run, started by the command itself, or by a program that becomes the command."""
     notifications = str(project.home / "notify")
     words = ["serve", "--state", str(project.home / "state"), "--idle-exit", "600"]
     with (
@@ -174,7 +174,7 @@ def daemon(project: Project) -> Iterator[Project]:
         manager.bind(notifications)
         manager.settimeout(SECONDS_MAX)
         process = subprocess.Popen(
-            [sys.executable, "-m", "toolcell.cli", *words],
+            [*through, sys.executable, "-m", "toolcell.cli", *words],
             cwd=project.directory,
             env={**project.environment, "NOTIFY_SOCKET": notifications},
             stdin=subprocess.DEVNULL,
@@ -188,3 +188,10 @@ def daemon(project: Project) -> Iterator[Project]:
             process.terminate()
             process.wait(SECONDS_MAX)
     assert process.returncode == 0, (project.home / "daemon.log").read_text()
+
+
+@pytest.fixture
+def daemon(project: Project) -> Iterator[Project]:
+    """A project whose user's daemon runs."""
+    with serving(project) as served:
+        yield served

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .conftest import Project
+import sys
+
+from .conftest import Project, serving
 
 ASKS = '''
 from toolcell import tool
@@ -82,3 +84,44 @@ def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) ->
     done = project.run("doctor")
     assert done.code == (0 if told["healthy"] else 1)
     assert "[defaults] sandbox" in done.out
+
+
+WITHOUT_NAMESPACES = """
+import errno, os, sys
+from toolcelld.worker import linux, seccomp
+from toolcelld.worker.syscalls import NUMBERS
+
+program = [
+    (seccomp.LOAD, 0, 0, seccomp.NUMBER_OFFSET),
+    (seccomp.JUMP_IF_EQUAL, 0, 1, NUMBERS[os.uname().machine]["unshare"]),
+    (seccomp.RETURN, 0, 0, seccomp.FAIL | errno.EPERM),
+    (seccomp.RETURN, 0, 0, seccomp.ALLOW),
+]
+linux.no_new_privileges()
+linux.filter_system_calls(b"".join(seccomp.INSTRUCTION.pack(*it) for it in program))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""A host that keeps everybody from namespaces, as many containers do."""
+
+
+def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Project) -> None:
+    config = project.home / ".config/toolcell/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[defaults]\nsandbox = "strict"\n')
+    project.tool("plain", ASKS)
+    with serving(project, sys.executable, "-c", WITHOUT_NAMESPACES):
+        told = project.run("doctor", "--json")
+        assert told.code == 1
+        found = told.json("doctor")
+        profiles = {it["name"]: it for it in found["findings"] if it["kind"] == "profile"}
+        assert not found["healthy"]
+        assert "not permitted" in profiles["strict"]["detail"]
+        assert profiles["strict"]["remedy"]
+        done = project.run("doctor")
+        assert (done.code, "strict" in done.out) == (1, True)
+        refused = project.run("call", "plain")
+        assert (refused.code, "toolcell doctor" in refused.err) == (3, True)
+
+        config.write_text('[defaults]\nsandbox = "none"\n')
+        assert project.run("reload").code == 0
+        assert project.run("doctor").code == 0

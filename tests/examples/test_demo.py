@@ -1,0 +1,38 @@
+"""The demo, run as `make demo` runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 120
+"""Some ten here; other tests may have the processors."""
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="its tools work on the history of this repository")
+@pytest.mark.timeout(SECONDS_MAX + 30)
+def test_the_demo_shows_what_it_promises(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        cwd=tmp_path,  # it finds its tools from anywhere
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    lines = done.stdout.splitlines()
+    for line in (
+        "  $ toolcell tools",
+        "  $ toolcell call lint file_path=.",
+        "  $ toolcell call git_history limit=2",
+        "  … that is enough: call.abort()",
+        "  It stopped, and so did they; nothing is left but what you read here.",
+    ):
+        assert line in lines, done.stdout
+    assert any(line.startswith("  aborted, settled: ") for line in lines), done.stdout
