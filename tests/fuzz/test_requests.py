@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import grpc
@@ -22,15 +23,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.conftest import tried
 from tests.fuzz.requests import Known, damaged, messages
-from tests.process.conftest import RunningDaemon
+from tests.process.conftest import RunningDaemon, open_descriptors
 from tests.process.wire import bearer, refusal_of
 
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-SEQUENCES: Final = 40
-REQUESTS: Final = 120
+SEQUENCES: Final = 25
+REQUESTS: Final = 60
 SECONDS_MAX: Final = 30.0
 FOLLOWED_SECONDS: Final = 0.2
 """Of a stream that ends with its reader."""
@@ -272,3 +273,29 @@ def test_a_request_of_anything_is_answered_or_refused(data: st.DataObject, daemo
             if not followed:
                 assert_refused_by_name(error)
         assert_serves(daemon, channel, len(request))
+
+
+def test_the_one_descriptor_that_a_client_costs_is_its_connection_and_goes_with_it(
+    daemon: RunningDaemon,
+) -> None:
+    before = daemon.at_rest().descriptors
+    token = bearer(_paths.operator_token_path(daemon.socket))
+    with dialled(daemon) as channel:
+        for method in OTHERS:
+            call: Any = (channel.unary_stream if method.server_streaming else channel.unary_unary)(
+                path_of(method)
+            )
+            seconds = FOLLOWED_SECONDS if method.name in FOLLOWED else SECONDS_MAX
+            with suppress(grpc.RpcError):
+                answered = call(b"", metadata=token, timeout=seconds)
+                for _ in answered if method.server_streaming else ():
+                    pass
+        assert_serves(daemon, channel, 1)
+        # A worker that has served waits for more, with descriptors of its own; what is left then is the connection.
+        retire = channel.unary_unary("/toolcell.v1.Operator/RestartWorkers")
+        deadline = time.monotonic() + SECONDS_MAX
+        while open_descriptors(daemon.pid) != before + 1:
+            assert time.monotonic() < deadline, open_descriptors(daemon.pid) - before
+            retire(b"", metadata=token, timeout=SECONDS_MAX)
+            time.sleep(0.05)  # it has no word for "everybody is gone"
+    assert daemon.at_rest().descriptors == before

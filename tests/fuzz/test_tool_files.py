@@ -6,12 +6,13 @@ import sys
 import warnings
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.fuzz.conftest import tried
 
 from toolcelld.worker.load import Broken, Source, load
 
-EXAMPLES: int = 200
+EXAMPLES: int = 120
 """Some seconds; each is compiled, run and described."""
 
 HEADS = (
@@ -65,7 +66,7 @@ def sources(draw: st.DrawFn) -> bytes:
     return "\n".join(parts).encode("utf-8", "surrogatepass")
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tried(EXAMPLES)
 @given(content=sources())
 def test_an_odd_file_has_tools_or_is_broken(content: bytes, tmp_path: Path) -> None:
     modules = set(sys.modules)
