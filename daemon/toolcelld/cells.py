@@ -421,9 +421,10 @@ class Cell:
         accounts = self._group.accounts() if self._group is not None else Accounts()
         if self._leave_group():  # whoever ended it
             self._proof = "cgroup"
+        seen = self.usage.cpu_seconds if self.usage is not None else 0.0
         death = Death(
             status=self._status,
-            cpu_seconds=max(self._cpu_seconds, accounts.cpu_seconds),
+            cpu_seconds=max(self._cpu_seconds, accounts.cpu_seconds, seen),
             memory_peak_bytes=max(self._memory_peak_bytes, accounts.memory_peak_bytes),
             killed=self._killed,
             proof=self._proof,

@@ -10,7 +10,7 @@ import re
 import pytest
 from tests.process.conftest import RunningDaemon
 
-from toolcell.client import Limits, Outcome
+from toolcell.client import Limits, Log, Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -219,3 +219,38 @@ async def test_a_call_may_lower_what_it_may_have_on_disk_and_not_raise_it(
         pytest.skip(outcome.message)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
     assert re.match(r"(\d+ MiB of )?8 ?MiB in its temporary directory after ", outcome.message)
+
+
+@pytest.mark.parametrize("sandbox", ["baseline", "strict"])
+async def test_the_facts_of_what_was_killed_are_those_of_everybody_in_it(
+    daemon: RunningDaemon, sandbox: str
+) -> None:
+    body = """
+for number in range(1, 65):
+    if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
+        signal.signal(number, signal.SIG_IGN)
+def burn():
+    held = os.urandom(1) * 100 * MIB
+    while time.process_time() < 0.5:
+        pass
+    print("burnt", flush=True)
+    time.sleep(SECONDS_MAX)
+below(burn)
+time.sleep(SECONDS_MAX)
+"""
+    with daemon.config.open("a") as config:
+        config.write(f'\n[daemon]\nabort_grace = 0.1\n[tool.bomb]\nsandbox = "{sandbox}"\n')
+    daemon.tool("bomb", "import signal\n" + HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
+    daemon.reload()
+    async with daemon.connect() as session:
+        call = session.call("bomb")
+        async for event in call:
+            if isinstance(event, Log) and "burnt" in event.text:
+                call.abort()
+        outcome = await call
+    if outcome.cause == "sandbox_unavailable":
+        pytest.skip(outcome.message)
+    assert (outcome.kind, outcome.stopped) == ("aborted", "killed"), outcome
+    assert outcome.facts.killed_processes == 2
+    assert outcome.facts.cpu_seconds >= 0.49, "a tick less than it used"
+    assert outcome.facts.memory_peak_bytes >= 100 * 2**20

@@ -25,16 +25,31 @@ import resource
 import select
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from toolcelld.frames import encode
 from toolcelld.worker import serve, steps
 from toolcelld.worker.steps import LIFE, PROTOCOL, Plan, SetupFailed
 
-__all__ = ["children", "descendants", "keep", "kill_all"]
+__all__ = ["children", "descendants", "keep", "kill_all", "used_by"]
 
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+SEEN_MAX: Final = 64
+"""Processes that are looked at before they are killed, 30 µs each: as many as a tool may have by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What processes had used when they were looked at."""
+
+    cpu_seconds: float
+    memory_peak_kib: int  # of the largest
+
+
+NOTHING: Final = Seen(0.0, 0)
 
 
 def keep(plan: Plan) -> NoReturn:
@@ -92,6 +107,7 @@ class _Keeper:
         self._worker = 0 if apart else first
         self._scoped = scoped
         self._killed = 0
+        self._seen = NOTHING
         self._life = socket.socket(fileno=LIFE)
         # The tool's descriptors are the worker's now; the daemon sees their end when the cell is gone.
         null = os.open(os.devnull, os.O_RDWR)
@@ -160,13 +176,18 @@ class _Keeper:
         if pid == self._first:
             self._first_lives = False
             if not self._apart or status:  # an init that was killed had no time to say how the worker ended
-                self._tell(_exit_words(status, usage))
+                self._tell(_exit_words(status, usage, self._seen))
         return pid
 
     def _end(self) -> None:
         """Kill and reap until the kernel says that there is nobody left."""
-        # The kernel reaps what dies with its process namespace, so those are counted before.
-        within = len(descendants(self._first)) if self._apart and self._first_lives else 0
+        # The kernel reaps what dies with its process namespace and adds nothing up, so that is done before. And nowhere
+        # does it add what children used that their parent did not wait for.
+        within = 0
+        if self._first_lives:
+            below = descendants(self._first)
+            within = len(below) if self._apart else 0
+            self._seen = used_by([self._first, *below])
         with contextlib.suppress(ChildProcessError):
             while True:
                 kill_all(scoped=self._scoped)
@@ -183,8 +204,9 @@ def _tell(life: socket.socket, text: str) -> None:
         life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
 
 
-def _exit_words(status: int, usage: resource.struct_rusage) -> str:
-    return f"exit {status} {usage.ru_utime + usage.ru_stime:.6f} {usage.ru_maxrss}"
+def _exit_words(status: int, usage: resource.struct_rusage, seen: Seen = NOTHING) -> str:
+    seconds = max(usage.ru_utime + usage.ru_stime, seen.cpu_seconds)
+    return f"exit {status} {seconds:.6f} {max(usage.ru_maxrss, seen.memory_peak_kib)}"
 
 
 def _wake(*_: object) -> None:
@@ -206,6 +228,22 @@ def kill_all(*, scoped: bool, spare: Iterable[int] = ()) -> None:
             os.kill(pid, signal.SIGSTOP)  # so that it forks no more while its children are read
             waiting += children(pid)
             os.kill(pid, signal.SIGKILL)
+
+
+def used_by(pids: Sequence[int]) -> Seen:
+    """What these processes have used until now, and their dead children; of the first ones, where there are very many."""
+    seconds, peak = 0.0, 0
+    for pid in pids[:SEEN_MAX]:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            seconds += sum(map(int, fields[11:15])) / TICKS_PER_SECOND
+            peak = max(peak, int(_read(f"/proc/{pid}/status").partition(b"VmHWM:")[2].split(None, 1)[0]))
+    return Seen(seconds, peak)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def descendants(pid: int) -> set[int]:
