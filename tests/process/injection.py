@@ -1,7 +1,7 @@
 """Have a process make one system call that it never wrote: how a test has a process exit, or close what it holds.
 
 A signal can kill a process from outside, but not make it exit with 0 or lose its descriptors. The
-tracer can: it stops the main thread, puts a `syscall` instruction where that stands, lets it take
+tracer can: it stops the main thread, has a `syscall` instruction where that stands, lets it take
 one step, and puts everything back. x86-64 and a tracer with the right to trace; see `CAN_INJECT`.
 """
 
@@ -85,9 +85,13 @@ def inject(pid: int, number: int, *arguments: int) -> None:
     before, registers = Registers(), Registers()
     ptrace(GETREGS, pid, 0, ctypes.byref(before))
     ctypes.memmove(ctypes.byref(registers), ctypes.byref(before), ctypes.sizeof(before))
-    there: int = before.rip
+    # What waits in the kernel has just executed one; writing another could be met by its other threads.
+    there: int = before.rip - 2
+    if ptrace(PEEKTEXT, pid, there) & 0xFFFF != SYSCALL:
+        there = before.rip
     code = ptrace(PEEKTEXT, pid, there) & WORD
     ptrace(POKETEXT, pid, there, (code & ~0xFFFF) | SYSCALL)
+    registers.rip = there
     registers.rax, registers.orig_rax = number, WORD
     for name, value in zip(("rdi", "rsi", "rdx"), arguments, strict=False):
         setattr(registers, name, value)

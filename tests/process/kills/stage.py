@@ -1,0 +1,283 @@
+"""A stage: one daemon, and a call in every state there is, at the same time, each waiting for a word.
+
+Nothing is struck at a guess: the tools say over files where they stand, and the daemon is asked whether it
+sees each call and each worker in the state that is meant. Each call carries a number of its own and its
+result is compared with it, so that a result that went to another call would be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tests.process.conftest import RunningDaemon
+from tests.process.kills.table import STATES
+from tests.process.kills.victims import ECHO, STANDING, source
+
+from toolcell.client import Ask, Session
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2
+from toolcelld.worker.keeper import children
+
+__all__ = [
+    "CONFIG",
+    "EMPTY_SECONDS_MAX",
+    "WAIT_SECONDS_MAX",
+    "Caller",
+    "Cell",
+    "Ending",
+    "Stage",
+    "a_stage",
+    "gone",
+    "kind_of",
+    "serves",
+    "set_stage",
+    "until",
+]
+
+EMPTY_SECONDS_MAX = 2.0
+"""From the ending of a call to the last process of its cell."""
+WAIT_SECONDS_MAX = 40.0
+"""For anything that has to come; other tests may have the processors."""
+
+CONFIG = """
+[daemon]
+calls_per_session = 20
+abort_grace = "4s"
+[defaults]
+timeout = "12s"
+memory = "128MiB"
+[tool.running]
+concurrency = 1
+"""
+"""A call of `running` waits for the one before it; the grace is how long `aborting` and `ending` last at most."""
+
+SEEN = {
+    "waiting": ("waiting", "busy"),  # the worker of the call before it
+    "starting": ("waiting", "starting"),
+    "running": ("running", "busy"),
+    "streaming": ("running", "busy"),
+    "asking": ("running", "busy"),
+    "aborting": ("aborting", "aborting"),
+    "ending": ("running", "stopping"),
+}
+"""What the daemon says of a call that stands there, and of its worker."""
+
+
+class Ending(NamedTuple):
+    """How a call ended, as its caller heard it."""
+
+    kind: str
+    details: Any
+    told: str
+
+
+class Caller(Protocol):
+    """Whoever calls the tools: this process, or one that can be struck."""
+
+    def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> asyncio.Future[Ending]:
+        """Start a call."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The processes of one cell, by the numbers that the test knows them by."""
+
+    keeper: int
+    init: int  # 0 where the cell has none
+    worker: int
+    grandchild: int
+
+    @property
+    def all(self) -> set[int]:
+        return {self.keeper, self.worker, self.grandchild} | ({self.init} if self.init else set())
+
+    def process(self, name: str) -> int:
+        pid: int = getattr(self, name)
+        return pid
+
+
+class Stage:
+    """The calls, and what there is to do with them."""
+
+    def __init__(self, daemon: RunningDaemon, caller: Caller, where: Path) -> None:
+        self.daemon = daemon
+        self.where = where
+        self.calls: dict[str, asyncio.Future[Ending]] = {}
+        self.numbers = {state: number for number, state in enumerate(STATES, 101)}
+        self._caller = caller
+
+    async def stand(self) -> dict[str, Cell]:
+        """Have a call stand in each state; the cells, that of a call that waits being the one it waits for."""
+        (self.where / "gate").touch()
+        for state in STANDING:
+            self._call(state, state)
+        await self._until_there(*(f"{state}.stands" for state in STANDING))
+        self._call("waiting", "running", here=False)
+        await until_async(self._is_known, "waiting")
+        await self.abort("aborting")
+        (self.where / "ending.stands").unlink()
+        (self.where / "end").touch()
+        await self._until_there("aborted", "ending.stands")
+        cells = await self._cells()
+        seen = await self._seen()
+        assert seen == SEEN, seen
+        return cells
+
+    def _call(self, state: str, tool: str, **arguments: Any) -> None:
+        arguments |= {"n": self.numbers[state]}
+        self.calls[state] = self._caller.call(tool, arguments, f"call-{state}")
+
+    async def _until_there(self, *marks: str) -> None:
+        def there() -> bool:
+            early = {state: call.result() for state, call in self.calls.items() if call.done()}
+            assert not early, early
+            return all((self.where / mark).exists() for mark in marks)
+
+        await until(there)
+
+    async def _is_known(self, state: str) -> bool:
+        return f"call-{state}" in {call.call_id for call in await self.listed()}
+
+    async def abort(self, state: str) -> None:
+        """Have a call aborted, as an operator does it."""
+        request = toolcell_pb2.AbortCallRequest(call_id=f"call-{state}", reason="by the test")
+        async with self.daemon.operate() as one:
+            await one.ask(one.tools.AbortCall, request)
+
+    async def listed(self) -> list[toolcell_pb2.CallInfo]:
+        """The calls, those that ended too, as an operator sees them."""
+        async with self.daemon.operate() as one:
+            calls = (await one.ask(one.operator.ListCalls, op.ListCallsRequest(limit=1000))).calls
+        return [call for call in calls if call.call_id.startswith("call-")]
+
+    async def _workers(self) -> dict[str, op.WorkerInfo]:
+        async with self.daemon.operate() as one:
+            workers = (await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())).workers
+        by_state = {Path(worker.path).stem: worker for worker in workers}
+        assert len(by_state) == len(workers) == len(STANDING)
+        return by_state | {"waiting": by_state["running"]}
+
+    async def _cells(self) -> dict[str, Cell]:
+        cells: dict[str, Cell] = {}
+        for state, worker in (await self._workers()).items():
+            (first,) = children(worker.keeper_pid)
+            (grandchild,) = children(worker.pid)
+            init = first if first != worker.pid else 0
+            cells[state] = Cell(worker.keeper_pid, init, worker.pid, grandchild)
+        return cells
+
+    async def _seen(self) -> dict[str, tuple[str, str]]:
+        calls = {call.call_id.removeprefix("call-"): call.state for call in await self.listed()}
+        workers = await self._workers()
+        return {state: (calls[state], workers[state].state) for state in SEEN}
+
+    def go(self) -> None:
+        """Let everybody return who can."""
+        (self.where / "go").touch()
+
+    async def ended(self, state: str) -> Ending:
+        """The ending of a call; a result is its own."""
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            ending = await self.calls[state]
+        if ending.kind == "ok":
+            assert ending.details == self.numbers[state], f"{state}: the result of another call: {ending}"
+        return ending
+
+    async def until_ended(self, but: Collection[str] = ()) -> None:
+        """Wait until the daemon says so of all calls, but for these."""
+
+        async def ended() -> bool:
+            left = {
+                call.call_id.removeprefix("call-") for call in await self.listed() if call.state != "ended"
+            }
+            return left <= set(but)
+
+        await until_async(ended)
+
+    async def each_ended_once(self) -> None:
+        """The daemon has one ending for each call, and it is the one that was heard."""
+        listed = await self.listed()
+        assert sorted(call.call_id for call in listed) == sorted(f"call-{state}" for state in STATES)
+        assert {call.state for call in listed} == {"ended"}
+
+
+class Here:
+    """This process calls."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> asyncio.Future[Ending]:
+        async def call() -> Ending:
+            outcome = await self._session.call(tool, arguments, call_id=call_id)
+            return Ending(outcome.kind, outcome.details, outcome.message)
+
+        return asyncio.ensure_future(call())
+
+
+def set_stage(daemon: RunningDaemon) -> Path:
+    """Write the tool files; the directory over which they speak."""
+    where = daemon.project / "where"
+    where.mkdir()
+    for state in STANDING:
+        daemon.tool(state, source(state, where))
+    daemon.tool("echo", ECHO)
+    return where
+
+
+@contextlib.asynccontextmanager
+async def a_stage(daemon: RunningDaemon) -> AsyncGenerator[Stage]:
+    """A stage on which this process calls."""
+    where = set_stage(daemon)
+
+    async def answer(_: Ask) -> bool:
+        await until((where / "go").exists)
+        return True
+
+    async with daemon.connect(ask=answer, linger=0.2) as session:
+        yield Stage(daemon, Here(session), where)
+
+
+async def until(true: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> None:
+    """Wait for a condition that nothing tells of, within a bound."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        await asyncio.sleep(0.01)
+
+
+async def until_async(true: Any, *arguments: Any) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not await true(*arguments):
+        assert time.monotonic() < deadline, "it never came"
+        await asyncio.sleep(0.01)
+
+
+async def serves(daemon: RunningDaemon) -> None:
+    """The daemon serves the next calls, each its own result."""
+    async with daemon.connect(linger=0.2) as session:
+        for n in (1001, 1002):
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                outcome = await session.call("echo", {"n": n})
+            assert (outcome.kind, outcome.details) == ("ok", n), outcome
+
+
+def kind_of(call: toolcell_pb2.CallInfo) -> str:
+    """How a listed call ended, in the client's words."""
+    return toolcell_pb2.OutcomeKind.Name(call.outcome.kind).removeprefix("OUTCOME_KIND_").lower()
+
+
+def gone(pids: set[int]) -> bool:
+    """Whether none of them runs any more; a zombie does not."""
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            if stat.read().rpartition(")")[2].split()[0] not in "ZX":
+                return False
+    return True
