@@ -128,6 +128,7 @@ class RunningDaemon:
                     "HOME": str(self.directory),
                     "LC_ALL": "C.UTF-8",
                     "NOTIFY_SOCKET": notifications,
+                    "GUEST_SLOWNESS": str(SLOWNESS),
                     **self.environment,
                 },
             )
