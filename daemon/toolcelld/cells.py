@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import select
 import signal
@@ -21,65 +20,25 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from toolcelld.census import Census
+from toolcelld.death import Death, Proof
 from toolcelld.frames import Decoder, Frame, FrameError, split
 from toolcelld.groups import Accounts, Group, Groups
-from toolcelld.redaction import Redaction, Veil
+from toolcelld.printing import SOURCES, Printing, Source
+from toolcelld.redaction import Redaction
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.usage import Usage
 from toolcelld.worker.policy import CellLimits
 
-__all__ = ["Cell", "Death", "Proof", "Receiver"]
+__all__ = ["Cell", "Receiver"]
 
 END_SECONDS_MAX: Final = 2.0
 """A keeper needs milliseconds; one that needs this long is itself killed, and the zygote sweeps behind it."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds; a zygote that needs this long is replaced."""
-READ_BYTES: Final = 64 * 1024
-"""What a pipe holds."""
-DRAIN_BYTES_MAX: Final = 256 * 1024
-"""What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
-STDERR_TAIL_BYTES: Final = 4096
-"""The last lines that a dying worker printed, for the diagnosis."""
-ONE_THREAD_LINKS: Final = 3
-"""Links of /proc/PID/task: two of its own and one for each thread."""
 ABORT_HEADER: Final = struct.Struct(">Q")
-
-Source = Literal["stdout", "stderr"]
-Proof = Literal["cgroup", "landlock", "children", "zygote", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """How a cell ended."""
-
-    status: int | None  # the worker's wait status; None when nobody could say
-    cpu_seconds: float
-    memory_peak_bytes: int
-    killed: int  # processes that had to be killed
-    proof: Proof  # who saw the cell empty
-    stderr: str  # the last lines
-    out_of_memory: bool = False  # the kernel ended somebody in it for that
-    usage: Usage | None = None  # when it was last looked at, if ever
-
-    @property
-    def proven(self) -> bool:
-        """Whether the kernel, and not a listing, said that nothing is left."""
-        return self.proof in ("cgroup", "landlock")
-
-    def cause(self) -> str:
-        """The signal or the exit, as an Outcome names it."""
-        if self.status is None:
-            return "lost"
-        if os.WIFSIGNALED(self.status):
-            number = os.WTERMSIG(self.status)
-            try:
-                return signal.Signals(number).name
-            except ValueError:
-                return f"signal {number}"
-        return f"exit {os.WEXITSTATUS(self.status)}"
 
 
 class Receiver:
@@ -140,16 +99,12 @@ class Cell:
         self._groups: Groups | None = None
         self._group: Group | None = None
         self._surveys: deque[asyncio.Future[int]] = deque()
-        self._stderr_tail = b""
+        self._printing = Printing(self._on_printed)
         self._redaction: Redaction | None = None
-        self._veils: dict[Source, Veil] = {}
         self._transport: asyncio.Transport | None = None
         self._life: socket.socket
         self._abort: socket.socket
-        self._pipes: dict[Source, int] = {}
-        self._printed = select.poll()  # of the same
-        self._paused: set[Source] = set()
-        self._listing: _Listing | None = None
+        self._census: Census | None = None
         self.usage: Usage | None = None
         """What its processes used when they were last looked at."""
 
@@ -176,12 +131,7 @@ class Cell:
             theirs.append(protocol_theirs)
             cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
             theirs.append(abort)
-            for source in ("stdout", "stderr"):
-                read, write = os.pipe2(os.O_CLOEXEC)
-                os.set_blocking(read, False)
-                cell._pipes[source] = read
-                cell._printed.register(read, select.POLLIN)
-                theirs.append(write)
+            theirs.extend(cell._printing.add(source) for source in SOURCES)
             transport, _ = await cell.loop.create_connection(lambda: _Protocol(cell), sock=protocol)
             cell._transport = transport
             try:
@@ -205,8 +155,7 @@ class Cell:
             for number in theirs:
                 os.close(number)
         cell.loop.add_reader(cell._life, cell._on_life)
-        for source, number in cell._pipes.items():
-            cell.loop.add_reader(number, cell._on_readable, source)
+        cell._printing.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
         # The barrier: from here on what the keeper forks is in the cell's group, if there is one.
         cell._say(b"go")
@@ -248,7 +197,7 @@ class Cell:
     def conceal(self, redaction: Redaction) -> None:
         """From here on nobody hears these values from this cell."""
         self._redaction = redaction
-        self._veils = {source: redaction.veil() for source in self._pipes}
+        self._printing.conceal(redaction)
 
     def shown(self, frame: Frame) -> Frame:
         """A frame as it may be heard."""
@@ -267,6 +216,19 @@ class Cell:
             and not self._transport.is_reading()
         ):
             self._transport.resume_reading()
+
+    # What the tool prints
+
+    def _on_printed(self, source: Source, data: bytes) -> bool:
+        return self.receiver.on_output(source, data)  # whoever has the cell by now
+
+    def drain(self) -> None:
+        """Take what was printed until now, so that it is before what comes next."""
+        self._printing.drain()
+
+    def resume_output(self, source: Source) -> None:
+        """Read this stream again."""
+        self._printing.resume(source)
 
     # To the keeper
 
@@ -298,9 +260,9 @@ class Cell:
         if not self.worker_pid:
             return False
         try:
-            if self._listing is None:
-                self._listing = _Listing(self.keeper_pid, self._init_pid, self.worker_pid)
-            return self._listing.is_clear()
+            if self._census is None:
+                self._census = Census(self.keeper_pid, self._init_pid, self.worker_pid)
+            return self._census.is_clear()
         except OSError:
             return False
 
@@ -428,7 +390,7 @@ class Cell:
             memory_peak_bytes=max(self._memory_peak_bytes, accounts.memory_peak_bytes),
             killed=self._killed,
             proof=self._proof,
-            stderr=self._stderr_tail.decode(errors="replace"),
+            stderr=self._printing.stderr_tail.decode(errors="replace"),
             out_of_memory=accounts.out_of_memory_kills > 0,
             usage=self.usage,
         )
@@ -447,96 +409,13 @@ class Cell:
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)
                 end.close()
-        for number in self._pipes.values():
-            self.loop.remove_reader(number)
-            os.close(number)
-        self._pipes.clear()
-        if self._listing is not None:
-            self._listing.close()
-            self._listing = None
+        self._printing.close()
+        if self._census is not None:
+            self._census.close()
+            self._census = None
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)
-
-    # What the tool prints
-
-    def drain(self) -> None:
-        """Take what the pipes hold now, so that everything printed before a result is before it."""
-        # The kernel is asked first, about both at once, because most calls print nothing.
-        ready = {number for number, _ in self._printed.poll(0)}
-        for source, number in self._pipes.items():
-            taken = 0
-            while number in ready and taken < DRAIN_BYTES_MAX and (count := self._read(number, source)) > 0:
-                taken += count
-        for source, veil in self._veils.items():
-            if source in self._pipes and (rest := veil.flush()):
-                self._print(self._pipes[source], source, rest)
-
-    def resume_output(self, source: Source) -> None:
-        """Read this stream again."""
-        self._paused.discard(source)
-        if (number := self._pipes.get(source)) is not None:
-            self.loop.add_reader(number, self._on_readable, source)
-
-    def _on_readable(self, source: Source) -> None:
-        number = self._pipes[source]
-        if self._read(number, source) == 0:
-            self.loop.remove_reader(number)
-
-    def _read(self, number: int, source: Source) -> int:
-        """Bytes that were read: 0 at the end, -1 when there is nothing now."""
-        try:
-            data = os.read(number, READ_BYTES)
-        except BlockingIOError:
-            return -1
-        if not data:
-            return 0
-        if (veil := self._veils.get(source)) is None:
-            self._print(number, source, data)
-        elif shown := veil.feed(data):
-            self._print(number, source, shown)
-        return len(data)
-
-    def _print(self, number: int, source: Source, data: bytes) -> None:
-        if source == "stderr":
-            self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
-        if self.receiver.on_output(source, data):
-            self._paused.add(source)
-            self.loop.remove_reader(number)
-
-
-class _Listing:
-    """The kernel's lists of a cell's processes, held open: reading one again is one system call."""
-
-    __slots__ = ("_lists", "_tasks")
-
-    def __init__(self, *pids: int) -> None:
-        chain = [pid for pid in pids if pid]  # keeper, init, worker: each has the next one as its only child
-        self._lists: list[tuple[int, bytes]] = []
-        self._tasks = -1
-        try:
-            for pid, child in itertools.zip_longest(chain, chain[1:]):
-                expected = str(child).encode() if child is not None else b""
-                self._lists.append((_open(f"/proc/{pid}/task/{pid}/children"), expected))
-            self._tasks = _open(f"/proc/{chain[-1]}/task")
-        except OSError:
-            self.close()
-            raise
-
-    def is_clear(self) -> bool:
-        return (
-            all(os.pread(number, 64, 0).strip() == expected for number, expected in self._lists)
-            and os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
-        )
-
-    def close(self) -> None:
-        for number in (self._tasks, *(number for number, _ in self._lists)):
-            if number != -1:
-                os.close(number)
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _pair(kind: int) -> tuple[socket.socket, int]:

@@ -19,10 +19,12 @@ from pydantic_core import from_json
 from toolcell._data import whole
 from toolcelld import events
 from toolcelld.capture import Capture
-from toolcelld.cells import Cell, Death, Source
+from toolcelld.cells import Cell
+from toolcelld.death import Death
 from toolcelld.frames import Frame, FrameError
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Report
+from toolcelld.printing import Source
 from toolcelld.questions import Asker, Questions
 from toolcelld.results import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.spills import Origin, Output, Spills

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Any, Final, Literal
 
-from toolcelld.cells import Death
+from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
 from toolcelld.quantities import show_bytes
 from toolcelld.spills import Output

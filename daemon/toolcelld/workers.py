@@ -17,11 +17,13 @@ from typing import Any, Final, Protocol, cast
 
 from toolcell._data import whole
 from toolcelld.blanks import Blanks
-from toolcelld.cells import Cell, Death, Receiver, Source
+from toolcelld.cells import Cell, Receiver
+from toolcelld.death import Death
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
+from toolcelld.printing import Source
 from toolcelld.proxy import Proxy
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed

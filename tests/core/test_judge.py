@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.cells import Death, Proof
+from toolcelld.death import Death, Proof
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import Evidence, Kind, Report, Stop, judge
 from toolcelld.usage import Member, Usage

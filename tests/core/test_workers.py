@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.blanks import Blanks
-from toolcelld.cells import Cell, Death
+from toolcelld.cells import Cell
+from toolcelld.death import Death
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import Worker as State

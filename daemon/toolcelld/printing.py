@@ -1,0 +1,105 @@
+"""What a tool prints: the two pipes of a cell, read as they fill.
+
+What comes is passed on, without what must not be seen. Whoever takes it may ask for no more for now; then the
+pipe fills, and the tool waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import Callable
+from typing import Final, Literal
+
+from toolcelld.redaction import Redaction, Veil
+
+__all__ = ["SOURCES", "Printing", "Source"]
+
+READ_BYTES: Final = 64 * 1024
+"""What a pipe holds."""
+DRAIN_BYTES_MAX: Final = 256 * 1024
+"""What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
+STDERR_TAIL_BYTES: Final = 4096
+"""The last lines that a dying worker printed, for the diagnosis."""
+
+Source = Literal["stdout", "stderr"]
+SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
+
+
+class Printing:
+    """The reading ends of both pipes."""
+
+    def __init__(self, take: Callable[[Source, bytes], bool]) -> None:
+        self._take = take  # True asks to read no more until `resume`
+        self._loop = asyncio.get_running_loop()
+        self._pipes: dict[Source, int] = {}
+        self._filled = select.poll()
+        self._veils: dict[Source, Veil] = {}
+        self.stderr_tail = b""
+
+    def add(self, source: Source) -> int:
+        """Make the pipe, and give its writing end. Raises OSError."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(read, False)
+        self._pipes[source] = read
+        self._filled.register(read, select.POLLIN)
+        return write
+
+    def start(self) -> None:
+        """Read from now on."""
+        for source, number in self._pipes.items():
+            self._loop.add_reader(number, self._on_readable, source)
+
+    def conceal(self, redaction: Redaction) -> None:
+        """From here on nobody sees these values."""
+        self._veils = {source: redaction.veil() for source in self._pipes}
+
+    def drain(self) -> None:
+        """Take what the pipes hold now, so that everything printed before a result is before it."""
+        # The kernel is asked first, about both at once, because most calls print nothing.
+        filled = {number for number, _ in self._filled.poll(0)}
+        for source, number in self._pipes.items():
+            taken = 0
+            while number in filled and taken < DRAIN_BYTES_MAX and (count := self._read(number, source)) > 0:
+                taken += count
+        for source, veil in self._veils.items():
+            if source in self._pipes and (rest := veil.flush()):
+                self._pass_on(self._pipes[source], source, rest)
+
+    def resume(self, source: Source) -> None:
+        """Read this stream again."""
+        if (number := self._pipes.get(source)) is not None:
+            self._loop.add_reader(number, self._on_readable, source)
+
+    def close(self) -> None:
+        """Read no more; harmless twice."""
+        for number in self._pipes.values():
+            self._loop.remove_reader(number)
+            os.close(number)
+        self._pipes.clear()
+
+    def _on_readable(self, source: Source) -> None:
+        number = self._pipes[source]
+        if self._read(number, source) == 0:
+            self._loop.remove_reader(number)
+
+    def _read(self, number: int, source: Source) -> int:
+        """Bytes that were read: 0 at the end, -1 when there is nothing now."""
+        try:
+            data = os.read(number, READ_BYTES)
+        except BlockingIOError:
+            return -1
+        if not data:
+            return 0
+        if (veil := self._veils.get(source)) is None:
+            self._pass_on(number, source, data)
+        elif shown := veil.feed(data):
+            self._pass_on(number, source, shown)
+        return len(data)
+
+    def _pass_on(self, number: int, source: Source, data: bytes) -> None:
+        if source == "stderr":
+            self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        if self._take(source, data):
+            self._loop.remove_reader(number)
