@@ -88,9 +88,10 @@ def short_result(header: Mapping[str, Any], payload: bytes, limits: Limits) -> R
         return None
     block, details_length = blocks[0], header.get("details", 0)
     length = len(payload) - details_length if type(details_length) is int else -1
-    # Equal to what is wanted: a text of the length that is left, and nothing else.
+    # Equal to what is wanted: a text of the length that is left, and nothing else; 1.0 and true are equal to 1, too.
     if (
         block != {"type": "text", "bytes": length}
+        or type(cast("dict[str, object]", block)["bytes"]) is not int
         or not 0 <= length <= len(payload)
         or not header.keys() <= _ONLY
     ):

@@ -261,6 +261,12 @@ def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
     assert reader.finish_now() == found
 
 
+@pytest.mark.parametrize("length", [1.0, True])
+def test_a_length_that_is_no_number_of_bytes_takes_no_short_road(length: object) -> None:
+    header = {"type": "result", "blocks": [{"type": "text", "bytes": length}]}
+    assert short_result(header, b"a", SETTINGS.limits) is None
+
+
 def test_the_short_road_is_taken_by_what_most_tools_return() -> None:
     for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
         ending = Ending("ok", Result((TextBlock(value),), details=details))

@@ -30,13 +30,23 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
     from toolcelld.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.limits import Limits, Settings
-    from toolcelld.results import BODY_BYTES_MAX, SHOWN_BYTES_MAX, ResultReader, shown_update, update_body
+    from toolcelld.results import (
+        BODY_BYTES_MAX,
+        SHOWN_BYTES_MAX,
+        ResultReader,
+        short_result,
+        shown_update,
+        update_body,
+    )
     from toolcelld.spills import Origin
     from toolcelld.worker.wire import MESSAGE_BYTES_MAX, Wire
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / ".hypothesis" / "codec"
 INPUT_BYTES_MAX: Final = 4096
+LINES_MAX: Final = 20
+BYTES_MAX: Final = 500
+"""Of results and updates."""
 KEEPS: Final[tuple[Keep, ...]] = ("head", "tail", "middle")
 
 
@@ -142,7 +152,10 @@ class NowhereToKeep:
 
 def new_capture() -> Capture:
     return Capture(
-        cast("Any", NowhereToKeep()), Origin("s", b"", "c", "t", "result"), lines_max=20, bytes_max=500
+        cast("Any", NowhereToKeep()),
+        Origin("s", b"", "c", "t", "result"),
+        lines_max=LINES_MAX,
+        bytes_max=BYTES_MAX,
     )
 
 
@@ -254,8 +267,21 @@ class Made:
         """A value as a worker may write it, numbers that are too large for anybody among it."""
         return json.dumps(self.value()).replace("Infinity", "1e999").encode()
 
+    def short(self) -> tuple[dict[str, Any], bytes]:
+        """The header and the payload of one text, perhaps with details, as nearly all results are."""
+        text, details = self.some(900), self.written() if self.flag() else b""
+        if self.flag():
+            text = text.decode(errors="replace").encode()
+        length = len(text) if self.number(9) else self.one(NUMBERS)
+        header: dict[str, Any] = {"type": "result", "blocks": [{"type": "text", "bytes": length}]}
+        if details or self.flag():
+            header["details"] = len(details) if self.number(9) else self.one(NUMBERS)
+        return header, text + details
+
     def result(self) -> tuple[dict[str, Any], bytes]:
         """The header and the payload of a result, which mostly fit."""
+        if not self.number(2):
+            return self.short()
         header: dict[str, Any] = {"type": "result", "blocks": self.blocks()}
         parts: list[bytes] = []
         for block in header["blocks"]:
@@ -325,6 +351,8 @@ def on_result(data: bytes) -> None:
         assert all(block["type"] in {"text", "image", "resource_link"} for block in body["content"])
         assert len(result.body) <= BODY_BYTES_MAX
         as_others_read(json.dumps(dict(result.metadata)).encode())
+    short = short_result(header, payload, Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX))
+    assert short is None or short == result
     header["size"] = len(payload)
     assert read(header, [payload]) == read(header, cut(payload, seed))
 
@@ -336,7 +364,7 @@ def on_update(data: bytes) -> None:
         update = b'{"content":%b,"details":%b}' % (json.dumps(made.blocks()).encode(), made.written())
     else:
         update = made.rest()
-    limits = Limits(output_lines=20, output_bytes=500 if made.flag() else SHOWN_BYTES_MAX * 2)
+    limits = Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX if made.flag() else SHOWN_BYTES_MAX * 2)
     body = update_body(update.replace(b"Infinity", b"1e999"), settings(limits, made.one(KEEPS)))
     if body is not None:
         assert as_others_read(body).keys() == {"content", "details"}
