@@ -69,7 +69,10 @@ class DaemonWorld:
 def open_descriptors(pid: int) -> int:
     """How many descriptors a process has open; its list is for its tracers, the count is for everybody."""
     count = os.stat(f"/proc/{pid}/fd").st_size  # since Linux 6.2
-    return count or len(os.listdir(f"/proc/{pid}/fd"))
+    try:
+        return count or len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return 0  # an older kernel, and no tracer: the count is nobody's to know
 
 
 def threads(pid: int) -> int:
