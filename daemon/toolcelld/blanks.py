@@ -22,6 +22,8 @@ READY_MAX: Final = 2
 """Agents call tools side by side, seldom more than two that were never called before."""
 MAKING_MAX: Final = 4
 """At the same time; more would only share the processors."""
+RETRIES_MAX: Final = 2
+"""In a row where nobody waits: a zygote that died is replaced by then, and what the host cannot do stays so."""
 HELLO_SECONDS_MAX: Final = 5.0
 """A worker says hello within some milliseconds; one that does not is not believed."""
 
@@ -66,6 +68,7 @@ class Blanks:
         self._ready: deque[Cell] = deque()
         self._takers: deque[asyncio.Future[Cell]] = deque()
         self._making: set[asyncio.Task[None]] = set()
+        self._failures = 0  # in a row
         self._closed = False
 
     @property
@@ -116,9 +119,11 @@ class Blanks:
         try:
             cell = await self._make()
         except RuntimeFailed as failure:
+            self._failures += 1
             if (taker := self._next_taker()) is not None:
                 taker.set_exception(failure)
             return
+        self._failures = 0
         if (taker := self._next_taker()) is not None:
             taker.set_result(cell)
         else:
@@ -126,7 +131,7 @@ class Blanks:
 
     def _made(self, task: asyncio.Task[None]) -> None:
         self._making.discard(task)
-        if self._takers:  # and not otherwise: what fails is not tried for ever
+        if self._takers or 0 < self._failures <= RETRIES_MAX:  # what fails is not tried for ever
             self.prepare()
 
     async def _make(self) -> Cell:
