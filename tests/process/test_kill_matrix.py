@@ -239,7 +239,9 @@ async def test_kills_at_any_moment_bring_nobody_the_result_of_another(
 
     async def call_on(session: Session, first: int) -> None:
         for n in range(first, first + CALLS_EACH):
-            outcome = await session.call("echo", {"n": n})
+            outcome = await session.call(
+                "echo", {"n": n, "seconds": 0.01}
+            )  # so that most are at it when one is struck
             async with progress:
                 endings.append((n, outcome))
                 progress.notify_all()

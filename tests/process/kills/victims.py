@@ -14,7 +14,15 @@ __all__ = ["ECHO", "STANDING", "source"]
 STANDING = ("starting", "running", "streaming", "asking", "aborting", "ending")
 """The files, named after where they stand; a call that waits is a second one of `running`."""
 
-ECHO = "from toolcell import tool\n\n@tool\ndef echo(n: int) -> int:\n    return n\n"
+ECHO = """
+import time
+from toolcell import tool
+
+@tool
+def echo(n: int, seconds: float = 0) -> int:
+    time.sleep(seconds)
+    return n
+"""
 
 CHILD = """
 import os, sys, time
