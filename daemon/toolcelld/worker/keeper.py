@@ -9,7 +9,8 @@ daemon is a SOCK_SEQPACKET pair with short ASCII messages:
                       end      end the cell now
     keeper → daemon   pid N [I]        the worker's process, and the cell's own init in `strict`
                       left N           the answer to survey
-                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (in `strict` init says it)
+                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (in `strict` init says it);
+                                       of one that was killed with its cell: of everybody who was
                       empty N HOW      the cell is empty, N were killed, by "landlock" or "children"
 
 The end of the life line is `end` as well: nothing outlives the daemon. When the worker ends,

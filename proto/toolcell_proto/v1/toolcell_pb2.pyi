@@ -166,7 +166,9 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_QUARANTINED: _RefusalReason.ValueType  # 21
     """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
     REFUSAL_REASON_NEEDS_GRANT: _RefusalReason.ValueType  # 22
-    """FAILED_PRECONDITION: the tool needs network or secrets that nobody granted; the message has the line to add."""
+    """FAILED_PRECONDITION: the tool needs network or secrets that nobody granted, and the message has the line to add;
+    or a secret that was granted cannot be read, and the message says where and why.
+    """
     REFUSAL_REASON_UNTRUSTED: _RefusalReason.ValueType  # 23
     """FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
     REFUSAL_REASON_NO_SANDBOX: _RefusalReason.ValueType  # 24
@@ -220,7 +222,9 @@ REFUSAL_REASON_DISABLED: RefusalReason.ValueType  # 20
 REFUSAL_REASON_QUARANTINED: RefusalReason.ValueType  # 21
 """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
 REFUSAL_REASON_NEEDS_GRANT: RefusalReason.ValueType  # 22
-"""FAILED_PRECONDITION: the tool needs network or secrets that nobody granted; the message has the line to add."""
+"""FAILED_PRECONDITION: the tool needs network or secrets that nobody granted, and the message has the line to add;
+or a secret that was granted cannot be read, and the message says where and why.
+"""
 REFUSAL_REASON_UNTRUSTED: RefusalReason.ValueType  # 23
 """FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
 REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
