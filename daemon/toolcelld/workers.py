@@ -23,6 +23,7 @@ from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
+from toolcelld.outcome import passed
 from toolcelld.printing import Source
 from toolcelld.proxy import Proxy
 from toolcelld.redaction import Redaction
@@ -401,6 +402,9 @@ class Worker(Receiver):
         self.last_words = death.stderr
         if self._retiring is not None:
             self._retiring.cancel()
+        if death.out_of_memory:
+            used, limit = death.memory_peak_bytes, self.spec.limits.memory_bytes or 0
+            self.overran("memory", passed("memory", used, limit, time.time() - self.started_at, death.usage))
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(_died_while_loading(death))
         if self._proxy is not None:
@@ -457,8 +461,6 @@ def _died_while_loading(death: Death) -> StartFailed:
         if cause.startswith("exit ")
         else f"the process was ended by {cause}"
     )
-    if death.out_of_memory:
-        how = "the kernel ended it, out of memory,"
     lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
     return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
 
