@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.cellspec import CellSpec
 from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.profiles import Project
 from toolcelld.regime import Regime
 from toolcelld.sections import LimitKeys
 from toolcelld.worker.policy import CellLimits
-from toolcelld.workers import CellSpec
 
 __all__ = ["Admission", "Prepared", "find_tool", "granted_environment", "of_cell"]
 

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from toolcelld import events
 from toolcelld.catalog import ToolInfo
+from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, IdleClock
 from toolcelld.course import NOTHING, Course
 from toolcelld.intake import Ear, Intake
@@ -31,6 +32,7 @@ from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import KEYS, NO_LIMITS, Limits, Settings, lower
+from toolcelld.loading import StartFailed
 from toolcelld.outbox import parts
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
@@ -39,7 +41,7 @@ from toolcelld.regime import secret_missing
 from toolcelld.results import Result
 from toolcelld.slots import Slots
 from toolcelld.spills import Output
-from toolcelld.workers import CellSpec, Invocation, StartFailed, Worker
+from toolcelld.workers import Invocation, Worker
 
 __all__ = ["Call", "Host", "Request"]
 

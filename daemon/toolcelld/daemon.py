@@ -37,6 +37,7 @@ from toolcelld.admission import granted_environment, of_cell
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
+from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.description import Broken, Description
 from toolcelld.groups import Groups
@@ -62,7 +63,7 @@ from toolcelld.spills import Spills
 from toolcelld.store import Store
 from toolcelld.trust import Trusted
 from toolcelld.worker import linux
-from toolcelld.workers import CellSpec, Worker
+from toolcelld.workers import Worker
 
 __all__ = ["Arrangement", "run"]
 

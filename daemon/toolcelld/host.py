@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.blanks import Blanks
+from toolcelld.cellspec import CellSpec
+from toolcelld.loading import StartFailed
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import CellLimits, Enclosure, Policy
-from toolcelld.workers import CellSpec, StartFailed, Worker
+from toolcelld.workers import Worker
 
 __all__ = ["Host", "examine"]
 

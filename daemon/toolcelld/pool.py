@@ -21,14 +21,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from toolcelld.blanks import Blanks
+from toolcelld.cellspec import CellSpec
 from toolcelld.description import Broken, Description, Rejected
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
+from toolcelld.loading import StartFailed
 from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.quarantine import Quarantine, Quarantined
 from toolcelld.sources import ToolFile
 from toolcelld.turns import Turns
-from toolcelld.workers import CellSpec, StartFailed, Worker
+from toolcelld.workers import Worker
 
 __all__ = ["Lease", "Pool"]
 

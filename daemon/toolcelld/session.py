@@ -23,6 +23,7 @@ from toolcelld.admission import Admission
 from toolcelld.calls import Call, Request
 from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, Pin
+from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.endings import Endings
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
@@ -36,7 +37,7 @@ from toolcelld.questions import NOBODY
 from toolcelld.regime import Regime
 from toolcelld.slots import Slots
 from toolcelld.spills import Spills
-from toolcelld.workers import CellSpec, Worker
+from toolcelld.workers import Worker
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]
 

@@ -1,39 +1,37 @@
 """A worker as the daemon sees it: a cell that has loaded one tool file and runs one call at a time.
 
-Starting one is a race of three: `loaded`, exit, deadline. Each ending has its own message, with
-the last lines that were printed. Then the worker is IDLE because it said so. While it has a call,
-its frames go to that call's `Listener`; what it prints goes there too, and to nobody else.
+While its file is loaded, what it says and prints goes to a `Loading`. Then the worker is IDLE because
+it said so. While it has a call, its frames go to that call's `Listener`; what it prints goes there
+too, and to nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol, cast
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from toolcell._data import whole
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell, Receiver
+from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
+from toolcelld.loading import Loading, StartFailed
 from toolcelld.outcome import passed
 from toolcelld.printing import Source
 from toolcelld.proxy import Proxy
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
-from toolcelld.sources import ToolFile
-from toolcelld.vault import NO_SECRETS, Sealed, SecretError
-from toolcelld.worker.policy import CellLimits, Policy
+from toolcelld.vault import SecretError
 
-__all__ = ["CellSpec", "Invocation", "Listener", "StartFailed", "Worker"]
+__all__ = ["Invocation", "Listener", "Worker"]
 
 LOAD_SECONDS_MAX: Final = 10.0
 """Importing a tool file and what it imports; pandas takes one, a cold disk several."""
@@ -41,74 +39,8 @@ LOAD_GRACE_SECONDS: Final = 1.0
 """For a worker that was told to stop loading to say where it stood."""
 SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; one that does not is not believed."""
-DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
-"""All tools of one file, as JSON."""
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
-ECHO_CHARACTERS_MAX: Final = 200
-LAYERS_MAX: Final = 32
-LINE_MAX: Final = 2**31
-
-
-class StartFailed(Exception):
-    """A worker could not be started; `stage` says how far it came."""
-
-    def __init__(self, stage: str, message: str, line: int = 0, missing_module: str = "") -> None:
-        super().__init__(message)
-        self.missing_module = missing_module
-        self.stage = stage  # "spawn", "setup", "import", "exit", "deadline", …
-        self.message = message
-        self.line = line
-
-
-@dataclass(frozen=True, slots=True)
-class CellSpec:
-    """What makes two cells interchangeable: calls with equal specs may share one."""
-
-    file: ToolFile
-    directory: str
-    environment: tuple[tuple[str, str], ...]
-    limits: CellLimits
-    policy: Policy
-    owner: str = ""  # the session or the call that it is for, or nobody's
-    serial: bool = False  # one worker at most, and its calls in order
-    secrets: Sealed = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
-    lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
-    hashed: int = field(init=False, compare=False, repr=False, default=0)
-
-    def __post_init__(self) -> None:
-        # The content is behind the digest, and hashing it for every call would cost more than the call.
-        key = (
-            self.file.digest,
-            self.directory,
-            self.environment,
-            self.limits,
-            self.policy,
-            self.owner,
-            self.secrets,
-        )
-        object.__setattr__(self, "hashed", hash(key))
-
-    def __hash__(self) -> int:
-        return self.hashed
-
-    @property
-    def once(self) -> bool:
-        """Whether it is for one call, and nobody after it."""
-        return bool(self.owner) and not self.serial
-
-    def wish(self, scratch: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
-        """What the cell is told that it is for, as JSON."""
-        return json.dumps(
-            {
-                "directory": self.directory,
-                "environment": {**dict(self.environment), **secrets},
-                "limits": asdict(self.limits),
-                "memory_held": memory_held,
-                "policy": self.policy.to_wire(),
-                "scratch": scratch,
-            }
-        ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +87,7 @@ class Worker(Receiver):
         self.printed = b""  # while it loaded
         self._cell: Cell | None = None
         self._listener: Listener | None = None
-        self._loaded: asyncio.Future[Description] | None = None
-        self._body: bytearray | None = None
-        self._body_missing = 0
+        self._loading: Loading | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self._scratch: Scratch | None = None
         self._scratch_path = ""
@@ -208,7 +138,7 @@ class Worker(Receiver):
         The description is empty unless it is asked for: making schemas takes as long as all the rest.
         """
         loop = asyncio.get_running_loop()
-        self._loaded = loop.create_future()
+        self._loading = Loading()
         file = self.spec.file
         try:
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
@@ -250,7 +180,7 @@ class Worker(Receiver):
         deadline = loop.call_later(LOAD_SECONDS_MAX, self._cell.abort, LOADING, f"{LOAD_SECONDS_MAX:.0f} s")
         try:
             async with asyncio.timeout(LOAD_SECONDS_MAX + LOAD_GRACE_SECONDS):
-                self.description = await self._loaded
+                self.description = await self._loading.loaded
         except TimeoutError:
             self.died_of = "deadline"
             await self.end()
@@ -262,7 +192,8 @@ class Worker(Receiver):
             raise
         finally:
             deadline.cancel()
-            self._loaded = None
+            self.layers, self.printed = self._loading.layers, self._loading.printed
+            self._loading = None
         if self.state is State.STARTING:
             self.fire(WorkerEvent.HELLO)
         return self.description
@@ -296,11 +227,11 @@ class Worker(Receiver):
 
     def overran(self, limit: str, text: str) -> None:
         """It passed a limit while it loads: end it, and have its start fail with that."""
-        if self._loaded is not None and not self._loaded.done():
+        if self._loading is not None and not self._loading.over:
             message = (
                 f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
             )
-            self._loaded.set_exception(StartFailed("limit", message))
+            self._loading.fail(StartFailed("limit", message))
             if self.spec.lowered:
                 self.cell.end()
             else:
@@ -338,63 +269,22 @@ class Worker(Receiver):
     def on_frame(self, frame: Frame) -> None:
         if self._listener is not None:
             self._listener.on_frame(frame)
-            return
-        loaded = self._loaded
-        if loaded is None or loaded.done():
-            return  # said after its time: about a call that is over
-        header, payload = frame
-        match header["type"]:
-            case "hello":
-                return
-            case "loaded":
-                size = header.get("size", len(payload))
-                if not isinstance(size, int) or not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
-                    loaded.set_exception(
-                        StartFailed(
-                            "describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe"
-                        )
-                    )
-                    self.cell.end()
-                    return
-                self.layers = _layers(header.get("layers"))
-                self._body, self._body_missing = bytearray(payload), size - len(payload)
-            case "chunk" if self._body is not None and len(payload) <= self._body_missing:
-                self._body += payload
-                self._body_missing -= len(payload)
-            case "broken":
-                loaded.set_exception(_broken(header))
-                return
-            case "failed":
-                message = _text(header.get("message"), 1000)
-                loaded.set_exception(StartFailed("setup", f"sandbox_setup_failed: {message}"))
-                return
-            case unexpected:
-                self.cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
-                return
-        if self._body_missing <= 0:
-            self._on_described(bytes(self._body), loaded)
-
-    def _on_described(self, body: bytes, loaded: asyncio.Future[Description]) -> None:
-        self._body = None
-        self.cell.drain()
-        try:
-            loaded.set_result(Description.from_json(body))
-        except ValueError as error:
-            loaded.set_exception(StartFailed("describe", f"its tools cannot be read: {str(error)[:200]}"))
+        elif self._loading is not None:
+            self._loading.on_frame(self.cell, frame)
 
     def on_output(self, source: Source, data: bytes) -> bool:
         if self._listener is not None:
             return self._listener.on_output(source, data)
-        if self._loaded is not None and source == "stdout":
-            self.printed = (self.printed + data)[:ECHO_CHARACTERS_MAX]
+        if self._loading is not None:
+            self._loading.on_output(source, data)
         return False
 
     def on_broken(self, error: FrameError) -> None:
         self._broke_protocol = True
         if self._listener is not None:
             self._listener.on_broken(error)
-        elif self._loaded is not None and not self._loaded.done():
-            self._loaded.set_exception(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
+        elif self._loading is not None:
+            self._loading.on_broken(error)
 
     def _on_ended(self, ended: asyncio.Future[Death]) -> None:
         death = ended.result()
@@ -405,8 +295,8 @@ class Worker(Receiver):
         if death.out_of_memory:
             used, limit = death.memory_peak_bytes, self.spec.limits.memory_bytes or 0
             self.overran("memory", passed("memory", used, limit, time.time() - self.started_at, death.usage))
-        if self._loaded is not None and not self._loaded.done():
-            self._loaded.set_exception(_died_while_loading(death))
+        if self._loading is not None:
+            self._loading.on_death(death)
         if self._proxy is not None:
             self._proxy.close()
         if self._scratch is not None:
@@ -419,8 +309,8 @@ class Worker(Receiver):
         """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
         loading = (
             self.state is State.STARTING
-            and self._loaded is not None
-            and (self._broke_protocol or not self._loaded.done())
+            and self._loading is not None
+            and (self._broke_protocol or not self._loading.over)
         )
         calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
         if not (loading or calling):
@@ -433,36 +323,6 @@ class Worker(Receiver):
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"
-
-
-def _broken(header: Mapping[str, Any]) -> StartFailed:
-    line = header.get("line")
-    return StartFailed(
-        _text(header.get("stage"), 40),
-        _text(header.get("message"), 4000),
-        line if type(line) is int and 0 <= line < LINE_MAX else 0,
-        _text(header.get("module"), 200),
-    )
-
-
-def _layers(value: object) -> tuple[str, ...]:
-    layers = cast("list[object]", value) if isinstance(value, list) else []
-    return tuple(_text(layer, 100) for layer in layers[:LAYERS_MAX])
-
-
-def _text(value: object, characters_max: int) -> str:
-    return whole(value[:characters_max]) if isinstance(value, str) else ""
-
-
-def _died_while_loading(death: Death) -> StartFailed:
-    cause = death.cause()
-    how = (
-        f"the process exited with status {cause[5:]}"
-        if cause.startswith("exit ")
-        else f"the process was ended by {cause}"
-    )
-    lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
-    return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
 
 
 def _give_up(answer: asyncio.Future[int]) -> None:

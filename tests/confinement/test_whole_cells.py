@@ -16,11 +16,13 @@ import pytest
 
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell
+from toolcelld.cellspec import CellSpec
+from toolcelld.loading import StartFailed
 from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import CellLimits, Enclosure, Policy
-from toolcelld.workers import CellSpec, StartFailed, Worker
+from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ import pytest
 from toolcelld import events
 from toolcelld.calls import Call, Request
 from toolcelld.catalog import ToolInfo
+from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.limits import resolve
@@ -19,7 +20,7 @@ from toolcelld.pool import Pool
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
-from toolcelld.workers import CellSpec, Worker
+from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell
+from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import Worker as State
+from toolcelld.loading import StartFailed
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
-from toolcelld.workers import CellSpec, StartFailed, Worker
+from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import toolcelld
 from toolcell._result import BLOCKS_MAX, ImageBlock, Result
-from toolcelld import frames, intake, questions, results, workers
+from toolcelld import frames, intake, loading, questions, results
 from toolcelld.worker import steps, wire
 from toolcelld.worker.ending import Ending
 
@@ -19,7 +19,7 @@ BOUNDS: Final = {
     "A header": frames.HEADER_BYTES_MAX,
     "A payload in one frame": frames.PAYLOAD_BYTES_MAX,
     "A message to the worker, chunks joined": wire.MESSAGE_BYTES_MAX,
-    "A description, chunks joined": workers.DESCRIPTION_BYTES_MAX,
+    "A description, chunks joined": loading.DESCRIPTION_BYTES_MAX,
     "One part of a result": results.PART_BYTES_MAX,
     "Blocks of a result": BLOCKS_MAX,
     "Details of a result that go along; longer ones are kept beside": results.DETAILS_BYTES_MAX,

@@ -1,0 +1,63 @@
+"""What a cell is for: the file, the place, the limits and the policy of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from toolcelld.sources import ToolFile
+from toolcelld.vault import NO_SECRETS, Sealed
+from toolcelld.worker.policy import CellLimits, Policy
+
+__all__ = ["CellSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellSpec:
+    """What makes two cells interchangeable: calls with equal specs may share one."""
+
+    file: ToolFile
+    directory: str
+    environment: tuple[tuple[str, str], ...]
+    limits: CellLimits
+    policy: Policy
+    owner: str = ""  # the session or the call that it is for, or nobody's
+    serial: bool = False  # one worker at most, and its calls in order
+    secrets: Sealed = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
+    lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
+    hashed: int = field(init=False, compare=False, repr=False, default=0)
+
+    def __post_init__(self) -> None:
+        # The content is behind the digest, and hashing it for every call would cost more than the call.
+        key = (
+            self.file.digest,
+            self.directory,
+            self.environment,
+            self.limits,
+            self.policy,
+            self.owner,
+            self.secrets,
+        )
+        object.__setattr__(self, "hashed", hash(key))
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    @property
+    def once(self) -> bool:
+        """Whether it is for one call, and nobody after it."""
+        return bool(self.owner) and not self.serial
+
+    def wish(self, scratch: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
+        """What the cell is told that it is for, as JSON."""
+        return json.dumps(
+            {
+                "directory": self.directory,
+                "environment": {**dict(self.environment), **secrets},
+                "limits": asdict(self.limits),
+                "memory_held": memory_held,
+                "policy": self.policy.to_wire(),
+                "scratch": scratch,
+            }
+        ).encode()

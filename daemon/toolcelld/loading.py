@@ -1,0 +1,146 @@
+"""A tool file on its way into a cell: one future, which the first of all that may happen settles.
+
+A start is a race of `loaded`, exit and deadline. Each ending has its own message, with the last lines that
+were printed. What the worker says is bounded and checked, because a user's file has run in it by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from toolcell._data import whole
+from toolcelld.cells import Cell
+from toolcelld.death import Death
+from toolcelld.description import Description
+from toolcelld.frames import Frame, FrameError
+from toolcelld.printing import Source
+
+__all__ = ["Loading", "StartFailed"]
+
+DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
+"""All tools of one file, as JSON."""
+ECHO_CHARACTERS_MAX: Final = 200
+LAYERS_MAX: Final = 32
+LINE_MAX: Final = 2**31
+
+
+class StartFailed(Exception):
+    """A worker could not be started; `stage` says how far it came."""
+
+    def __init__(self, stage: str, message: str, line: int = 0, missing_module: str = "") -> None:
+        super().__init__(message)
+        self.missing_module = missing_module
+        self.stage = stage  # "spawn", "setup", "import", "exit", "deadline", …
+        self.message = message
+        self.line = line
+
+
+class Loading:
+    """What is heard of a worker until its file is loaded."""
+
+    def __init__(self) -> None:
+        self.loaded: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
+        self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
+        self.printed = b""
+        self._body = bytearray()
+        self._missing = -1  # of the description; not begun
+
+    @property
+    def over(self) -> bool:
+        """Whether it is loaded, or will not be."""
+        return self.loaded.done()
+
+    def fail(self, failure: StartFailed) -> None:
+        """It will not be loaded; the first reason counts."""
+        if not self.loaded.done():
+            self.loaded.set_exception(failure)
+
+    def on_frame(self, cell: Cell, frame: Frame) -> None:
+        """The worker speaks."""
+        if self.over:
+            return  # about a call that is over
+        header, payload = frame
+        match header["type"]:
+            case "hello":
+                pass
+            case "loaded" if self._missing < 0:
+                self._begin(cell, header, payload)
+            case "chunk" if 0 < len(payload) <= self._missing:
+                self._body += payload
+                self._missing -= len(payload)
+                self._look(cell)
+            case "broken":
+                self.fail(_broken(header))
+            case "failed":
+                message = _text(header.get("message"), 1000)
+                self.fail(StartFailed("setup", f"sandbox_setup_failed: {message}"))
+            case unexpected:
+                cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
+
+    def _begin(self, cell: Cell, header: Mapping[str, Any], payload: bytes) -> None:
+        size = header.get("size", len(payload))
+        if not isinstance(size, int) or not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
+            self.fail(
+                StartFailed("describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe")
+            )
+            cell.end()
+            return
+        self.layers = _layers(header.get("layers"))
+        self._body += payload
+        self._missing = size - len(payload)
+        self._look(cell)
+
+    def _look(self, cell: Cell) -> None:
+        """Whether the description is whole."""
+        if self._missing:
+            return
+        cell.drain()
+        try:
+            self.loaded.set_result(Description.from_json(bytes(self._body)))
+        except ValueError as error:
+            self.fail(StartFailed("describe", f"its tools cannot be read: {str(error)[:200]}"))
+
+    def on_output(self, source: Source, data: bytes) -> None:
+        """The file prints while it is loaded."""
+        if source == "stdout":
+            self.printed = (self.printed + data)[:ECHO_CHARACTERS_MAX]
+
+    def on_broken(self, error: FrameError) -> None:
+        """The worker sent what is no frame."""
+        self.fail(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
+
+    def on_death(self, death: Death) -> None:
+        """Its cell has ended."""
+        self.fail(_died(death))
+
+
+def _broken(header: Mapping[str, Any]) -> StartFailed:
+    line = header.get("line")
+    return StartFailed(
+        _text(header.get("stage"), 40),
+        _text(header.get("message"), 4000),
+        line if type(line) is int and 0 <= line < LINE_MAX else 0,
+        _text(header.get("module"), 200),
+    )
+
+
+def _layers(value: object) -> tuple[str, ...]:
+    layers = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(_text(layer, 100) for layer in layers[:LAYERS_MAX])
+
+
+def _text(value: object, characters_max: int) -> str:
+    return whole(value[:characters_max]) if isinstance(value, str) else ""
+
+
+def _died(death: Death) -> StartFailed:
+    cause = death.cause()
+    how = (
+        f"the process exited with status {cause[5:]}"
+        if cause.startswith("exit ")
+        else f"the process was ended by {cause}"
+    )
+    lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
+    return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
