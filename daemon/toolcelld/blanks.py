@@ -67,7 +67,7 @@ class Blanks:
         # The mutable state: what is ready, who waits, and what is on its way to either.
         self._ready: deque[Cell] = deque()
         self._takers: deque[asyncio.Future[Cell]] = deque()
-        self._making: set[asyncio.Task[None]] = set()
+        self._making: set[asyncio.Task[bool]] = set()
         self._failures = 0  # in a row
         self._closed = False
 
@@ -115,22 +115,23 @@ class Blanks:
                 return taker
         return None
 
-    async def _make_one(self) -> None:
+    async def _make_one(self) -> bool:
         try:
             cell = await self._make()
         except RuntimeFailed as failure:
-            self._failures += 1
             if (taker := self._next_taker()) is not None:
                 taker.set_exception(failure)
-            return
-        self._failures = 0
+            return False
         if (taker := self._next_taker()) is not None:
             taker.set_result(cell)
         else:
             self._ready.append(cell)
+        return True
 
-    def _made(self, task: asyncio.Task[None]) -> None:
+    def _made(self, task: asyncio.Task[bool]) -> None:
         self._making.discard(task)
+        failed = not task.cancelled() and task.exception() is None and not task.result()
+        self._failures = self._failures + 1 if failed else 0
         if self._takers or 0 < self._failures <= RETRIES_MAX:  # what fails is not tried for ever
             self.prepare()
 
