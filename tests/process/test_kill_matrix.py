@@ -128,10 +128,10 @@ async def test_a_struck_zygote(daemon: RunningDaemon, harm: str) -> None:
             ending = await stage.ended(state)
             assert ending.kind in EXPECTED["zygote", harm][state], (state, ending)
         await stage.each_ended_once()
-        await serves_with_new_cells(stage)  # by the blanks that there are, and then by another zygote's
         if harm == "out of memory":  # it may live through that, until the kernel chooses it
             with contextlib.suppress(ProcessLookupError):
                 os.kill(zygote, signal.SIGKILL)
+        await serves_with_new_cells(stage)  # by the blanks that there are, and then by another zygote's
         await until(lambda: gone({zygote}))
         await serves_with_new_cells(stage)
     if harm == "closed descriptors":  # it says so as it dies, and nothing else may be in the log
@@ -213,6 +213,8 @@ async def test_a_struck_client(daemon: RunningDaemon, harm: str) -> None:
                 ended = [cell.all for state, cell in cells.items() if state != "starting"]
                 await until(partial(gone, set().union(*ended)), EMPTY_SECONDS_MAX)
                 stage.go()
+                with contextlib.suppress(ProcessLookupError):  # one without descriptors may wait for ever
+                    os.kill(client.pid, signal.SIGKILL)
         await stage.until_ended()
         heard = {state: await stage.ended(state) for state in STATES}
         for call in await stage.listed():
