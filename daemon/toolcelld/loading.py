@@ -142,5 +142,7 @@ def _died(death: Death) -> StartFailed:
         if cause.startswith("exit ")
         else f"the process was ended by {cause}"
     )
+    if death.status is None:
+        how = "the process was lost"
     lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
     return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))

@@ -20,6 +20,7 @@ import random
 import signal
 import socket
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +34,9 @@ __all__ = ["Runtime", "RuntimeFailed", "Spawned"]
 READY_SECONDS_MAX: Final = 20.0
 """A fresh interpreter with pydantic takes 0.2 s here; a cold disk and a loaded machine a hundred times that."""
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""The longest wait after so many deaths of zygotes; the last for all that follow."""
+"""The longest wait after so many deaths of zygotes in a row; the last for all that follow."""
+STEADY_SECONDS: Final = 60.0
+"""A zygote that has lived so long ends the row: its death is the first of another."""
 STDERR_LINES_MAX: Final = 40
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 
@@ -66,6 +69,7 @@ class Runtime:
         on_stderr: Callable[[str], None],
         groups: Groups | None = None,
         jitter: Callable[[float, float], float] = random.uniform,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interpreter = interpreter
         self._jitter = jitter
@@ -73,7 +77,9 @@ class Runtime:
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
         self._zygote: _Zygote | None = None
-        self._deaths = 0
+        self._clock = clock
+        self._deaths = 0  # in a row
+        self._started = 0.0
 
     async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
         """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
@@ -89,10 +95,11 @@ class Runtime:
                 return self._zygote
             if self._zygote is not None:
                 await self._zygote.stop()
-                self._deaths += 1
+                self._deaths = 1 if self._clock() - self._started >= STEADY_SECONDS else self._deaths + 1
             longest = BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)]
             await asyncio.sleep(self._jitter(0.0, longest))
             self._zygote = await _Zygote.start(self.interpreter, self._on_stderr)
+            self._started = self._clock()
             return self._zygote
 
     def replace(self) -> None:
