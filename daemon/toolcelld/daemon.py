@@ -280,7 +280,7 @@ class Daemon:
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
         self._regime = replace(self._regime, config=self._config, trusts=trusts)
         self.pool.workers_max = self._config.daemon.workers
-        self.pool.idle_seconds = self._config.daemon.worker_idle_seconds
+        self.pool.keep_idle(self._config.daemon.worker_idle_seconds)
         self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
         catalogs = await self.catalogs.refresh_all()
         self.happenings.publish(Happening("config.reloaded"))

@@ -82,7 +82,8 @@ class Pool:
             set()
         )  # until it is known how the start has ended, so longer than they live
         self._idle: dict[CellSpec, list[Worker]] = {}  # the warm end is the end
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._idle_since: dict[Worker, float] = {}  # of the same, the one that has waited longest first
+        self._looking: asyncio.TimerHandle | None = None  # for those that have waited too long
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._emptied = asyncio.Event()
@@ -108,7 +109,7 @@ class Pool:
         worker = idle.pop()
         if not idle:
             del self._idle[spec]
-        self._timers.pop(worker.id).cancel()
+        del self._idle_since[worker]
         worker.fire(WorkerEvent.LEASE)
         return worker
 
@@ -202,7 +203,26 @@ class Pool:
 
     def _idled(self, worker: Worker) -> None:
         self._idle.setdefault(worker.spec, []).append(worker)
-        self._timers[worker.id] = self._loop.call_later(self.idle_seconds, self.retire, worker)
+        self._idle_since[worker] = self._loop.time()
+        if self._looking is None:
+            self._looking = self._loop.call_later(self.idle_seconds, self._look_for_idle)
+
+    def keep_idle(self, seconds: float) -> None:
+        """From now on, keep idle workers for so long."""
+        self.idle_seconds = seconds
+        self._look_for_idle()
+
+    def _look_for_idle(self) -> None:
+        """Retire who has been idle too long. One clock for all, as a call would set and stop one of its own."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        now = self._loop.time()
+        for worker, since in list(self._idle_since.items()):
+            if (left := since + self.idle_seconds - now) > 0:
+                self._looking = self._loop.call_later(left, self._look_for_idle)
+                return
+            self.retire(worker)
 
     # Retiring
 
@@ -221,7 +241,7 @@ class Pool:
             idle.remove(worker)
             if not idle:
                 del self._idle[worker.spec]
-            self._timers.pop(worker.id).cancel()
+            del self._idle_since[worker]
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""
@@ -240,6 +260,8 @@ class Pool:
         self._waiting.clear()
         for waking in self._wakings.values():
             waking.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from toolcelld import events
 from toolcelld.admission import Admission
@@ -93,6 +93,14 @@ class House(Protocol):
         ...
 
 
+class _Quiet(NamedTuple):
+    """A call of which nothing has been told."""
+
+    call: Call
+    queued: int  # calls before it, when it came
+    until: float
+
+
 class Session:
     """An open session. Made by `Sessions`, over when it is CLOSED."""
 
@@ -112,7 +120,9 @@ class Session:
         self.opened_at = time.time()
         self.calls: dict[str, Call] = {}
         self.calls_ended = 0
-        self._quiet: dict[str, asyncio.TimerHandle] = {}  # calls of which nothing has been told
+        self._loop = asyncio.get_running_loop()
+        self._quiet: dict[str, _Quiet] = {}  # calls of which nothing has been told, the oldest first
+        self._telling: asyncio.TimerHandle | None = None  # of those that take longer
         self.always: set[tuple[str, str, str]] = set()
         self.slots = Slots(house.config.daemon.calls_per_session)
         self.spills = house.spills
@@ -280,9 +290,9 @@ class Session:
         )
         self.calls[call.id] = call
         self.endings.begin(call.id, digest)
-        self._quiet[call.id] = asyncio.get_running_loop().call_later(
-            QUIET_SECONDS, self._tell_beginning, call, self.slots.waiting
-        )
+        self._quiet[call.id] = _Quiet(call, self.slots.waiting, self._loop.time() + QUIET_SECONDS)
+        if self._telling is None:
+            self._telling = self._loop.call_later(QUIET_SECONDS, self._tell_beginnings)
         self._house.happened("call.accepted", session_id=self.id, call=call)
         call.start(self._house.pool, self._house.tasks)
         return call
@@ -342,14 +352,24 @@ class Session:
 
     def tell(self, event: events.Event) -> None:
         """Queue an event for the client, behind the beginning of its call."""
-        if event.call_id in self._quiet:
-            self._tell_beginning(self.calls[event.call_id], 0)
+        if (quiet := self._quiet.pop(event.call_id, None)) is not None:
+            self._tell_beginning(quiet)
         self.outbox.put(event)
 
-    def _tell_beginning(self, call: Call, queued: int) -> None:
+    def _tell_beginnings(self) -> None:
+        """Of the calls that are not so quick. One clock for all, as each would set and stop one of its own."""
+        self._telling = None
+        for call_id, quiet in list(self._quiet.items()):
+            if (left := quiet.until - self._loop.time()) > 0:
+                self._telling = self._loop.call_later(left, self._tell_beginnings)
+                return
+            del self._quiet[call_id]
+            self._tell_beginning(quiet)
+
+    def _tell_beginning(self, quiet: _Quiet) -> None:
         """That a call was accepted, and started; a call that ends before tells only how."""
-        self._quiet.pop(call.id).cancel()
-        self.outbox.put(events.Accepted(queued, call_id=call.id, time=call.accepted_at))
+        call = quiet.call
+        self.outbox.put(events.Accepted(quiet.queued, call_id=call.id, time=call.accepted_at))
         if call.worker is not None:
             self.on_begun(call)
 
@@ -366,8 +386,7 @@ class Session:
 
     def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
         """Tell the ending, and keep it for whoever asks for the same call again."""
-        if (quiet := self._quiet.pop(call.id, None)) is not None:
-            quiet.cancel()
+        self._quiet.pop(call.id, None)
         for event in told:
             self.outbox.put(event)
         self.calls.pop(call.id, None)

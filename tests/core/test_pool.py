@@ -162,6 +162,24 @@ async def test_a_serial_spec_has_one_worker_at_most(workers: list[FakeWorker]) -
         pool.give_back(workers[1], WorkerEvent.DONE)
 
 
+async def test_who_has_been_idle_too_long_goes_and_nobody_else(
+    workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_pool(workers) as pool:
+        loop = asyncio.get_running_loop()
+        for name in ("a", "b"):
+            leased = ask(pool, spec(name))
+            await settled()
+            workers[-1].hatch()
+            pool.give_back(await leased, WorkerEvent.DONE)
+            now = loop.time() + 100
+            monkeypatch.setattr(loop, "time", lambda now=now: now)
+        pool.keep_idle(150)
+        assert [worker.state for worker in workers] == [State.STOPPING, State.IDLE]
+        pool.keep_idle(250)
+        assert workers[1].state is State.IDLE
+
+
 async def test_the_least_recently_used_idle_worker_makes_room(workers: list[FakeWorker]) -> None:
     async with a_pool(workers) as pool:
         for name in ("a", "b"):
