@@ -38,6 +38,7 @@ __all__ = [
 NO_OUTPUT = "(no output)"
 # More parts than this are data; hosts show a handful. The daemon takes no more.
 BLOCKS_MAX = 256
+_NUMBERS = frozenset({int, float, bool})  # exactly these; with text and mappings what most tools return
 # Links travel in the header of a result, which has 64 KiB for everything; counted as that header's JSON.
 LINKS_BYTES_MAX = 40 * 1024
 LINK_CHARACTERS_MAX = 4000  # of one URI: servers take 8000 at most, and models copy far less
@@ -93,6 +94,11 @@ def normalise(value: object, *, shapes: bool = False) -> Result:
 
     With `shapes`, a mapping that has exactly the keys of a specification's result is read as one.
     """
+    kind = type(value)
+    if kind is str:
+        return Result((TextBlock(whole(cast("str", value))),))
+    if kind in _NUMBERS or (kind is dict and not shapes):
+        return _data(value)
     if shapes:
         value = understood(value) or value
     if isinstance(value, ToolResult):
@@ -108,6 +114,10 @@ def normalise(value: object, *, shapes: bool = False) -> Result:
     if _is_content(value):
         return Result(_blocks(value))
     _refuse_unfinished(value)
+    return _data(value)
+
+
+def _data(value: object) -> Result:
     data = to_json(value)
     return Result((TextBlock(data.decode()),), details=data)
 

@@ -9,7 +9,7 @@ then is of no use to anybody: it is dropped, and one refusal is enough for a cal
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -94,7 +94,7 @@ class Assembly:
         if size < begun.size:
             return None
         del self._begun[chunk.call_id]
-        return replace(begun.request, arguments=bytes(begun.arguments))
+        return begun.request._replace(arguments=bytes(begun.arguments))
 
     def drop(self, call_id: str) -> None:
         """Forget what has come of a call, and pass over what still comes: it was aborted, or refused."""

@@ -19,8 +19,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from toolcelld import events
 from toolcelld.catalog import ToolInfo
@@ -53,8 +52,7 @@ OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """What the client asked for."""
 
     call_id: str

@@ -35,10 +35,10 @@ class Census:
 
     def is_clear(self) -> bool:
         """Whether there is nobody but these, and the worker has one thread. Raises OSError where nobody can say."""
-        return (
-            all(os.pread(number, 64, 0).strip() == expected for number, expected in self._lists)
-            and os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
-        )
+        for number, expected in self._lists:
+            if os.pread(number, 64, 0).strip() != expected:
+                return False
+        return os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
 
     def close(self) -> None:
         """Let go of the lists."""

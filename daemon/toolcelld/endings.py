@@ -8,8 +8,7 @@ were.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcelld import events
 from toolcelld.calls import Call
@@ -24,8 +23,7 @@ FORGOTTEN_MAX: Final = 10_000
 """Ids of calls whose outcome is not kept any more, so that they never run twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(NamedTuple):
     digest: bytes
     events: tuple[events.Event, ...]
     size_bytes: int

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum, auto
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
@@ -106,8 +107,7 @@ class Stop:
     text: str  # for people: "by you", "5.0 s"
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What the worker said about the end of a call. Said by a process that we do not trust."""
 
     kind: str
@@ -118,8 +118,7 @@ class Report:
     limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Everything that is known when a call has ended."""
 
     tool: str
@@ -139,8 +138,7 @@ class Evidence:
     failure: str = ""  # our own
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The judgement."""
 
     kind: Kind
@@ -151,8 +149,7 @@ class Verdict:
     side_effects_possible: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """Figures of a call; for policy."""
 
     queue_seconds: float = 0.0
@@ -171,20 +168,23 @@ class Facts:
     logs: tuple[Output, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+NO_METADATA: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_FACTS: Final = Facts()
+
+
+class Outcome(NamedTuple):
     """How a call ended."""
 
     kind: Kind
     cause: str
     message: str
     body: bytes  # JSON: {"content": […], "details": …}
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = NO_METADATA
     output: Output | None = None
     ran: bool = False
     stopped: Stopped | None = None
     side_effects_possible: bool = False
-    facts: Facts = field(default_factory=Facts)
+    facts: Facts = NO_FACTS
 
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'

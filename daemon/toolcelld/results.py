@@ -13,7 +13,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
@@ -56,8 +56,7 @@ _ONLY: Final = frozenset(
 """What the header of a short result has; the others are a reader's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A result as it goes on the wire."""
 
     body: bytes

@@ -280,7 +280,7 @@ class Session:
         spec = prepared.cell(self.id, request.call_id, limits)
         self._check_ancestors(request, spec)
         call = Call(
-            request if limits is request.limits else replace(request, limits=limits),
+            request if limits is request.limits else request._replace(limits=limits),
             prepared.tool,
             prepared.settings,
             spec,

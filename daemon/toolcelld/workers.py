@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell, Receiver
@@ -43,8 +42,7 @@ LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """One call as the worker is told of it."""
 
     tool: str

@@ -180,7 +180,7 @@ def test_a_proof_of_stop_stands_on_evidence(found: Evidence) -> None:
 
 @given(EVIDENCE)
 def test_a_tool_that_never_started_did_not_run(found: Evidence) -> None:
-    verdict = judge(replace(found, started=False, report=None, death=None, broken=""))
+    verdict = judge(found._replace(started=False, report=None, death=None, broken=""))
     assert not verdict.ran
     assert not verdict.side_effects_possible
 
@@ -223,7 +223,7 @@ def test_what_an_aborted_tool_left_behind_is_counted() -> None:
 
 def test_a_thread_left_behind_is_no_settled_stop() -> None:
     stopped = evidence(report="aborted", stop=Stop(Kind.ABORTED, "client", "by you"))
-    verdict = judge(replace(stopped, report=Report("aborted", ran=True, threads=1)))
+    verdict = judge(stopped._replace(report=Report("aborted", ran=True, threads=1)))
     assert verdict.stopped == "killed"
     assert "threads it had left behind were ended with its process" in verdict.message
 
@@ -256,8 +256,7 @@ def test_a_limit_that_the_kernel_enforced_names_its_figure_and_its_key() -> None
 
 @pytest.mark.parametrize("configured", [2**30, None])
 def test_a_limit_that_the_call_lowered_is_not_said_to_be_configured(configured: int | None) -> None:
-    found = replace(
-        evidence(signal_number=signal.SIGXFSZ),
+    found = evidence(signal_number=signal.SIGXFSZ)._replace(
         settings=settings(Limits(file_size_bytes=configured)),
         limits=Limits(file_size_bytes=2**20),
     )
@@ -268,7 +267,7 @@ def test_a_limit_that_the_call_lowered_is_not_said_to_be_configured(configured: 
 
 
 def test_a_signal_of_a_limit_that_is_off_is_a_crash() -> None:
-    found = replace(evidence(signal_number=signal.SIGXCPU), settings=settings(Limits()), limits=Limits())
+    found = evidence(signal_number=signal.SIGXCPU)._replace(settings=settings(Limits()), limits=Limits())
     assert (judge(found).kind, judge(found).cause) == (Kind.CRASHED, "SIGXCPU")
 
 
@@ -288,8 +287,8 @@ def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_
     report: Report | None, proof: Proof, stopped: str
 ) -> None:
     limits = Limits(memory_bytes=512 * 2**20)
-    settled = replace(evidence(), settings=settings(limits), limits=limits)
-    verdict = judge(replace(settled, death=replace(KILLED_BY_THE_KERNEL, proof=proof), report=report))
+    settled = evidence()._replace(settings=settings(limits), limits=limits)
+    verdict = judge(settled._replace(death=replace(KILLED_BY_THE_KERNEL, proof=proof), report=report))
     assert (verdict.kind, verdict.cause, verdict.stopped) == (Kind.LIMIT_EXCEEDED, "memory", stopped)
     assert verdict.message == (
         "512 MiB of 512 MiB after 4.1 s; most of it in blender (pid 41377), which the kernel ended.\n"
@@ -299,10 +298,10 @@ def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_
 
 @pytest.mark.parametrize("limit", ["memory", "timeout", "__class__", "", "x" * 40])
 def test_a_worker_can_claim_no_limit_but_those_that_a_tool_meets_as_an_error(limit: str) -> None:
-    found = replace(evidence(text="said"), report=Report("tool_error", ran=True, limit=limit))
+    found = evidence(text="said")._replace(report=Report("tool_error", ran=True, limit=limit))
     assert (judge(found).kind, judge(found).message) == (Kind.TOOL_ERROR, "said")
 
 
 def test_a_limit_that_is_off_cannot_have_been_met() -> None:
-    found = replace(evidence(text="said"), report=Report("tool_error", ran=True, limit="open_files"))
+    found = evidence(text="said")._replace(report=Report("tool_error", ran=True, limit="open_files"))
     assert judge(found).kind is Kind.TOOL_ERROR

@@ -32,6 +32,7 @@ __all__ = [
     "refused",
 ]
 
+_DECODER = json.JSONDecoder()  # `json.loads` would guess the encoding of each body
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 _KINDS: dict[int, Kind] = {
@@ -158,7 +159,7 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
 def _read_body(body: bytes) -> tuple[tuple[Block, ...], Any]:
     if not body:
         return (), None
-    value = json.loads(body)
+    value = _DECODER.decode(body.decode())
     return tuple(_read_block(block) for block in value.get("content", ())), value.get("details")
 
 

@@ -279,11 +279,14 @@ class _Worker:
         if self._pool is None:
             self._pool = _CallPool(thread_name_prefix="toolcell-pool")
             self._loop.set_default_executor(self._pool)
-        task = self._loop.create_task(awaitable if inspect.iscoroutine(awaitable) else _awaited(awaitable))
         loop = self._loop
+        task = loop.create_task(_awaited(awaitable, loop.stop))
+        # Only from here on, so that the task has begun when it is cancelled, and comes to its `finally`.
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
-            return loop.run_until_complete(task)
+            while not task.done():
+                loop.run_forever()
+            return task.result()
         finally:
             self.abortable.cancel = None
 
@@ -305,8 +308,12 @@ class _Worker:
         return tasks + threading.active_count() - 1
 
 
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
+async def _awaited(awaitable: Any, stop: Callable[[], None]) -> Any:
+    """Stops the loop itself: `run_until_complete` goes round once more for that, which costs as much as a small tool."""
+    try:
+        return await awaitable
+    finally:
+        stop()
 
 
 class _Channel:
