@@ -18,6 +18,8 @@ READY := $(VENV)/ready
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
+# The tests wait for processes more than they compute. A file's tests stay together: some count what they see of each other.
+SIDE_BY_SIDE := --numprocesses=logical --maxprocesses=4 --dist=loadfile
 SERVICE ?= tests/systemd
 # In the virtual machine a test takes some twenty times as long where the processor must be emulated.
 GUEST ?= tests/process/test_groups.py tests/process/test_control_groups.py
@@ -55,7 +57,7 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
 pytest: $(READY) ## the tests alone, with branch coverage
-	@$(BIN)/pytest --quiet --cov --cov-report=term $(TESTS)
+	@$(BIN)/pytest --quiet $(SIDE_BY_SIDE) --cov --cov-report=term $(TESTS)
 
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
@@ -64,7 +66,7 @@ test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
 	@$(BIN)/pytest --quiet $(KILLS)
 
 test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
-	@.ci/unprivileged $(BIN)/python $(TESTS)
+	@.ci/unprivileged $(BIN)/python $(SIDE_BY_SIDE) $(TESTS)
 
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is booted for it
 	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
