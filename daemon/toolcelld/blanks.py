@@ -132,7 +132,8 @@ class Blanks:
         self._making.discard(task)
         failed = not task.cancelled() and task.exception() is None and not task.result()
         self._failures = self._failures + 1 if failed else 0
-        if self._takers or 0 < self._failures <= RETRIES_MAX:  # what fails is not tried for ever
+        # Also after a success: whoever took it before we heard of it counted it as on its way.
+        if self._takers or self._failures <= RETRIES_MAX:  # what fails is not tried for ever
             self.prepare()
 
     async def _make(self) -> Cell:
