@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "test_leaks.py",
         ],
         cwd=place,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         check=False,
         capture_output=True,
         text=True,
