@@ -88,9 +88,9 @@ def test_leaving_a_private_daemon_at_once_leaves_nothing_either(project: Project
 def test_what_needs_no_daemon_loads_nothing_of_one(project: Project, words: list[str]) -> None:
     program = (
         "import sys\n"
-        "from toolcell.cli import main\n"
+        "from toolcell.cli.app import app  # what main() calls, which ends the process at once\n"
         "try:\n"
-        "    main()\n"
+        "    app()\n"
         "except SystemExit as exit:\n"
         "    assert not exit.code, exit.code\n"
         "loaded = {'grpc', 'google.protobuf', 'rich', 'asyncio', 'toolcell.client'} & sys.modules.keys()\n"

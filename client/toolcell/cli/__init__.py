@@ -9,13 +9,16 @@ The command is a client like any other: it never imports the daemon.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
+from typing import NoReturn
 
 __all__ = ["main"]
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line of this process and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -23,4 +26,17 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     from .app import app
 
-    app()
+    try:
+        app()
+    except SystemExit as leaving:
+        code = leaving.code
+    else:
+        code = None
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # who reads is gone
+            stream.flush()
+    # At once: what a command opened, it has closed, and gRPC's threads can hold up the interpreter's end for ever.
+    os._exit(code or 0)

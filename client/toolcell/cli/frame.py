@@ -123,7 +123,8 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     from toolcell.client import Refused, Unavailable
 
     try:
-        return asyncio.run(ending)
+        # Not closed behind it: the process ends, and what gRPC still has to say to itself must not hold that up.
+        return asyncio.Runner().run(ending)
     except Unavailable as error:
         raise Failure(Exit.UNAVAILABLE, "unavailable", error.message, error.remedy) from error
     except Refused as error:
