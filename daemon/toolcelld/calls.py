@@ -18,10 +18,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from toolcelld import events
+from toolcelld.bugs import Bugs
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, IdleClock
@@ -30,19 +30,20 @@ from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.limits import KEYS, NO_LIMITS, Limits, Settings, lower
+from toolcelld.limits import KEYS, Settings, lower
 from toolcelld.loading import StartFailed
 from toolcelld.outbox import parts
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
 from toolcelld.regime import secret_missing
+from toolcelld.request import Request
 from toolcelld.results import Result
 from toolcelld.slots import Slots
 from toolcelld.spills import Output
 from toolcelld.workers import Invocation, Worker
 
-__all__ = ["Call", "Host", "Request"]
+__all__ = ["Call", "Host"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,21 +51,6 @@ STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
-
-
-class Request(NamedTuple):
-    """What the client asked for."""
-
-    call_id: str
-    tool: str
-    arguments: bytes
-    session_id: str = ""
-    message_id: str = ""
-    agent: str = ""
-    agent_name: str = ""
-    limits: Limits = NO_LIMITS
-    traceparent: str = ""
-    parent_call_id: str = ""
 
 
 class Host(Ear, Protocol):
@@ -159,7 +145,7 @@ class Call:
         """
         self._pool = pool
         self._tasks = tasks
-        with _Bugs(self._fail):
+        with Bugs(self._fail):
             self._deadline.run()
             if (worker := self._lease_now(pool)) is not None:
                 self._begin(worker)
@@ -176,7 +162,7 @@ class Call:
 
     async def _queue(self, pool: Pool) -> None:
         """Wait for a place and a worker; a stop ends the waiting, and the call."""
-        with _Bugs(self._fail):
+        with Bugs(self._fail):
             if self.course.stop is not None:  # before there was anything to wait for
                 self._end(self._judged(NOTHING, ()))
                 return
@@ -265,7 +251,7 @@ class Call:
         self.course.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
-        with _Bugs(self._fail):
+        with Bugs(self._fail):
             if (
                 self.course.stop is None
                 and self._is_clean()
@@ -290,7 +276,7 @@ class Call:
 
     async def _finish(self) -> None:
         """The end of a call that leaves something to be done."""
-        with _Bugs(self._fail):
+        with Bugs(self._fail):
             await self._settle()
             result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
             self._end(self._judged(result, logs))
@@ -462,21 +448,3 @@ class Call:
 
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.tool.name} {self.state.upper()} after {', '.join(self.machine.story)}>"
-
-
-class _Bugs:
-    """Within: whatever goes wrong is a bug, and ends what it is told to and nothing else."""
-
-    __slots__ = ("_fail",)
-
-    def __init__(self, fail: Callable[[Exception], None]) -> None:
-        self._fail = fail
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if isinstance(error, Exception):
-            self._fail(error)
-            return True
-        return False

@@ -18,10 +18,11 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
-from toolcelld.calls import Call, Request
+from toolcelld.calls import Call
 from toolcelld.catalog import Catalog, ToolInfo
 from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
+from toolcelld.request import Request
 from toolcelld.session import OpenRequest, Session
 from toolcelld.sources import Problem
 from toolcelld.spills import Output

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from toolcelld import events
 from toolcelld.admission import Admission
-from toolcelld.calls import Call, Request
+from toolcelld.calls import Call
 from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, Pin
 from toolcelld.cellspec import CellSpec
@@ -35,6 +35,7 @@ from toolcelld.pool import Pool
 from toolcelld.profiles import project_of
 from toolcelld.questions import NOBODY
 from toolcelld.regime import Regime
+from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.spills import Spills
 from toolcelld.workers import Worker

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from toolcelld import events
-from toolcelld.calls import Call, Request
+from toolcelld.calls import Call
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
@@ -17,6 +17,7 @@ from toolcelld.limits import resolve
 from toolcelld.outbox import MESSAGE_BYTES, parts
 from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
+from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits

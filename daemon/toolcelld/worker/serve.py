@@ -275,11 +275,11 @@ class _Worker:
         """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._loop.set_task_factory(self._make_task)
         if self._pool is None:
             self._pool = _CallPool(thread_name_prefix="toolcell-pool")
             self._loop.set_default_executor(self._pool)
         loop = self._loop
+        loop.set_task_factory(self._make_task)
         task = loop.create_task(_awaited(awaitable, loop.stop))
         # Only from here on, so that the task has begun when it is cancelled, and comes to its `finally`.
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
@@ -298,7 +298,9 @@ class _Worker:
         """Threads and tasks that outlive their call."""
         made, self._tasks_made = self._tasks_made, 0
         # One is the tool's own, which is done; to look for others takes longer than most calls.
-        tasks = len(asyncio.all_tasks(self._loop)) if self._loop is not None and made > 1 else 0
+        tasks = 0
+        if (loop := self._loop) is not None and (made > 1 or loop.get_task_factory() != self._make_task):
+            tasks = len(asyncio.all_tasks(loop))
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
