@@ -186,7 +186,7 @@ class Intake:
         self._over()
 
     def _on_update(self, payload: bytes) -> None:
-        body = update_body(payload, self._settings)
+        body = update_body(payload, self._limits, self._settings.output)
         if body is not None:
             self.update = body
             self._ear.tell(events.Update(shown_update(body), call_id=self._call_id))

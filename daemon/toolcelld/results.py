@@ -20,9 +20,9 @@ from pydantic_core import from_json
 from toolcell._data import whole
 from toolcell._result import BLOCKS_MAX
 from toolcelld.capture import Capture
-from toolcelld.clip import Clip, Clipped, fits
+from toolcelld.clip import Clip, Clipped, Keep, fits
 from toolcelld.frames import FrameError
-from toolcelld.limits import Limits, Settings
+from toolcelld.limits import Limits
 from toolcelld.spills import Output
 
 __all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
@@ -325,7 +325,7 @@ def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     return blocks
 
 
-def update_body(payload: bytes, settings: Settings) -> bytes | None:
+def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | None:
     """A partial result as it goes on the wire: its blocks, with their text clipped; None when it is none."""
     try:
         update: object = from_json(payload, allow_inf_nan=False)
@@ -340,7 +340,7 @@ def update_body(payload: bytes, settings: Settings) -> bytes | None:
     for block in cast("list[Mapping[str, object]]", found["content"]):
         match block:
             case {"type": "text", "text": str() as text}:
-                clip = Clip(settings.limits.output_lines, settings.limits.output_bytes, settings.output)
+                clip = Clip(limits.output_lines, limits.output_bytes, keep)
                 clip.feed(text.encode(errors="replace"))
                 content.append({"type": "text", "text": clip.result().text})
             case {"type": "image", "data": str(), "mime_type": str()} | {

@@ -17,7 +17,7 @@ from toolcelld.config import Config
 from toolcelld.encoding import encode_event
 from toolcelld.frames import Frame, FrameError
 from toolcelld.intake import LINE_CHARACTERS_MAX, METADATA_BYTES_MAX, Intake
-from toolcelld.limits import resolve
+from toolcelld.limits import Limits, resolve
 from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import Questions
 
@@ -78,7 +78,7 @@ class Session:
 class Hearing:
     """An intake and what it was told."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.session = Session()
         self.cell = FakeCell()
         self.replies: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ class Hearing:
         self.questions = Questions("c-1", "t", self.session, self.replies.append, lambda: None)
         resolved = resolve(Config(), "t", {}, "project")
         self.intake = Intake(
-            "c-1", "t", resolved, resolved.limits, self.session,
+            "c-1", "t", resolved, limits or resolved.limits, self.session,
             over=self.over, alive=self.alive, questions=self.questions,
         )  # fmt: skip
         self.intake.listen(cast("Cell", self.cell), SEQUENCE)
@@ -189,6 +189,14 @@ async def test_a_stopped_call_has_its_last_update_whole() -> None:
     assert json.loads(result.body)["content"][0]["text"] == text
     (shown,) = hearing.session.told
     assert on_the_wire(shown).ByteSize() <= MESSAGE_BYTES_MAX
+
+
+async def test_an_update_is_held_to_what_the_call_asked_for() -> None:
+    hearing = Hearing(Limits(output_lines=3))
+    hearing.hear("update", json.dumps({"content": [{"type": "text", "text": "line\n" * 50}]}).encode())
+    (shown,) = hearing.session.told
+    assert isinstance(shown, events.Update)
+    assert json.loads(shown.body)["content"][0]["text"].count("line\n") < 3
 
 
 @pytest.mark.parametrize("message", ["a\ud800", "\udfff" * 5000, 7, None])

@@ -210,7 +210,7 @@ def test_metadata_that_nobody_could_read_are_none() -> None:
 
 @given(st.lists(JSON | st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}), max_size=4), JSON)
 def test_an_update_stays_what_it_is(content: list[object], details: object) -> None:
-    body = update_body(json.dumps({"content": content, "details": details}).encode(), SETTINGS)
+    body = update_body(json.dumps({"content": content, "details": details}).encode(), SETTINGS.limits)
     if body is not None:
         assert set(json.loads(body)) == {"content", "details"}
         assert shown_update(body) == body
@@ -219,13 +219,15 @@ def test_an_update_stays_what_it_is(content: list[object], details: object) -> N
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"content": 3}', b'{"content": [NaN]}', b"\xff",
     b'{"content": [], "details": 1e999}', b'{"content": [{"type": "resource_link", "uri": "a", "size": -1e999}]}'])  # fmt: skip
 def test_what_is_no_update_is_none(payload: bytes) -> None:
-    assert update_body(payload, SETTINGS) is None
+    assert update_body(payload, SETTINGS.limits) is None
 
 
 @pytest.mark.parametrize("character", ["x", "é", "😀", "\x00", "\n"])
 def test_a_long_update_is_shown_short_enough_for_a_message(character: str) -> None:
     content = [{"type": "text", "text": character * 40_000}, {"type": "image", "data": "A" * 90_000}, "odd"]
-    body = update_body(json.dumps({"content": content, "details": list(range(9000))}).encode(), SETTINGS)
+    body = update_body(
+        json.dumps({"content": content, "details": list(range(9000))}).encode(), SETTINGS.limits
+    )
     assert body is not None
     shown = shown_update(body)
     assert len(shown) <= SHOWN_BYTES_MAX

@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.capture import Capture
     from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
     from toolcelld.frames import Decoder, Frame, FrameError, encode, split
-    from toolcelld.limits import Limits, Settings
+    from toolcelld.limits import Limits
     from toolcelld.results import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,
@@ -365,19 +365,12 @@ def on_update(data: bytes) -> None:
     else:
         update = made.rest()
     limits = Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX if made.flag() else SHOWN_BYTES_MAX * 2)
-    body = update_body(update.replace(b"Infinity", b"1e999"), settings(limits, made.one(KEEPS)))
+    body = update_body(update.replace(b"Infinity", b"1e999"), limits, made.one(KEEPS))
     if body is not None:
         assert as_others_read(body).keys() == {"content", "details"}
         shown = shown_update(body)
         assert len(shown) <= SHOWN_BYTES_MAX
         as_others_read(shown)
-
-
-def settings(limits: Limits, keep: Keep) -> Settings:
-    return Settings(
-        limits=limits, isolation="worker", output=keep, env=(), enabled=True, read_only=False, destructive=False,
-        idempotent=False, lines=(),
-    )  # fmt: skip
 
 
 def on_clip(data: bytes) -> None:
