@@ -7,7 +7,9 @@ do, and that they did it.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ WAIT_SECONDS_MAX = 30 * SLOWNESS
 LIMITS = {"memory.max": str(96 * MIB), "memory.oom.group": "1", "memory.swap.max": "0", "pids.max": "34"}
 CONTROLLERS = {"cpu", "memory", "pids"}
 PROCESSES_OVER_MAX = 16
-"""How far over its limit a cell may get before the kernel refuses; the meter ends it there."""
+"""How far over its limit a cell may get before the kernel refuses, so that the meter has something to see."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +72,10 @@ def own_group(daemon: RunningDaemon, told: Path) -> Path:
     return group_of(daemon) / line.rpartition("/")[2]
 
 
-def await_text(path: Path) -> None:
+def await_text(path: Path, end: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not path.read_text():
-        assert time.monotonic() < deadline, f"nobody wrote {path}"
+    while not path.read_text().endswith(end):
+        assert time.monotonic() < deadline, f"nobody wrote {path} to its end"
         time.sleep(0.01)
 
 
@@ -111,7 +113,7 @@ async def test_a_call_s_limits_are_its_group_s(held: RunningDaemon, told: Path) 
     body = TELL.format(path=str(told)) + "time.sleep(SECONDS_MAX)"
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         call = asyncio.create_task(blow(held, body, memory="96MiB", processes=16, timeout=WAIT_SECONDS_MAX))
-        await asyncio.to_thread(await_text, told)
+        await asyncio.to_thread(await_text, told, "\n")
         group = own_group(held, told)
         written = {name: (group / name).read_text().strip() for name in LIMITS}
         group.joinpath("cgroup.kill").write_text("1")  # the tool need not sleep on
@@ -159,22 +161,35 @@ async def test_memory_beyond_the_limit_while_a_file_is_loaded_ends_its_cell(held
     assert re.search(r"\d+ MiB of 64 MiB after .*, while it was loaded", outcome.message), outcome.message
 
 
-async def test_forks_faster_than_any_look_are_refused(held: RunningDaemon) -> None:
-    count = held.project / "count"
+async def test_forks_that_nobody_looks_at_are_refused(held: RunningDaemon) -> None:
+    count, go = held.project / "count", held.project / "go"
     count.write_text("")
     body = f"""
 made = os.open({str(count)!r}, os.O_WRONLY)
+os.write(made, b"+")
+while not os.path.exists({str(go)!r}):
+    time.sleep(0.01)
 try:
-    for _ in range(200):
-        below(time.sleep, SECONDS_MAX)
+    for _ in range(100):
+        below(time.sleep, 10 * SECONDS_MAX)
         os.write(made, b".")
 except BlockingIOError:
     pass
-time.sleep(SECONDS_MAX)
+os.write(made, b"!")
+time.sleep(10 * SECONDS_MAX)
 """
-    outcome = await blow(held, body, processes=16)
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        call = asyncio.create_task(blow(held, body, processes=16, timeout=WAIT_SECONDS_MAX))
+        await asyncio.to_thread(await_text, count, "+")
+        os.kill(held.pid, signal.SIGSTOP)  # so that no meter ends it
+        try:
+            go.touch()
+            await asyncio.to_thread(await_text, count, "!")
+        finally:
+            os.kill(held.pid, signal.SIGCONT)
+        outcome = await call
     assert_passed(outcome, "processes", r"\d+ of 16 processes and threads after .*; most of them ", "32")
-    assert len(count.read_text()) <= 16 + PROCESSES_OVER_MAX
+    assert 8 < count.read_text().count(".") <= 16 + PROCESSES_OVER_MAX
 
 
 async def test_a_chain_that_forks_without_pause_is_ended_by_one_word(held: RunningDaemon, told: Path) -> None:
