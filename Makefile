@@ -19,7 +19,7 @@ TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 # The tests wait for processes more than they compute. A file's tests stay together: some count what they see of each other.
-SIDE_BY_SIDE := --numprocesses=logical --maxprocesses=4 --dist=loadfile
+SIDE_BY_SIDE := --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 SERVICE ?= tests/systemd
 # In the virtual machine a test takes some twenty times as long where the processor must be emulated.
 GUEST ?= tests/process/test_groups.py tests/process/test_control_groups.py
