@@ -2,8 +2,8 @@
 
 `app` holds the words, and `frame` what is around each of them. What they do stands in a module for each subject:
 `calling`, `looking` (tools, check), `listing` (calls, sessions, ps), `reading` (output, logs), `operating` (abort,
-reload, restart), `starting` (init, serve, version). These share `reach` (which daemon), `endings` (an Outcome in
-words), `terminal`, `records` (JSON), `tables` and `exits`.
+reload, restart), `starting` (init, serve, version), `bridging` (mcp). These share `reach` (which daemon), `endings`
+(an Outcome in words), `terminal`, `records` (JSON), `tables` and `exits`.
 The command is a client like any other: it never imports the daemon.
 """
 

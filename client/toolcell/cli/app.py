@@ -250,6 +250,15 @@ def serve(
 
 @app.command()
 @command
+def mcp(told: Invocation) -> Ending:
+    """Be an MCP server on stdin and stdout, for a host that starts it."""
+    from . import bridging
+
+    return bridging.mcp(told)
+
+
+@app.command()
+@command
 def init(
     told: Invocation,
     file: Annotated[

@@ -63,6 +63,7 @@ def _told(
             _fail(
                 Failure(Exit.USAGE, "usage", f"-C {directory}: {error.strerror}."), as_json or before.as_json
             )
+        before = replace(before, directory=os.getcwd())
     return replace(before, as_json=before.as_json or as_json, quiet=before.quiet or quiet)
 
 

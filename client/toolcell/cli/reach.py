@@ -28,6 +28,7 @@ class Invocation:
     """What every command was told."""
 
     socket: str | None = None
+    directory: str | None = None  # where -C led to; the command stands there already
     as_json: bool = False
     quiet: bool = False
 

@@ -1,0 +1,115 @@
+"""MCP's stdio transport: one JSON message a line, over our stdin and stdout.
+
+Not the SDK's own: that one reads in a thread which nothing can wake, so that a signal would end us only after the
+host's next line. Here both ends are pipes of the loop, and `end` is an end of the input like any other.
+
+While it lasts stdin is empty and stdout is stderr for everybody else: what a library prints misses the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import types
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+__all__ = ["NoPipe", "Pipes"]
+
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # 16 MiB of arguments, written in escapes
+LAST_WORDS_SECONDS = 1.0  # for a host that has stopped reading
+
+
+class NoPipe(Exception):
+    """Nobody is at the other end of stdin or stdout."""
+
+
+class Pipes:
+    """Our stdin and stdout as the two streams that the SDK's server runs on. An asynchronous context manager."""
+
+    read: MemoryObjectReceiveStream[SessionMessage | Exception]
+    write: MemoryObjectSendStream[SessionMessage]
+
+    async def __aenter__(self) -> Self:
+        for descriptor, name in ((0, "stdin"), (1, "stdout")):
+            mode = os.fstat(descriptor).st_mode
+            if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)):
+                raise NoPipe(f"{name} is no pipe: an MCP host is expected at its other end.")
+        loop = asyncio.get_running_loop()
+        self._reader = asyncio.StreamReader(limit=MESSAGE_BYTES_MAX)
+        self._incoming, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._reader), os.fdopen(_taken(0, _nothing()), "rb", 0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
+            os.fdopen(_taken(1, os.dup(2)), "wb", 0),
+        )
+        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        received, self.read = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        self.write, to_send = anyio.create_memory_object_stream[SessionMessage]()
+        # Both are awaited by `__aexit__`.
+        self._receiving = asyncio.create_task(self._receive(received), name="stdin")
+        self._sending = asyncio.create_task(self._send(to_send), name="stdout")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
+        self.write.close()
+        await asyncio.wait({self._sending}, timeout=LAST_WORDS_SECONDS)
+        self._sending.cancel()
+        await asyncio.wait({self._receiving, self._sending})
+        self.read.close()
+        self._incoming.close()
+        self._writer.transport.abort()
+
+    def end(self) -> None:
+        """End the input, as the host does when it closes its end; harmless twice."""
+        self._receiving.cancel()
+
+    async def _receive(self, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with received:
+                while True:
+                    try:
+                        line = await self._reader.readline()
+                        if not line:
+                            return
+                        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValidationError as error:
+                        await received.send(error)
+                    except ValueError as error:  # the line is too long
+                        await received.send(error)
+                    else:
+                        await received.send(SessionMessage(message))
+
+    async def _send(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        try:
+            async with to_send:
+                async for item in to_send:
+                    self._writer.write(
+                        item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                    )
+                    await self._writer.drain()
+        except OSError:  # the host is gone
+            self.end()
+
+
+def _taken(descriptor: int, instead: int) -> int:
+    """A private duplicate of a standard descriptor, which becomes something else for everybody else."""
+    ours = os.dup(descriptor)
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return ours
+
+
+def _nothing() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,121 @@
+"""One call on behalf of a host: what it reports and asks on the way, and how it ends.
+
+A question goes to the person through elicitation, in the way of the protocol that the host speaks.
+Up to 2025-11-25 it is a request of ours, while theirs is open. From 2026-07-28 on it is the answer to their request,
+and they repeat the request with the person's answer: then the call outlives the request, and whoever repeats it joins
+the call again. One that nobody comes back to is ended by the daemon, which gives every question a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import anyio
+from mcp import types
+from mcp.server.context import ServerRequestContext
+
+from toolcell.client import Answer, Ask, Call, Outcome, Progress
+
+from .rising import Rising
+from .translation import answer_of, question_of, result_of
+
+__all__ = ["HEARTBEAT_SECONDS", "Context", "Talk"]
+
+HEARTBEAT_SECONDS = 15.0  # hosts give up after 60 s of silence, and are to hear of us every 20 s
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Talk:
+    """One call, and the request of the host that waits for it."""
+
+    def __init__(self, running: Call) -> None:
+        self.running = running
+        self.attached = False  # whether a request waits for it
+        self._context: Context | None = None
+        self._rising = Rising()
+        self._progress: Progress | None = None  # the newest that was not told
+        self._news = asyncio.Event()
+        self._put: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}  # questions that a result carries
+        self._asked = 0
+
+    async def run(self) -> Outcome:
+        """Follow the call to its end; somebody's task."""
+        try:
+            async for event in self.running:
+                if isinstance(event, Progress):
+                    self._progress = event  # a host that reads slowly gets the newest, and holds up nobody
+                    self._news.set()
+            return await self.running
+        finally:
+            self._news.set()
+
+    async def join(
+        self, context: Context, ending: asyncio.Task[Outcome], answers: types.InputResponses | None = None
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Wait for the end, or for a question where results carry them. Being cancelled is the abort.
+
+        The cancellation is delivered when the tool has stopped.
+        """
+        self._answer(answers or {})
+        # One request counts from where it began, and each has a token of its own.
+        self._context, self._rising, self.attached = context, Rising(), True
+        try:
+            while not ending.done():
+                if self._put:
+                    return self._questions()
+                with anyio.move_on_after(HEARTBEAT_SECONDS) as silence:
+                    await self._news.wait()
+                    self._news.clear()
+                if silence.cancelled_caught or self._progress is not None:
+                    await self._report(context)
+            return result_of(ending.result())
+        except asyncio.CancelledError:
+            self.running.abort("by the host")
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({ending})
+            raise
+        finally:
+            self._context, self.attached = None, False
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Put a question of the tool to the person."""
+        context = self._context
+        if context is not None and context.session.can_send_request:
+            request = question_of(ask).params
+            assert isinstance(request, types.ElicitRequestFormParams)
+            said = await context.session.elicit_form(
+                request.message, request.requested_schema, context.request_id
+            )
+            return answer_of(said)
+        self._asked += 1
+        name = f"question-{self._asked}"
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._put[name] = ask, future
+        self._news.set()
+        try:
+            return await future
+        finally:
+            self._put.pop(name, None)
+
+    def _questions(self) -> types.InputRequiredResult:
+        questions: types.InputRequests = {name: question_of(ask) for name, (ask, _) in self._put.items()}
+        return types.InputRequiredResult(input_requests=questions, request_state=self.running.id)
+
+    def _answer(self, answers: types.InputResponses) -> None:
+        """Take in what a person said; a question that was not answered is put again."""
+        for name, said in answers.items():
+            ask, future = self._put.pop(name, (None, None))
+            if ask is not None and future is not None and not future.done():
+                future.set_result(answer_of(said))
+
+    async def _report(self, context: Context) -> None:
+        """Tell the host how far the tool is, if it wants to know; without news, that it runs."""
+        rising = self._rising
+        if (said := self._progress) is not None:
+            self._progress = None
+            done = rising.report(said.done, said.total, said.message)
+        else:
+            done = rising.again()
+        await context.session.report_progress(done, rising.total, rising.message or None)

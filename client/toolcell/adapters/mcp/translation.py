@@ -1,0 +1,91 @@
+"""Our values as MCP has them, and a host's answer as ours.
+
+Results are content alone: of the hosts that were tried one shows structured content in place of the text, one after
+it and one not at all, so that it would say something else to each. What went wrong is a result with `isError`, as
+a model should read it; a protocol error would reach the host's log only.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+from mcp import types
+
+from toolcell.client import Answer, Ask, Catalog, ImageData, Outcome, ResourceLink, Text, ToolInfo
+
+__all__ = ["answer_of", "failure", "question_of", "result_of", "tools_of"]
+
+ANSWER = "allow"
+
+
+def tools_of(catalog: Catalog) -> list[types.Tool]:
+    """The tools of a catalog, in its order."""
+    return [_tool(info) for info in catalog.tools.values()]
+
+
+def _tool(info: ToolInfo) -> types.Tool:
+    return types.Tool(
+        name=info.name,
+        description=info.description,
+        # A schema without properties is read by Claude Code as the properties themselves.
+        input_schema={"type": "object", "properties": {}, **info.input_schema},
+        annotations=types.ToolAnnotations(
+            read_only_hint=info.read_only,
+            destructive_hint=info.destructive,
+            idempotent_hint=info.idempotent,
+            open_world_hint=info.network,
+        ),
+    )
+
+
+def result_of(outcome: Outcome) -> types.CallToolResult:
+    """How a call ended, as the model reads it: its content, after the message where it did not end well."""
+    content = list(_blocks(outcome))
+    said = "\n".join(block.text for block in outcome.content if isinstance(block, Text))
+    if not outcome.ok and (not content or outcome.message not in said):
+        content.insert(0, _text(outcome.message or outcome.kind.value))
+    return types.CallToolResult(content=content, is_error=not outcome.ok)
+
+
+def failure(message: str) -> types.CallToolResult:
+    """A call that there is no outcome for."""
+    return types.CallToolResult(content=[_text(message)], is_error=True)
+
+
+def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
+    for block in outcome.content:
+        match block:
+            case Text(text):
+                yield _text(text)
+            case ImageData(data, mime_type):
+                yield types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime_type)
+            case ResourceLink(uri, name, mime_type):
+                yield types.ResourceLink(uri=uri, name=name or uri, mime_type=mime_type)
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(text=text)
+
+
+def question_of(ask: Ask) -> types.ElicitRequest:
+    """A tool's question as a form; all of it is shown, as what a person does not see must not be allowed."""
+    lines = [f"{ask.call.tool}: {ask.question}", *(f"  {pattern}" for pattern in ask.patterns)]
+    choices = ["once", "always", "no"]
+    if ask.always:
+        lines.append(f"  always: {', '.join(ask.always)}")
+    schema = {
+        "type": "object",
+        "properties": {ANSWER: {"type": "string", "title": "Allow?", "enum": choices}},
+        "required": [ANSWER],
+    }
+    message = _text("\n".join(lines)).text
+    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+
+
+def answer_of(said: object) -> Answer:
+    """What a person chose; whatever is not a clear yes is a no."""
+    if not isinstance(said, types.ElicitResult) or said.action != "accept":
+        return False
+    choice = (said.content or {}).get(ANSWER)
+    return "always" if choice == "always" else choice == "once"

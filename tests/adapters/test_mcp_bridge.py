@@ -1,0 +1,621 @@
+"""The real command `toolcell mcp` in front of a real daemon, with the MCP SDK's own client as the host.
+
+Both eras of the protocol are spoken: a host that shakes hands first, as all did up to 2025-11-25, and one that says
+everything with every request, as since 2026-07-28. What a host of the one can do, a host of the other can as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters, types
+from mcp.shared.memory import create_client_server_memory_streams
+from tests.pace import SLOWNESS
+from tests.process.conftest import ROOMY, RunningDaemon
+
+from toolcell.adapters.mcp import Bridge, Surroundings, talk
+
+pytestmark = pytest.mark.anyio
+
+SECONDS_MAX = 20 * SLOWNESS
+"""For what takes a second at most; other tests may have the processors."""
+
+TOOLS = '''
+import asyncio, contextlib, ctypes, os, signal, subprocess, time
+from pathlib import Path
+from toolcell import Image, Link, ToolContext, ToolError, ToolResult, tool
+
+HERE = Path(__file__).parent.parent.parent
+
+def until(name):
+    deadline = time.monotonic() + 30
+    while not (HERE / name).exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+@tool(read_only=True, idempotent=True)
+def echo(text: str, times: int = 1) -> str:
+    """Say it again.
+
+    Args:
+        text: What to say.
+    """
+    return text * times
+
+@tool
+def nothing() -> None:
+    """Nothing at all."""
+
+@tool(destructive=True)
+def fail() -> None:
+    """Fail."""
+    raise ToolError("the printer is on fire")
+
+@tool
+def picture() -> ToolResult:
+    """A picture, and where there are more."""
+    return ToolResult(["look", Image(data=b"\\x89PNG\\r\\n\\x1a\\n"), Link("https://example.org/more", name="more")])
+
+@tool
+def long() -> str:
+    """Many lines."""
+    return "\\n".join(f"line {number}" for number in range(5000))
+
+@tool
+def steps(context: ToolContext) -> str:
+    """One step, the same step, and the wait for somebody to see it."""
+    context.progress(1, 3, "one")
+    until("seen")
+    context.progress(1, 3, "one again")
+    until("seen again")
+    return "done"
+
+@tool
+def waits() -> str:
+    """Wait for somebody, without a word."""
+    until("heard")
+    return "done"
+
+@tool
+async def asks(context: ToolContext) -> str:
+    """Ask first."""
+    await context.ask("May I?", permission="edit", patterns=["a.py", "b.py"], always=["*.py"])
+    return "did it"
+
+@tool
+def meets(mine: str, other: str) -> str:
+    """Return when the other is there too."""
+    (HERE / mine).touch()
+    until(other)
+    return mine if (HERE / other).exists() else "alone"
+
+@tool
+async def who(context: ToolContext) -> str:
+    """Who calls."""
+    return "|".join([context.session_id, context.message_id, context.agent, context.agent_name, str(context.directory)])
+
+@tool
+async def listens(context: ToolContext) -> None:
+    """Stop when asked to."""
+    ctypes.CDLL(None).prctl(15, b"tc-bridge")
+    context.progress(0)
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        (HERE / "cancelled").touch()
+        raise
+
+@tool
+def deaf(context: ToolContext) -> None:
+    """Never stop."""
+    signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(15, b"tc-bridge")
+    subprocess.Popen(["sleep", "32.1459"])
+    context.progress(0)
+    time.sleep(30)
+'''
+
+
+@pytest.fixture
+def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+    """A daemon that is impatient with tools that do not stop, and a project with tools."""
+    daemon = make_daemon()
+    daemon.config.write_text(f'{ROOMY.format(directory=daemon.directory)}\n[daemon]\nabort_grace = "200ms"\n')
+    daemon.tool("kit", TOOLS)
+    daemon.start()
+    return daemon
+
+
+@pytest.fixture(params=["legacy", "2026-07-28"])
+def era(request: pytest.FixtureRequest) -> str:
+    """The protocol that the host speaks."""
+    mode: str = request.param
+    return mode
+
+
+def command(daemon: RunningDaemon) -> list[str]:
+    return [sys.executable, "-m", "toolcell.cli", "mcp", "--socket", daemon.socket]
+
+
+def environment(daemon: RunningDaemon) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(daemon.directory), "LC_ALL": "C.UTF-8"}
+
+
+@asynccontextmanager
+async def host(
+    daemon: RunningDaemon, era: str, *, env: dict[str, str] | None = None, **options: Any
+) -> AsyncGenerator[Client]:
+    """A host that has started the bridge, and ends it by closing its end."""
+    program, *arguments = command(daemon)
+    parameters = StdioServerParameters(
+        command=program, args=arguments, cwd=daemon.project, env={**environment(daemon), **(env or {})}
+    )
+    async with asyncio.timeout(SECONDS_MAX), Client(parameters, mode=era, **options) as client:
+        yield client
+
+
+def text(result: types.CallToolResult) -> str:
+    """The one text of a result."""
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def bearing() -> list[int]:
+    """The processes of tools that are to be stopped, and what these started, by the kernel's account."""
+    found: list[int] = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended while we looked
+            comm = Path(f"/proc/{name}/comm").read_text().strip()
+            if comm == "tc-bridge" or b"32.1459" in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    """Wait until these are dead, for a while."""
+    for pid in pids:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            poll = select.poll()
+            poll.register(process, select.POLLIN)
+            if not poll.poll(SECONDS_MAX * 1000):
+                return False
+        finally:
+            os.close(process)
+    return True
+
+
+async def test_a_host_sees_the_tools_with_their_schemas_and_hints(served: RunningDaemon) -> None:
+    async with host(served, "legacy") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+    echo = tools["kit_echo"]
+    assert echo.description == "Say it again."
+    assert echo.input_schema["required"] == ["text"]
+    assert echo.input_schema["properties"]["text"] == {"type": "string", "description": "What to say."}
+    assert tools["kit_nothing"].input_schema["properties"] == {}
+    hints = types.ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    assert echo.annotations == hints
+    destructive = tools["kit_fail"].annotations
+    assert destructive is not None
+    assert destructive.destructive_hint is True
+    assert [tool.meta for tool in tools.values()] == [None] * len(tools)
+
+
+async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: str) -> None:
+    async with host(served, era) as client:
+        good = await client.call_tool("kit_echo", {"text": "hé", "times": 2})
+        assert (text(good), good.is_error, good.structured_content) == ("héhé", False, None)
+        assert text(await client.call_tool("kit_nothing")) == "(no output)"
+
+        wrong = await client.call_tool("kit_echo", {"times": "many"})
+        assert wrong.is_error
+        assert "text: is missing" in text(wrong)
+        assert 'times: should be a valid integer, got "many"' in text(wrong)
+
+        failed = await client.call_tool("kit_fail")
+        assert (text(failed), failed.is_error) == ("the printer is on fire", True)
+
+        unknown = await client.call_tool("kit_ecko", {})
+        assert unknown.is_error
+        assert "kit_echo" in text(unknown)
+
+        said, picture, link = (await client.call_tool("kit_picture")).content
+        assert isinstance(said, types.TextContent)
+        assert said.text == "look"
+        assert isinstance(picture, types.ImageContent)
+        assert (base64.b64decode(picture.data), picture.mime_type) == (b"\x89PNG\r\n\x1a\n", "image/png")
+        assert isinstance(link, types.ResourceLink)
+        assert (link.uri, link.name) == ("https://example.org/more", "more")
+
+        long = await client.call_tool("kit_long")
+        *lines, notice = (line for line in text(long).splitlines() if line)
+        assert lines[:2] == ["line 0", "line 1"]
+        assert notice == f"[truncated: {5000 - len(lines)} lines omitted]"
+        assert not long.is_error
+
+
+async def test_what_a_tool_reports_comes_as_progress_that_always_rises(
+    served: RunningDaemon, era: str
+) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def see(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+        (served.project / ("seen" if message == "one" else "seen again")).touch()
+
+    async with host(served, era) as client:
+        assert text(await client.call_tool("kit_steps", progress_callback=see)) == "done"
+
+    (first, *_), (again, *_) = seen
+    assert seen == [(1, 3, "one"), (again, 3, "one again")]
+    assert first < again < first + 0.001
+
+
+async def test_a_call_that_says_nothing_gives_signs_of_life(
+    served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "HEARTBEAT_SECONDS", 0.05)
+    heard: list[float] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+        if len(heard) == 3:
+            (served.project / "heard").touch()
+
+    surroundings = Surroundings("s", str(served.project), "/")
+    async with (
+        asyncio.timeout(SECONDS_MAX),
+        create_client_server_memory_streams() as (ours, theirs),
+        asyncio.TaskGroup() as group,
+    ):
+        bridge = Bridge(surroundings, socket=served.socket, daemon="running")
+        group.create_task(bridge.run(*cast("Any", theirs)))
+        async with Client(through(ours)) as client:
+            assert text(await client.call_tool("kit_waits", progress_callback=hear)) == "done"
+            assert (await client.call_tool("kit_waits")).is_error is False  # nobody wants to hear of this one
+
+    assert heard == sorted(set(heard))
+    assert len(heard) >= 3
+
+
+@asynccontextmanager
+async def through(streams: Any) -> AsyncGenerator[Any]:
+    """Streams that are there already, as a transport."""
+    read, write = streams
+    async with read, write:
+        yield read, write
+
+
+async def test_a_question_is_put_to_the_person(served: RunningDaemon, era: str) -> None:
+    answers = iter(
+        [
+            types.ElicitResult(action="accept", content={"allow": "no"}),
+            types.ElicitResult(action="accept", content={}),
+            types.ElicitResult(action="decline"),
+            types.ElicitResult(action="accept", content={"allow": "once"}),
+            types.ElicitResult(action="accept", content={"allow": "always"}),
+        ]
+    )
+    questions: list[str] = []
+
+    async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        questions.append(params.message)
+        return next(answers)
+
+    async with host(served, era, elicitation_callback=person) as client:
+        for _ in range(3):  # what is no clear yes is a no
+            assert (await client.call_tool("kit_asks")).is_error
+        for _ in range(3):
+            assert text(await client.call_tool("kit_asks")) == "did it"
+
+    # The sixth was allowed by the fifth.
+    assert questions == ["kit_asks: May I?\n  a.py\n  b.py\n  always: *.py"] * 5
+
+
+async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -> None:
+    async with host(served, "legacy") as client:
+        result = await client.call_tool("kit_asks")
+
+    assert result.is_error
+    assert "nobody is there to answer" in text(result)
+
+
+async def test_an_answer_to_a_call_that_has_ended_is_told_so(served: RunningDaemon) -> None:
+    async with host(served, "2026-07-28") as client:
+        result = await client.call_tool("kit_asks", request_state="c-0123456789abcdef")
+
+    assert result.is_error
+    assert "has ended" in text(result)
+
+
+async def test_calls_run_side_by_side(served: RunningDaemon) -> None:
+    async with host(served, "2026-07-28") as client, asyncio.TaskGroup() as group:
+        one = group.create_task(client.call_tool("kit_meets", {"mine": "a", "other": "b"}))
+        two = group.create_task(client.call_tool("kit_meets", {"mine": "b", "other": "a"}))
+
+    assert (text(one.result()), text(two.result())) == ("a", "b")
+
+
+async def test_a_cancelled_call_is_stopped_with_all_that_it_started(served: RunningDaemon, era: str) -> None:
+    async with host(served, era) as client:
+        for tool in ("kit_deaf", "kit_listens"):
+            scope = anyio.CancelScope()
+
+            async def there(
+                progress: float, total: float | None, message: str | None, scope: anyio.CancelScope = scope
+            ) -> None:
+                scope.cancel()
+
+            with scope:
+                await client.call_tool(tool, progress_callback=there)
+            assert scope.cancelled_caught
+            # The bridge is still there, so it is not its end that stops the tool.
+            assert await asyncio.to_thread(gone, bearing())
+            assert (served.project / "cancelled").exists() == (tool == "kit_listens")
+        assert text(await client.call_tool("kit_echo", {"text": "on"})) == "on"
+    assert bearing() == []
+
+
+async def test_the_tool_knows_who_calls(served: RunningDaemon) -> None:
+    info = types.Implementation(name="claude-code", version="2")
+    meta: Any = {"claudecode/toolUseId": "toolu_1"}
+
+    env = {"CLAUDE_CODE_SESSION_ID": "session of Claude", "CLAUDE_PROJECT_DIR": str(served.project)}
+    async with host(served, "2026-07-28", env=env, client_info=info) as client:
+        who = text(await client.call_tool("kit_who", meta=meta))
+        assert who == f"session of Claude|toolu_1|claude-code|main|{served.project}"
+        meta = {"sessionID": "another"}
+        who = text(await client.call_tool("kit_who", meta=meta))
+        assert who.startswith("another|c-")
+
+
+async def test_the_first_root_is_the_directory(served: RunningDaemon) -> None:
+    elsewhere = served.directory / "elsewhere"
+    (elsewhere / ".toolcell" / "tools").mkdir(parents=True)
+    (elsewhere / ".toolcell" / "tools" / "kit.py").write_text(TOOLS)
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        uris = ["file:///is/not/there", f"file://{elsewhere}", f"file://{served.project}"]
+        return types.ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in uris]})
+
+    async with host(served, "legacy", list_roots_callback=roots) as client:
+        said = text(await client.call_tool("kit_who"))
+
+    session_id, message_id, agent, name, directory = said.split("|")
+    assert (agent, name, directory) == ("mcp", "main", str(elsewhere))
+    assert session_id.startswith("mcp-")
+    assert message_id.startswith("c-")
+
+
+async def test_a_restart_of_the_daemon_between_two_calls_goes_unnoticed(served: RunningDaemon) -> None:
+    async with host(served, "legacy") as client:
+        assert text(await client.call_tool("kit_echo", {"text": "one"})) == "one"
+        await asyncio.to_thread(served.stop)
+        await asyncio.to_thread(served.start)
+        assert text(await client.call_tool("kit_echo", {"text": "two"})) == "two"
+
+
+NEW = "from toolcell import tool\n\n@tool\ndef new() -> None: ...\n"
+
+
+async def names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
+
+
+@pytest.mark.parametrize("who", ["daemon", "host"])
+async def test_a_host_hears_that_the_tools_have_changed(served: RunningDaemon, who: str) -> None:
+    changed = asyncio.Event()
+
+    async def notice(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    async with host(served, "legacy", message_handler=notice) as client:
+        assert "new" not in await names(client)
+        served.tool("new", NEW)
+        if who == "daemon":
+            await asyncio.to_thread(served.reload)
+            await changed.wait()
+        while "new" not in await names(client):  # that it lists again has the directory looked at again
+            await changed.wait()
+            changed.clear()
+
+
+async def test_a_subscriber_hears_that_the_tools_have_changed(served: RunningDaemon) -> None:
+    async with host(served, "2026-07-28") as client:
+        assert "new" not in await names(client)
+        async with client.listen(tools_list_changed=True) as changes:
+            served.tool("new", NEW)
+            await asyncio.to_thread(served.reload)
+            await anext(aiter(changes))
+        assert "new" in await names(client)
+
+
+class Wire:
+    """The command as a host sees it that writes its own messages."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def send(self, method: str, number: int | None = None, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        assert self.process.stdin is not None
+        self.process.stdin.write(
+            json.dumps(message if number is None else {**message, "id": number}).encode() + b"\n"
+        )
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return message
+
+    def call(self, number: int, tool: str, **arguments: Any) -> None:
+        self.send("tools/call", number, name=tool, arguments=arguments, _meta={"progressToken": number})
+
+
+@contextmanager
+def wire(daemon: RunningDaemon) -> Generator[Wire]:
+    """The command, after the handshake."""
+    with subprocess.Popen(
+        command(daemon),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=daemon.project,
+        env=environment(daemon),
+    ) as process:
+        assert process.stdin is not None
+        try:
+            wire = Wire(process)
+            client = {"name": "test", "version": "1"}
+            wire.send("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+            assert wire.receive()["result"]["capabilities"]["tools"] == {"listChanged": True}
+            wire.send("notifications/initialized")
+            yield wire
+            process.stdin.close()
+            process.wait(SECONDS_MAX)
+        finally:
+            process.kill()
+
+
+def test_a_cancellation_after_the_end_of_a_call_is_nothing(served: RunningDaemon) -> None:
+    with wire(served) as bridge:
+        for number in (1, 2):
+            bridge.call(number, "kit_echo", text=str(number))
+            answer = bridge.receive()
+            assert (answer["id"], answer["result"]["content"][0]["text"]) == (number, str(number))
+            bridge.send("notifications/cancelled", requestId=number, reason="OpenCode says so every time")
+        bridge.send("notifications/cancelled", requestId=99)
+        bridge.send("ping", 3)
+        assert bridge.receive() == {"jsonrpc": "2.0", "id": 3, "result": {}}
+
+
+@pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGTERM], ids=["eof", "SIGINT", "SIGTERM"])
+def test_the_end_of_the_host_stops_what_runs_and_ends_the_bridge(
+    served: RunningDaemon, end: signal.Signals | None
+) -> None:
+    with wire(served) as bridge:
+        for number, tool in enumerate(["kit_listens", "kit_deaf"], 1):
+            bridge.call(number, tool)
+            assert bridge.receive()["method"] == "notifications/progress"
+        assert len(bearing()) >= 3
+        if end is None:
+            assert bridge.process.stdin is not None
+            bridge.process.stdin.close()
+        else:
+            bridge.process.send_signal(end)
+        assert bridge.process.wait(SECONDS_MAX) == 0
+        assert bearing() == []
+        assert bridge.process.stderr is not None
+        assert bridge.process.stderr.read() == b""
+    assert served.status().sessions == 0
+    assert (served.project / "cancelled").exists()
+
+
+def test_a_host_that_stopped_reading_does_not_keep_the_bridge_alive(served: RunningDaemon) -> None:
+    with wire(served) as bridge:
+        assert bridge.process.stdout is not None
+        size = fcntl.fcntl(bridge.process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        for number in range(1, 9):
+            bridge.call(number, "kit_long")  # each is more than the pipe holds
+        deadline = time.monotonic() + SECONDS_MAX
+        while waiting(bridge.process.stdout.fileno()) < size and time.monotonic() < deadline:
+            time.sleep(0.01)  # a pipe has no word for "full"
+        assert waiting(bridge.process.stdout.fileno()) == size
+        bridge.process.send_signal(signal.SIGTERM)
+        assert bridge.process.wait(SECONDS_MAX) == 0
+
+
+def waiting(descriptor: int) -> int:
+    """How many bytes nobody has read."""
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    assert isinstance(count, int)
+    return count
+
+
+def test_lines_that_are_no_messages_are_passed_over(served: RunningDaemon) -> None:
+    with wire(served) as bridge:
+        assert bridge.process.stdin is not None
+        bridge.process.stdin.write(b"hello?\n\n\xff\xfe{\n[1, 2\n")
+        bridge.call(1, "kit_echo", text="still there")
+        assert bridge.receive()["result"]["content"][0]["text"] == "still there"
+
+
+def test_without_a_daemon_the_host_is_told_what_to_do(make_daemon: Callable[[], RunningDaemon]) -> None:
+    with wire(make_daemon()) as bridge:
+        bridge.send("tools/list", 1)
+        assert "toolcell serve" in bridge.receive()["error"]["message"]
+        bridge.call(2, "kit_echo", text="x")
+        result = bridge.receive()["result"]
+        assert result["isError"]
+        assert "toolcell serve" in result["content"][0]["text"]
+
+
+def run(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, "mcp"],
+        text=True,
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=False,
+        **options,
+    )
+
+
+def test_without_a_host_it_says_who_is_to_start_it() -> None:
+    done = run("from toolcell.cli import main; main()", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdin is no pipe" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["mcp", "mcp.server.context"])
+def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from toolcell.cli import main; main()"
+    done = run(code, input="")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "pip install 'toolcell[mcp]'" in done.stderr
+    done = run(f"import sys; sys.modules[{missing!r}] = None; import toolcell.adapters.mcp", input="")
+    assert "ImportError" in done.stderr.splitlines()[-1]
+    assert "pip install 'toolcell[mcp]'" in done.stderr
+
+
+def test_what_is_printed_beside_the_protocol_misses_the_wire() -> None:
+    code = """
+import asyncio, os, sys
+from toolcell.adapters.mcp import Pipes
+
+async def main():
+    async with Pipes():
+        print("by Python", flush=True)
+        os.write(1, b"by the kernel\\n")
+        assert os.read(0, 1) == b""
+
+asyncio.run(main())
+"""
+    done = run(code, input='{"jsonrpc": "2.0", "method": "ping", "id": 1}\n')
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "by Python\nby the kernel\n"
