@@ -16,6 +16,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
     status_pb2,
 )
 
+from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.calls import Call
@@ -29,7 +30,7 @@ from toolcelld.spills import Output
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "check_length", "decode_call",
-    "decode_limits", "decode_open", "encode_event", "encode_output", "encode_refusal", "timestamp",
+    "decode_limits", "decode_open", "encode_event", "encode_output", "encode_refusal", "timestamp", "trailers",
 ]  # fmt: skip
 
 PROTOCOL: Final = 1
@@ -38,6 +39,10 @@ NAME_CHARACTERS_MAX: Final = 256
 """Of ids and names that agents give us; they have some dozens."""
 PATTERNS_MAX: Final = 1000
 LINGER_SECONDS_MAX: Final = 3600.0
+METADATA_BYTES_MAX: Final = 1500
+"""Of a refusal's message where it ends an RPC; there it stands up to four times. Of metadata of more than 8 KiB gRPC
+refuses some by chance, and then nobody learns what was wrong."""
+QUOTA_CHARACTERS_MAX: Final = 200
 
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
@@ -93,9 +98,34 @@ def _split(seconds: float) -> tuple[int, int]:
     return whole, int((seconds - whole) * 1e9)
 
 
+def trailers(refusal: Refusal) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+    """The message and the metadata that end an RPC with a refusal, small enough to arrive."""
+    short = Refusal(
+        refusal.reason,
+        _of_metadata(refusal.message),
+        field=refusal.field,
+        retry_seconds=refusal.retry_seconds,
+        quota=_of_metadata(refusal.quota)[:QUOTA_CHARACTERS_MAX],
+    )
+    return short.message, (("grpc-status-details-bin", encode_refusal(short).SerializeToString()),)
+
+
+def _of_metadata(text: str) -> str:
+    """As much of a text as metadata have room for: what is not plain ASCII takes three bytes for each of its own."""
+    room = METADATA_BYTES_MAX
+    text = whole(text[: room + 1])
+    for index, character in enumerate(text):
+        plain = " " <= character <= "~" and character != "%"
+        room -= 1 if plain else 3 * len(character.encode())
+        if room < 0:
+            return text[:index] + "…"
+    return text
+
+
 def encode_refusal(refusal: Refusal) -> status_pb2.Status:
     """A refusal with its details: which field, when to come again, which bound."""
-    status = status_pb2.Status(code=STATUS_CODES[refusal.reason].value[0], message=refusal.message[:4000])
+    message, quota = whole(refusal.message[:4000]), whole(refusal.quota)
+    status = status_pb2.Status(code=STATUS_CODES[refusal.reason].value[0], message=message)
     details: list[
         error_details_pb2.ErrorInfo
         | error_details_pb2.BadRequest
@@ -104,17 +134,15 @@ def encode_refusal(refusal: Refusal) -> status_pb2.Status:
     ] = [error_details_pb2.ErrorInfo(reason=refusal.reason.value, domain="toolcell")]
     if refusal.field:
         violation = error_details_pb2.BadRequest.FieldViolation(
-            field=refusal.field, description=refusal.message[:1000]
+            field=refusal.field, description=message[:1000]
         )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     if refusal.retry_seconds is not None:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(refusal.retry_seconds * 1e9))
         details.append(retry)
-    if refusal.quota:
-        failure = error_details_pb2.QuotaFailure.Violation(
-            subject=refusal.quota, description=refusal.message[:1000]
-        )
+    if quota:
+        failure = error_details_pb2.QuotaFailure.Violation(subject=quota, description=message[:1000])
         details.append(error_details_pb2.QuotaFailure(violations=[failure]))
     for detail in details:
         packed = AnyMessage()

@@ -36,8 +36,8 @@ from toolcelld.encoding import (
     encode_event,
     encode_output,
     encode_problem,
-    encode_refusal,
     encode_tool,
+    trailers,
 )  # fmt: skip
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
@@ -72,12 +72,8 @@ class Edge(House, Protocol):
 
 async def abort(context: Context, refusal: Refusal) -> NoReturn:
     """End an RPC with a refusal and its details."""
-    status = encode_refusal(refusal)
-    await context.abort(
-        STATUS_CODES[refusal.reason],
-        refusal.message[:4000],
-        trailing_metadata=(("grpc-status-details-bin", status.SerializeToString()),),
-    )
+    message, metadata = trailers(refusal)
+    await context.abort(STATUS_CODES[refusal.reason], message, trailing_metadata=metadata)
     raise AssertionError("abort returned")
 
 
