@@ -410,14 +410,6 @@ async def test_the_first_root_is_the_directory(served: RunningDaemon) -> None:
     assert message_id.startswith("c-")
 
 
-async def test_a_restart_of_the_daemon_between_two_calls_goes_unnoticed(served: RunningDaemon) -> None:
-    async with host(served, "legacy") as client:
-        assert text(await client.call_tool("kit_echo", {"text": "one"})) == "one"
-        await asyncio.to_thread(served.stop)
-        await asyncio.to_thread(served.start)
-        assert text(await client.call_tool("kit_echo", {"text": "two"})) == "two"
-
-
 NEW = "from toolcell import tool\n\n@tool\ndef new() -> None: ...\n"
 
 
@@ -512,6 +504,18 @@ def test_a_cancellation_after_the_end_of_a_call_is_nothing(served: RunningDaemon
         bridge.send("notifications/cancelled", requestId=99)
         bridge.send("ping", 3)
         assert bridge.receive() == {"jsonrpc": "2.0", "id": 3, "result": {}}
+
+
+def test_a_restart_of_the_daemon_between_two_calls_goes_unnoticed(served: RunningDaemon) -> None:
+    with wire(served) as bridge:
+        bridge.call(1, "kit_echo", text="one")
+        assert bridge.receive()["result"]["content"][0]["text"] == "one"
+        served.stop()
+        bridge.process.send_signal(signal.SIGSTOP)  # a daemon of a test is to have no session while it starts
+        served.start()
+        bridge.process.send_signal(signal.SIGCONT)
+        bridge.call(2, "kit_echo", text="two")
+        assert bridge.receive()["result"]["content"][0]["text"] == "two"
 
 
 @pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGTERM], ids=["eof", "SIGINT", "SIGTERM"])
