@@ -141,7 +141,10 @@ class Line:
 
     def catalog(self) -> pb.Event:
         tool = pb.Tool(
-            name="echo", description="Says it again.", input_schema=b'{"type":"object"}', scope="local"
+            name="echo",
+            description=self._daemon.description,
+            input_schema=b'{"type":"object"}',
+            scope="local",
         )
         return pb.Event(catalog=pb.CatalogPart(generation=self._daemon.generation, tools=[tool], last=True))
 
@@ -189,6 +192,7 @@ class ScriptedDaemon:
         self.socket = socket
         self.session_id = "s-1"
         self.generation = 1
+        self.description = "Says it again."
         self.number = 0
         self.acknowledged: list[int] = []
         self.heard: list[str] = []

@@ -160,6 +160,33 @@ async def test_after_a_restart_open_calls_are_lost_and_the_session_goes_on(tmp_p
         assert session.catalog.generation == 7
 
 
+async def test_a_restarted_daemon_that_counts_anew_has_another_catalog(tmp_path: Path) -> None:
+    """Its first generation is as little the last daemon's first as its first session is."""
+    seen: list[str] = []
+
+    async def until_the_restart(line: Line) -> None:
+        await line.welcome()
+        await line.hear_call()
+        await line.drop()
+
+    async def restarted(line: Line) -> None:
+        scripted.session_id, scripted.number, scripted.description = "s-2", 0, "Says it anew."
+        await echo(line)
+
+    async with (
+        daemon(tmp_path, until_the_restart, restarted) as scripted,
+        connect(
+            scripted.socket,
+            daemon="running",
+            on_catalog=lambda catalog: seen.append(catalog.tools["echo"].description),
+        ) as session,
+    ):
+        await session.call("echo")
+        assert (await session.call("echo")).ok
+        assert session.catalog.generation == 1
+        assert seen == ["Says it anew."]
+
+
 async def test_when_the_linger_is_over_open_calls_are_lost_and_the_next_call_tries_again(
     tmp_path: Path,
 ) -> None:

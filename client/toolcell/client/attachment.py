@@ -257,7 +257,7 @@ class Attachment:
                 pass  # about a call that has ended, or a catalog that this session does not follow
 
     def _show(self, catalog: Catalog) -> None:
-        changed = catalog.generation != self.catalog.generation
+        changed = catalog != self.catalog  # a restarted daemon counts anew
         self.catalog = catalog
         self._parts.clear()
         if self._greeted:
