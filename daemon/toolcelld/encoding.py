@@ -186,8 +186,9 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
             wire.gap.count = count
         case events.CatalogChanged(generation=generation):
             wire.catalog_changed.generation = generation
-        case events.Published(catalog=catalog, start=start, end=end, last=last):
+        case events.Published(catalog=catalog, start=start, end=end, last=last, answers=answers):
             wire.catalog.CopyFrom(catalog_part(catalog, start, end, last=last))
+            wire.catalog.answers = answers
         case _:
             raise TypeError(f"{event!r} has no place on the wire")
 

@@ -159,6 +159,7 @@ class Published(Event):
     start: int
     end: int
     last: bool
+    answers: bool = False  # a Refresh
 
     def measure(self) -> None:
         self.size_bytes = 48 * 1024

@@ -218,7 +218,7 @@ class ToolCell(rpc.ToolCellServicer):
             )
             return
         if session.state is SessionState.OPEN:
-            session.republish()
+            session.republish(answers=True)
 
     # One call without a session
 

@@ -222,26 +222,26 @@ class Session:
 
     # The catalog
 
-    def publish(self, catalog: Catalog) -> list[events.Published]:
-        """The catalog in parts."""
+    def publish(self, catalog: Catalog, *, answers: bool = False) -> list[events.Published]:
+        """The catalog in parts, which answer a Refresh or come unasked."""
         parts: list[events.Published] = []
         start = size = 0
         tools = list(catalog.tools.values())
         for index, tool in enumerate(tools):
             size += 128 + len(tool.description) * 2 + len(tool.input_schema) + len(tool.path)
             if size > PUBLISHED_BYTES and index > start:
-                parts.append(events.Published(catalog, start, index, last=False))
+                parts.append(events.Published(catalog, start, index, last=False, answers=answers))
                 start, size = index, 0
-        parts.append(events.Published(catalog, start, len(tools), last=True))
+        parts.append(events.Published(catalog, start, len(tools), last=True, answers=answers))
         return parts
 
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
         return self._pin.advance()
 
-    def republish(self) -> None:
+    def republish(self, *, answers: bool = False) -> None:
         """Move to the newest catalog and send it."""
-        for part in self.publish(self.advance()):
+        for part in self.publish(self.advance(), answers=answers):
             self.outbox.put(part)
 
     def _on_catalog(self, catalog: Catalog) -> None:

@@ -139,14 +139,15 @@ class Line:
         await self.say(pb.Event(welcome=welcome), self.catalog())
         return heard.open
 
-    def catalog(self) -> pb.Event:
+    def catalog(self, *, answers: bool = False) -> pb.Event:
         tool = pb.Tool(
             name="echo",
             description=self._daemon.description,
             input_schema=b'{"type":"object"}',
             scope="local",
         )
-        return pb.Event(catalog=pb.CatalogPart(generation=self._daemon.generation, tools=[tool], last=True))
+        part = pb.CatalogPart(generation=self._daemon.generation, tools=[tool], last=True, answers=answers)
+        return pb.Event(catalog=part)
 
     async def refuse(self, refusal: status_pb2.Status) -> None:
         """End the stream with a refusal."""
@@ -172,7 +173,7 @@ async def echo(line: Line) -> None:
             case "abort":
                 await line.say(aborted(heard.abort.call_id, heard.abort.reason))
             case "refresh":
-                await line.say(line.catalog())
+                await line.say(line.catalog(answers=True))
             case "close":
                 return
             case _:

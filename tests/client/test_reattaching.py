@@ -286,7 +286,7 @@ async def test_a_reload_survives_a_drop(tmp_path: Path) -> None:
         assert heard is not None
         assert heard.HasField("refresh")
         scripted.generation = 2
-        await line.say(line.catalog())
+        await line.say(line.catalog(answers=True))
         await until_closed(line)
 
     async with (

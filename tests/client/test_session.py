@@ -432,6 +432,25 @@ async def test_the_catalog_is_there_at_once_and_a_reload_brings_the_next(tmp_pat
         assert seen == [catalog]
 
 
+async def test_a_catalog_that_comes_unasked_answers_no_reload(tmp_path: Path) -> None:
+    async def script(line: Line) -> None:
+        await line.welcome()
+        await line.hear()
+        for generation in (2, 3):
+            scripted.generation = generation
+            await line.say(line.catalog(answers=generation == 3))
+        await until_closed(line)
+
+    seen: list[Catalog] = []
+    async with (
+        daemon(tmp_path, script) as scripted,
+        connect(scripted.socket, daemon="running", on_catalog=seen.append) as session,
+    ):
+        assert (await session.reload()).generation == 3
+        await asyncio.sleep(0)
+    assert [catalog.generation for catalog in seen] == [2, 3]
+
+
 async def test_a_refused_reload_raises(tmp_path: Path) -> None:
     async def script(line: Line) -> None:
         await line.welcome()

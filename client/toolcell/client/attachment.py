@@ -74,7 +74,6 @@ class Attachment:
         self._on_catalog = on_catalog
         self._inbox = Inbox()
         self._parts: list[pb.CatalogPart] = []
-        self._greeted = False  # whether the stream's first catalog, which answers no reload, is complete
         self._opened = asyncio.Event()
         self._wanted = asyncio.Event()
         self._reloads: list[asyncio.Future[Catalog]] = []
@@ -191,7 +190,6 @@ class Attachment:
         self.opening.resume_token = welcome.resume_token
         self.line = link, stream
         self._parts.clear()
-        self._greeted = False
         if not welcome.resumed:
             self._inbox.restart()
         if first:
@@ -246,7 +244,7 @@ class Attachment:
             case "catalog":
                 self._parts.append(event.catalog)
                 if event.catalog.last:
-                    self._show(read_catalog(self._parts))
+                    self._show(read_catalog(self._parts), answers=event.catalog.answers)
             case "refused" if not event.call_id:
                 for reload in self._take_reloads():
                     reload.set_exception(Refused(refusal_of(event.refused)))
@@ -256,14 +254,13 @@ class Attachment:
             case _:
                 pass  # about a call that has ended, or a catalog that this session does not follow
 
-    def _show(self, catalog: Catalog) -> None:
+    def _show(self, catalog: Catalog, *, answers: bool) -> None:
         changed = catalog != self.catalog  # a restarted daemon counts anew
         self.catalog = catalog
         self._parts.clear()
-        if self._greeted:
+        if answers:
             for reload in self._take_reloads():
                 reload.set_result(catalog)
-        self._greeted = True
         if self._opened.is_set() and changed and self._on_catalog is not None:
             # In a turn of its own: what it raises is the agent's, and must not end the session.
             asyncio.get_running_loop().call_soon(self._on_catalog, catalog)
