@@ -14,8 +14,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 # Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
-# The sins and the kill matrix take minutes, so they are suites of their own.
-TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py
+# The sins, the kill matrix and the agents take minutes, so they are suites of their own.
+TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
+AGENTS ?= tests/adapters
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 # The tests wait for processes more than they compute. A file's tests stay together: some count what they see of each other.
@@ -30,7 +31,7 @@ FUZZ ?= tests/fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types imports contract pytest test-agents test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -61,6 +62,9 @@ pytest: $(READY) ## the tests alone, with branch coverage
 
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
+
+test-agents: $(READY) ## what agents see, through each of the adapters
+	@$(BIN)/pytest --quiet $(AGENTS)
 
 test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
 	@$(BIN)/pytest --quiet $(KILLS)
