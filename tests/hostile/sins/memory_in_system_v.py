@@ -19,7 +19,8 @@ def memory_in_system_v(world: dict[str, Any]) -> str:
     segment = checked(libc.shmget(world["key"], ctypes.c_size_t(200 * 2**20), 0o1600))
     address = libc.shmat(segment, None, 0)
     ctypes.memset(address, 1, 200 * 2**20)
-    time.sleep(0.3)  # for the meter to look; who lets go between two looks is not seen, as docs/architecture.md says
+    # For the meter to look: who lets go between two looks is not seen without a control group.
+    time.sleep(0.3)
     libc.shmdt(ctypes.c_void_p(address))
 
     time.sleep(2)
