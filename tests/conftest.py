@@ -16,6 +16,7 @@ import ctypes
 import gc
 import os
 import select
+import signal
 import sqlite3
 import stat
 import threading
@@ -27,6 +28,10 @@ from pathlib import Path
 
 import pytest
 from tests.pace import SLOWNESS
+
+# What a shell starts in the background is born deaf to SIGINT, and so would be everything that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # For what is just ending; a killed cell of fifty processes needs 15 ms, a busy machine more.
 END_SECONDS_MAX = 5.0 * SLOWNESS

@@ -401,54 +401,6 @@ def test_ctrl_c_while_the_session_is_left_does_not_wait_for_the_tool(
         (there / "free").open("w").close()
 
 
-@pytest.mark.slow
-def test_an_interrupt_between_any_two_steps_leaves_nothing_undone(
-    daemon: RunningDaemon,
-) -> None:
-    source = """
-        def interrupt(number, frame):
-            raise KeyboardInterrupt
-
-        def interrupted(seconds, wish):
-            try:
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, seconds)
-                    wish()
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                return 1
-            return 0
-
-        def visit():
-            with blocking.connect(socket, daemon="running", linger=0) as session:
-                session.id
-
-        signal.signal(signal.SIGALRM, interrupt)
-        with blocking.connect(socket, daemon="running") as session:
-            session.call("t_double", {"n": 0})
-            calls = 0
-            for n in range(1, 250):
-                def call():
-                    session.call("t_double", {"n": n}, on_event=lambda event: None)
-                calls += interrupted(n * 20e-6, call)
-                if n % 25 == 0:
-                    assert session.call("t_double", {"n": n}).text == str(2 * n)
-        visits = sum(interrupted(n * 200e-6, visit) for n in range(1, 100))
-        for thread in threading.enumerate():
-            if thread.name == "toolcell session":
-                thread.join(20)
-                assert not thread.is_alive()
-        say(calls, visits)
-    """
-    with script(daemon, source) as process:
-        out, err = process.communicate(timeout=START_SECONDS_MAX * 2)
-        assert process.returncode == 0, err
-        calls, visits = map(int, out.split())
-        assert calls > 0
-        assert visits > 0
-
-
 def test_a_program_that_forgets_to_leave_ends_all_the_same(daemon: RunningDaemon) -> None:
     source = """
         connection = blocking.connect(socket, daemon="running", linger=0)
