@@ -124,7 +124,7 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     from toolcell.client import Refused, Unavailable
 
     try:
-        # Not closed behind it: the process ends, and what gRPC still has to say to itself must not hold that up.
+        # Not closed behind it: the process ends at once, see `main`.
         return asyncio.Runner().run(ending)
     except Unavailable as error:
         raise Failure(Exit.UNAVAILABLE, "unavailable", error.message, error.remedy) from error
