@@ -40,6 +40,8 @@ FIGURE_MAX: Final = 1e15
 THREADS_MAX: Final = 1_000_000
 """The kernel has at most four times as many."""
 RECORDS_MAX: Final = 1000
+LOST_MAX: Final = 1_000_000_000
+"""Lines in one frame that the worker could not keep; the wire counts them all in 64 bits."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Of what is printed and shown as it comes, where no limit says it."""
 METADATA_BYTES_MAX: Final = 32 * 1024
@@ -241,8 +243,10 @@ class Intake:
                     self._tell_log("log", level if level in LEVELS else "info", text)
                 case _:
                     continue
-        if lost := _count(header.get("lost")):
-            self._tell_log("log", "warning", f"{lost} lines were lost: more than can be kept at once")
+        if lost := min(_count(header.get("lost")), LOST_MAX):
+            self._ear.tell(events.Gap(lost, call_id=self._call_id))
+            lines = f"{lost} lines were lost: more than can be kept at once"
+            self._ear.log(self._call_id, self._tool, "log", "warning", lines)
 
     def _tell_log(self, source: str, level: str, text: str) -> None:
         for start in range(0, len(text), LINE_CHARACTERS_MAX):

@@ -16,7 +16,7 @@ from toolcelld.cells import Cell
 from toolcelld.config import Config
 from toolcelld.encoding import encode_event
 from toolcelld.frames import Frame, FrameError
-from toolcelld.intake import LINE_CHARACTERS_MAX, METADATA_BYTES_MAX, Intake
+from toolcelld.intake import LINE_CHARACTERS_MAX, LOST_MAX, METADATA_BYTES_MAX, Intake
 from toolcelld.limits import Limits, resolve
 from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import Questions
@@ -157,6 +157,13 @@ async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
     assert "".join(hearing.session.lines[:-1]) == text
     assert hearing.session.lines[-1].startswith("2 lines were lost")
     assert all(len(line.encode()) <= 16 * 1024 for line in hearing.session.lines)
+
+
+@pytest.mark.parametrize(("said", "told"), [(2, [2]), (10**12, [LOST_MAX]), (2**62, []), (-1, []), (True, []), ("3", [])])
+async def test_lines_that_the_worker_could_not_keep_are_told_as_a_gap(said: object, told: list[int]) -> None:
+    hearing = Hearing()
+    hearing.hear("log", b"[]", lost=said)
+    assert [event.count for event in hearing.session.told if isinstance(event, events.Gap)] == told
 
 
 async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_word() -> None:
