@@ -159,7 +159,9 @@ async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
     assert all(len(line.encode()) <= 16 * 1024 for line in hearing.session.lines)
 
 
-@pytest.mark.parametrize(("said", "told"), [(2, [2]), (10**12, [LOST_MAX]), (2**62, []), (-1, []), (True, []), ("3", [])])
+@pytest.mark.parametrize(
+    ("said", "told"), [(2, [2]), (10**12, [LOST_MAX]), (2**62, []), (-1, []), (True, []), ("3", [])]
+)
 async def test_lines_that_the_worker_could_not_keep_are_told_as_a_gap(said: object, told: list[int]) -> None:
     hearing = Hearing()
     hearing.hear("log", b"[]", lost=said)
