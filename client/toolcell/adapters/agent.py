@@ -1,0 +1,202 @@
+"""What every adapter is: a Session on one side, an agent's own kind of tools on the other.
+
+An adapter is a subclass of `AgentAdapter` that says two things in its agent's words: what a tool is (`tool`), and how
+a call ended (`result`). Everything between is here and the same for all: `connect` opens a session under the agent's
+name with its limits, `tools` lists what the agent is to offer, `call` forwards a call and is aborted by being
+cancelled. Nothing here decides anything that the daemon could: it encodes, forwards and decodes.
+
+    async with ClaudeAdapter.connect(directory=".") as adapter:
+        agent.register(adapter.tools())
+
+An agent cuts what it finds too long, each in its own way. So each adapter asks the daemon to cut a little earlier: then
+the agent never does, the notice is ours, and the rest can be read with the tool `toolcell_read_output`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, Self, TypeVar
+
+from toolcell.client import (
+    Answer,
+    Ask,
+    Call,
+    Catalog,
+    Event,
+    Kind,
+    Limits,
+    Outcome,
+    Session,
+    ToolInfo,
+    connect,
+)
+
+from . import reading
+
+__all__ = ["NOBODY", "AgentAdapter", "Origin"]
+
+ToolT = TypeVar("ToolT")
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who calls, as the agent names it; empty where the agent does not say."""
+
+    session_id: str = ""
+    """The agent's own session; not the daemon's, which may serve several of them."""
+    message_id: str = ""
+    """The message of the model that asked for the call."""
+    agent_name: str = ""
+    """Which of the agent's agents: "main", or a sub-agent's name."""
+    call_id: str | None = None
+    """The agent's id of the call; the same id is the same call. None: one is made."""
+
+
+NOBODY = Origin()
+
+
+class AgentAdapter(ABC, Generic[ToolT, ResultT]):
+    """One agent's side of a session."""
+
+    agent: ClassVar[str]
+    """The program, as `ToolContext.agent` has it: "claude", "copilot", "opencode"."""
+    limits: ClassVar[Limits]
+    """Of outputs, below what the agent cuts by itself: `output_bytes` and, where it counts lines, `output_lines`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.session!r}>"
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        address: str | None = None,
+        *,
+        directory: str | os.PathLike[str] = ".",
+        resume: str | None = None,
+        allow: Sequence[str] = ("*",),
+        deny: Sequence[str] = (),
+        daemon: Literal["start", "running", "private"] = "start",
+        linger: float = 10,
+    ) -> AsyncGenerator[Self]:
+        """An adapter in a session of its own, which answers questions, serves, and follows the catalog.
+
+        The arguments are those of `toolcell.client.connect`. Raises Unavailable.
+        """
+        made: asyncio.Future[Self] = asyncio.get_running_loop().create_future()
+
+        async def ask(question: Ask) -> Answer:
+            return await (await asyncio.shield(made)).ask(question)
+
+        def service(name: str) -> Callable[..., Awaitable[object]]:
+            async def serve(call: Call, **arguments: object) -> object:
+                return await (await asyncio.shield(made)).serve(name, call, arguments)
+
+            return serve
+
+        def changed(catalog: Catalog) -> None:
+            if made.done():
+                made.result().on_catalog(catalog)
+
+        async with connect(
+            address,
+            agent=cls.agent,
+            directory=directory,
+            resume=resume,
+            allow=allow,
+            deny=deny,
+            limits=cls.limits,
+            ask=ask,
+            services={name: service(name) for name in cls.services},
+            on_catalog=changed,
+            daemon=daemon,
+            linger=linger,
+        ) as session:
+            adapter = cls(session)
+            made.set_result(adapter)
+            yield adapter
+
+    # What an agent's adapter says
+
+    @abstractmethod
+    def tool(self, info: ToolInfo) -> ToolT:
+        """A tool as the agent registers it; its handler awaits `call`."""
+
+    @abstractmethod
+    def result(self, outcome: Outcome) -> ResultT:
+        """How a call ended, as the agent shows it to its model; never an exception."""
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Put a tool's question to the agent's user; without a way to do that, the answer is no."""
+        return False
+
+    def on_catalog(self, catalog: Catalog) -> None:
+        """The tools have changed: have the agent take them up, where it can while it runs. Must return soon."""
+
+    services: ClassVar[tuple[str, ...]] = ()
+    """What tools may ask for with `context.request`, by name; see `serve`."""
+
+    async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
+        """Do what a tool requests, one of `services`; the value is JSON, and an exception is the tool's `ToolError`.
+
+        Three names mean the same in every adapter: "session.start" (`prompt`, `agent_name`) gives `{"session_id"}`,
+        "session.send" (`prompt`, `session_id`, `agent_name`) gives `{"session_id", "reply"}` once the agent has
+        answered, and "session.list" gives `{"sessions": [{"session_id", …}]}`.
+        """
+        raise NotImplementedError(service)
+
+    # What all have in common
+
+    def tools(self) -> list[ToolT]:
+        """What the agent is to register: the session's tools, and one to read on where an output was cut."""
+        return [self.tool(info) for info in reading.offered(self.session.catalog).values()]
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, object] | None,
+        origin: Origin = NOBODY,
+        *,
+        on_event: Callable[[Event], Awaitable[object]] | None = None,
+    ) -> ResultT:
+        """Run one of `tools` and say how it ended; being cancelled aborts it, and returns when it has stopped.
+
+        `on_event` is awaited for what happens until then, in order.
+        """
+        return self.result(await self.outcome(tool, arguments, origin, on_event=on_event))
+
+    async def outcome(
+        self,
+        tool: str,
+        arguments: Mapping[str, object] | None,
+        origin: Origin = NOBODY,
+        *,
+        on_event: Callable[[Event], Awaitable[object]] | None = None,
+    ) -> Outcome:
+        """As `call`, in our own words."""
+        if reading.is_ours(tool, self.session.catalog):
+            return await reading.read(self.session, arguments or {}, self.limits)
+        try:
+            call = self.session.call(
+                tool,
+                arguments,
+                call_id=origin.call_id,
+                session_id=origin.session_id,
+                message_id=origin.message_id,
+                agent_name=origin.agent_name,
+            )
+        except (TypeError, ValueError) as error:
+            return Outcome(Kind.invalid_arguments, message=str(error))
+        if on_event is not None:
+            async for event in call:
+                await on_event(event)
+        return reading.with_handle(await call)
