@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
+
 from toolcell import Image, ToolContext, ToolError, tool
 
 PICTURE = bytes.fromhex(
@@ -103,7 +104,7 @@ def deaf(name: str, context: ToolContext) -> str:
     while True:
         try:
             time.sleep(600)
-        except BaseException:
+        except BaseException:  # noqa: BLE001  that is the sin
             continue
 
 
