@@ -75,6 +75,7 @@ async def read(session: Session, arguments: Mapping[str, object], limits: Limits
         return Outcome(Kind.refused, message=str(error))
     if not data:
         return Outcome(Kind.ok, content=(Text(f"[nothing: the output has no byte {first}]"),))
+    data = _lines(data, limits.get("output_lines"))
     before, text, after = _whole(data)
     begin, end = first + before, first + len(data) - after
     return Outcome(Kind.ok, content=(Text(f"[bytes {begin} to {end - 1}; the next: start={end}]\n{text}"),))
@@ -89,6 +90,14 @@ def _count(value: object, otherwise: int) -> int | None:
 
 def _wrong(message: str) -> Outcome:
     return Outcome(Kind.invalid_arguments, message=f"{READ_OUTPUT.name}: invalid_arguments: {message}.")
+
+
+def _lines(data: bytes, lines_max: int | None) -> bytes:
+    """As many of its lines as are shown, the line above them counted."""
+    if lines_max is None or data.count(b"\n") < lines_max:
+        return data
+    lines = data.split(b"\n", max(1, lines_max - 1))
+    return data[: len(data) - len(lines[-1])]
 
 
 def _whole(data: bytes) -> tuple[int, str, int]:
