@@ -11,6 +11,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import struct
@@ -30,7 +31,8 @@ from mcp.shared.memory import create_client_server_memory_streams
 from tests.pace import SLOWNESS
 from tests.process.conftest import ROOMY, RunningDaemon
 
-from toolcell.adapters.mcp import Bridge, Surroundings, talk
+from toolcell.adapters.mcp import Bridge, Surroundings, stay, talk
+from toolcell.adapters.reading import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +224,9 @@ async def test_a_host_sees_the_tools_with_their_schemas_and_hints(served: Runnin
     assert destructive is not None
     assert destructive.destructive_hint is True
     assert [tool.meta for tool in tools.values()] == [None] * len(tools)
+    ours = tools["toolcell_read_output"].annotations
+    assert ours is not None
+    assert ours.read_only_hint is True
 
 
 async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: str) -> None:
@@ -250,11 +255,56 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         assert isinstance(link, types.ResourceLink)
         assert (link.uri, link.name) == ("https://example.org/more", "more")
 
-        long = await client.call_tool("kit_long")
-        *lines, notice = (line for line in text(long).splitlines() if line)
-        assert lines[:2] == ["line 0", "line 1"]
-        assert notice == f"[truncated: {5000 - len(lines)} lines omitted]"
-        assert not long.is_error
+
+@pytest.mark.parametrize(
+    ("name", "bytes_max", "lines_max"),
+    [
+        ("github-copilot-developer", 20_000, None),
+        ("opencode", 50_000, 2000),
+        ("claude-code", 50_000, None),
+        ("somebody", 50_000 + HANDLE_BYTES_MAX, None),  # our own limit, and the note
+    ],
+)
+async def test_a_host_reads_on_what_was_cut_and_never_cuts_itself(
+    served: RunningDaemon, era: str, name: str, bytes_max: int, lines_max: int | None
+) -> None:
+    whole = "\n".join(f"line {number}" for number in range(5000)).encode()
+    info = types.Implementation(name=name, version="1")
+    async with host(served, era, client_info=info) as client:
+        cut = await client.call_tool("kit_long")
+        assert not cut.is_error
+        shown = "".join(block.text for block in cut.content if isinstance(block, types.TextContent))
+        assert len(shown.encode()) <= bytes_max
+        assert lines_max is None or len(shown.splitlines()) <= lines_max
+        assert shown.startswith("line 0\nline 1\n")
+        assert "lines omitted]" in shown
+        found = re.search(r'toolcell_read_output\(output_id="(o-[^"]+)", start=0\)', shown)
+        assert found
+
+        read, start = b"", 0
+        while start < len(whole):
+            answer = text(
+                await client.call_tool("toolcell_read_output", {"output_id": found[1], "start": start})
+            )
+            assert len(answer.encode()) <= bytes_max
+            assert lines_max is None or len(answer.splitlines()) <= lines_max
+            head, part = answer.split("\n", 1)
+            next_start = re.search(r"start=(\d+)", head)
+            assert next_start
+            read, start = read + part.encode(), int(next_start[1])
+        assert read == whole
+
+        wrong = await client.call_tool("toolcell_read_output", {"output_id": "o-nobody"})
+        assert wrong.is_error
+
+
+async def test_claude_is_told_that_the_whole_of_a_result_may_be_shown(served: RunningDaemon) -> None:
+    async with host(
+        served, "legacy", client_info=types.Implementation(name="claude-code", version="2")
+    ) as client:
+        (echo,) = [tool for tool in (await client.list_tools()).tools if tool.name == "kit_echo"]
+
+    assert echo.meta == {"anthropic/maxResultSizeChars": 100_000}
 
 
 async def test_what_a_tool_reports_comes_as_progress_that_always_rises(
@@ -392,7 +442,7 @@ async def test_the_tool_knows_who_calls(served: RunningDaemon) -> None:
         assert who.startswith("another|c-")
 
 
-async def test_the_first_root_is_the_directory(served: RunningDaemon) -> None:
+async def test_the_first_root_is_the_directory(served: RunningDaemon, era: str) -> None:
     elsewhere = served.directory / "elsewhere"
     (elsewhere / ".toolcell" / "tools").mkdir(parents=True)
     (elsewhere / ".toolcell" / "tools" / "kit.py").write_text(TOOLS)
@@ -401,7 +451,7 @@ async def test_the_first_root_is_the_directory(served: RunningDaemon) -> None:
         uris = ["file:///is/not/there", f"file://{elsewhere}", f"file://{served.project}"]
         return types.ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in uris]})
 
-    async with host(served, "legacy", list_roots_callback=roots) as client:
+    async with host(served, era, list_roots_callback=roots) as client:
         said = text(await client.call_tool("kit_who"))
 
     session_id, message_id, agent, name, directory = said.split("|")
@@ -411,6 +461,51 @@ async def test_the_first_root_is_the_directory(served: RunningDaemon) -> None:
 
 
 NEW = "from toolcell import tool\n\n@tool\ndef new() -> None: ...\n"
+
+
+async def test_a_host_that_lists_before_it_tells_its_root_hears_of_the_other_tools(
+    served: RunningDaemon,
+) -> None:
+    elsewhere = served.directory / "elsewhere"
+    (elsewhere / ".toolcell" / "tools").mkdir(parents=True)
+    (elsewhere / ".toolcell" / "tools" / "new.py").write_text(NEW)
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult.model_validate({"roots": [{"uri": f"file://{elsewhere}"}]})
+
+    async with host(served, "2026-07-28", list_roots_callback=roots) as client:
+        assert "kit_echo" in await names(client)
+        async with client.listen(tools_list_changed=True) as changes:
+            assert not (await client.call_tool("new")).is_error
+            await anext(aiter(changes))
+        assert await names(client) == {"new", "toolcell_read_output"}
+
+
+async def test_a_host_that_never_tells_its_roots_is_served_where_it_started_us(
+    served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stay, "ROOTS_SECONDS", 0.05)
+    asked = asyncio.Event()
+
+    async def never(context: Any) -> types.ListRootsResult:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    surroundings = Surroundings("s", None, str(served.project))
+    async with (
+        asyncio.timeout(SECONDS_MAX),
+        create_client_server_memory_streams() as (ours, theirs),
+        asyncio.TaskGroup() as group,
+    ):
+        bridge = Bridge(surroundings, socket=served.socket, daemon="running")
+        group.create_task(bridge.run(*cast("Any", theirs)))
+        async with Client(through(ours), mode="2026-07-28", list_roots_callback=never) as client:
+            first = group.create_task(client.call_tool("kit_who"))
+            await asked.wait()
+            said = text(await client.call_tool("kit_echo", {"text": "hello"}))
+            first.cancel()
+    assert said == "hello"
 
 
 async def names(client: Client) -> set[str]:
@@ -561,12 +656,31 @@ def waiting(descriptor: int) -> int:
     return count
 
 
-def test_lines_that_are_no_messages_are_passed_over(served: RunningDaemon) -> None:
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"hello?", types.PARSE_ERROR),
+        (b"\xff\xfe{", types.PARSE_ERROR),
+        (b"[1, 2", types.PARSE_ERROR),
+        (b'{"jsonrpc": "2.0", "method": "x"' + b"[" * 100_000, types.PARSE_ERROR),
+        (b"[]", types.INVALID_REQUEST),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', types.INVALID_REQUEST),
+        (b'"tools/list"', types.INVALID_REQUEST),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_too(
+    served: RunningDaemon, line: bytes, code: int
+) -> None:
     with wire(served) as bridge:
         assert bridge.process.stdin is not None
-        bridge.process.stdin.write(b"hello?\n\n\xff\xfe{\n[1, 2\n")
+        bridge.process.stdin.write(b"\n \n" + line + b"\n")
         bridge.call(1, "kit_echo", text="still there")
-        assert bridge.receive()["result"]["content"][0]["text"] == "still there"
+        answers = [bridge.receive(), bridge.receive()]
+    assert [answer["error"]["code"] for answer in answers if "error" in answer] == [code]
+    (refused,) = [answer for answer in answers if "error" in answer]
+    assert refused["id"] is None
+    (done,) = [answer for answer in answers if "result" in answer]
+    assert done["result"]["content"][0]["text"] == "still there"
 
 
 def test_without_a_daemon_the_host_is_told_what_to_do(make_daemon: Callable[[], RunningDaemon]) -> None:

@@ -1,7 +1,8 @@
-"""For every host that speaks MCP: the tools of a directory, over stdin and stdout.
+"""For every host that speaks MCP: the tools of a directory, over stdin and stdout or over HTTP.
 
-`bridge` is the server, with one session of the daemon behind it; `talk` one call of the host; `translation` turns
-our values into MCP's and back; `surroundings` says who calls and from where; `pipes` is the transport.
+`stay` is one host with one session of the daemon; `talk` one call of the host; `translation` turns our values into
+MCP's and back; `surroundings` says who calls and from where; `cuts` how much of a result a host shows.
+`bridge` serves one host over two streams, and `pipes` are our stdin and stdout as such.
 """
 
 from __future__ import annotations

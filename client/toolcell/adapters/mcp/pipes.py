@@ -3,6 +3,7 @@
 Not the SDK's own: that one reads in a thread which nothing can wake, so that a signal would end us only after the
 host's next line. Here both ends are pipes of the loop, and `end` is an end of the input like any other.
 
+A line that is no message is answered as JSON-RPC says, without an id, as there is none to be read.
 While it lasts stdin is empty and stdout is stderr for everybody else: what a library prints misses the wire.
 """
 
@@ -54,6 +55,7 @@ class Pipes:
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
         received, self.read = anyio.create_memory_object_stream[SessionMessage | Exception]()
         self.write, to_send = anyio.create_memory_object_stream[SessionMessage]()
+        self._refusals = self.write.clone()
         # Both are awaited by `__aexit__`.
         self._receiving = asyncio.create_task(self._receive(received), name="stdin")
         self._sending = asyncio.create_task(self._send(to_send), name="stdout")
@@ -63,6 +65,7 @@ class Pipes:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
+        self._refusals.close()
         self.write.close()
         await asyncio.wait({self._sending}, timeout=LAST_WORDS_SECONDS)
         self._sending.cancel()
@@ -83,13 +86,26 @@ class Pipes:
                         line = await self._reader.readline()
                         if not line:
                             return
+                        if not line.strip():
+                            continue
                         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                     except ValidationError as error:
-                        await received.send(error)
-                    except ValueError as error:  # the line is too long
-                        await received.send(error)
+                        await self._refuse(error)
+                    except ValueError:  # the line is too long, and what follows of it is read as another
+                        await self._say(types.PARSE_ERROR, f"A line has at most {MESSAGE_BYTES_MAX} bytes.")
                     else:
                         await received.send(SessionMessage(message))
+
+    async def _refuse(self, error: ValidationError) -> None:
+        if any(found["type"] == "json_invalid" for found in error.errors()):
+            await self._say(types.PARSE_ERROR, "Parse error: the line is no JSON.")
+        else:
+            await self._say(types.INVALID_REQUEST, "Invalid request: the line is no message of JSON-RPC 2.0.")
+
+    async def _say(self, code: int, message: str) -> None:
+        error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._refusals.send(SessionMessage(error))
 
     async def _send(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
         try:

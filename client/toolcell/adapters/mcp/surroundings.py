@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Surroundings", "message_id", "root_directory", "session_id"]
+__all__ = ["Surroundings", "message_id", "root_directory", "same_place", "session_id"]
 
 SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID")
 DIRECTORY_VARIABLE = "CLAUDE_PROJECT_DIR"
@@ -59,6 +59,11 @@ def root_directory(uris: Iterable[str]) -> str | None:
         if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
             return path
     return None
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether both lead to the same directory."""
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _text(value: object) -> str:

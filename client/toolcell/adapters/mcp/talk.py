@@ -3,7 +3,9 @@
 A question goes to the person through elicitation, in the way of the protocol that the host speaks.
 Up to 2025-11-25 it is a request of ours, while theirs is open. From 2026-07-28 on it is the answer to their request,
 and they repeat the request with the person's answer: then the call outlives the request, and whoever repeats it joins
-the call again. One that nobody comes back to is ended by the daemon, which gives every question a time.
+the call again. One that nobody comes back to is ended by the daemon, which gives every question ten minutes. It cannot
+be told sooner: a host whose person thinks and one that has dropped the question are equally silent, and other calls in
+between prove nothing, as hosts call side by side. What is evident is the end of the host, which ends the stay.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import anyio
 from mcp import types
 from mcp.server.context import ServerRequestContext
 
+from toolcell.adapters import reading
 from toolcell.client import Answer, Ask, Call, Outcome, Progress
 
 from .rising import Rising
@@ -70,7 +73,7 @@ class Talk:
                     self._news.clear()
                 if silence.cancelled_caught or self._progress is not None:
                     await self._report(context)
-            return result_of(ending.result())
+            return result_of(reading.with_handle(ending.result()))
         except asyncio.CancelledError:
             self.running.abort("by the host")
             with anyio.CancelScope(shield=True):

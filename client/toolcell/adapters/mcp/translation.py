@@ -8,23 +8,25 @@ a model should read it; a protocol error would reach the host's log only.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mcp import types
 
-from toolcell.client import Answer, Ask, Catalog, ImageData, Outcome, ResourceLink, Text, ToolInfo
+from toolcell.client import Answer, Ask, ImageData, Outcome, ResourceLink, Text, ToolInfo
+
+from .cuts import meta_of
 
 __all__ = ["answer_of", "failure", "question_of", "result_of", "tools_of"]
 
 ANSWER = "allow"
 
 
-def tools_of(catalog: Catalog) -> list[types.Tool]:
-    """The tools of a catalog, in its order."""
-    return [_tool(info) for info in catalog.tools.values()]
+def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
+    """Tools in their order, as a host of that name is to have them."""
+    return [_tool(info, host) for info in tools.values()]
 
 
-def _tool(info: ToolInfo) -> types.Tool:
+def _tool(info: ToolInfo, host: str) -> types.Tool:
     return types.Tool(
         name=info.name,
         description=info.description,
@@ -36,6 +38,7 @@ def _tool(info: ToolInfo) -> types.Tool:
             idempotent_hint=info.idempotent,
             open_world_hint=info.network,
         ),
+        _meta=meta_of(host),
     )
 
 

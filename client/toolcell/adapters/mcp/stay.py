@@ -1,0 +1,260 @@
+"""One host's stay: one session of the daemon, and the host's calls in it.
+
+The session is opened by the host's first request, because only then is known who it is, where it works, and whether
+it can put questions to a person. It is one task, `_stay`, which also passes on that the catalog has changed.
+Leaving the stay leaves the session, which ends whatever runs in it.
+
+A host that speaks 2026-07-28 is asked for its roots with its first call, as that version has no other way. By then it
+has listed the tools of the directory that it started us in; if its root is another, it hears that the tools changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import pydantic
+from mcp import MCPError, types
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+
+from toolcell.adapters import reading
+from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Unavailable, connect
+
+from .cuts import limits_of
+from .surroundings import Surroundings, message_id, root_directory, same_place, session_id
+from .talk import Context, Talk
+from .translation import failure, result_of, tools_of
+
+__all__ = ["Start", "Stay", "can_elicit", "client_name"]
+
+LINGER_SECONDS = 2.0  # a daemon that is replaced is back by then; for a host that was killed nobody need wait
+ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
+ROOTS = "roots"
+"""The state and the name of the request for roots; calls have ids that begin with another letter and a dash."""
+AGENT = "mcp"
+AGENT_CHARACTERS_MAX = 64
+
+Start = Literal["start", "running", "private"]
+
+
+class Stay:
+    """An asynchronous context manager; its methods are the handlers of an MCP server."""
+
+    def __init__(
+        self, surroundings: Surroundings, *, socket: str | None = None, daemon: Start = "start"
+    ) -> None:
+        self._surroundings = surroundings
+        self._socket = socket
+        self._daemon: Start = daemon
+        self._bus = InMemorySubscriptionBus()
+        self.listen = ListenHandler(self._bus)
+        # All mutable state: the session once it is asked for, and its limits, what the host was last shown and by
+        # which connection it hears of changes, the calls under way, and the host's root once it has told.
+        self._group = asyncio.TaskGroup()
+        self._staying: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Session] | None = None
+        self._changed = asyncio.Event()
+        self._shown: Mapping[str, ToolInfo] | None = None
+        self._listener: ServerSession | None = None
+        self._talks: dict[str, tuple[Talk, asyncio.Task[Any]]] = {}
+        self._root: str | None = None
+        self._roots_asked = False
+        self._roots_known = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._staying is not None:
+            self._staying.cancel()
+        await self._group.__aexit__(kind, error, traceback)
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """What its session sees; None before there is one."""
+        if self._opened is None or not self._opened.done() or self._opened.exception() is not None:
+            return None
+        return self._opened.result().catalog
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs."""
+        return bool(self._talks)
+
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """What the host is offered."""
+        try:
+            session = await self._session(context)
+        except Unavailable as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+        catalog = session.catalog
+        if self._shown is not None:  # asked again: then the host believes that something has changed
+            # What takes longer to load than the scan itself comes as a change of its own.
+            with suppress(Refused):
+                catalog = await session.reload()
+        self._shown = catalog.tools
+        if context.session.can_send_request:  # it shook hands, and hears of changes without asking
+            self._listener = context.session
+        return types.ListToolsResult(tools=tools_of(reading.offered(catalog), client_name(context)))
+
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """A call, or a host that comes back with what it was asked for."""
+        if params.request_state == ROOTS:
+            await self._learn_roots(params.input_responses)
+        elif params.request_state is not None:
+            found = self._talks.get(params.request_state)
+            if found is None or found[0].attached:
+                return failure("The call that was asked about has ended. Call the tool again.")
+            talk, ending = found
+            return await talk.join(context, ending, params.input_responses)
+        elif self._wants_roots(context):
+            if not self._roots_asked:
+                self._roots_asked = True
+                asked: types.InputRequests = {ROOTS: types.ListRootsRequest()}
+                return types.InputRequiredResult(input_requests=asked, request_state=ROOTS)
+            with suppress(TimeoutError):  # then it has none after all
+                await asyncio.wait_for(self._roots_known.wait(), ROOTS_SECONDS)
+            self._roots_known.set()
+        try:
+            session = await self._session(context)
+        except Unavailable as error:
+            return failure(str(error))
+        if reading.is_ours(params.name, session.catalog):
+            limits = limits_of(client_name(context))
+            return result_of(await reading.read(session, params.arguments or {}, limits))
+        return await self._start(session, context, params)
+
+    async def _start(
+        self, session: Session, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        meta: Mapping[str, Any] = context.meta or {}
+        call_id = f"c-{os.urandom(16).hex()}"  # whoever knows it can join the call, and answer its questions
+        try:
+            running = session.call(
+                params.name,
+                params.arguments,
+                call_id=call_id,
+                session_id=session_id(self._surroundings, meta),
+                message_id=message_id(meta, call_id),
+            )
+        except (TypeError, ValueError) as error:
+            return failure(str(error))
+        talk = Talk(running)
+        ending = self._group.create_task(talk.run(), name=f"call {call_id}")
+        self._talks[call_id] = talk, ending
+        ending.add_done_callback(lambda _: self._talks.pop(call_id))
+        return await talk.join(context, ending)
+
+    async def _session(self, context: Context) -> Session:
+        """The session, opened now if it is not there. Raises Unavailable."""
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._staying = self._group.create_task(self._stay(context, self._opened), name="session")
+        return await asyncio.shield(self._opened)
+
+    async def _stay(self, context: Context, opened: asyncio.Future[Session]) -> None:
+        """Be in the session until the host leaves."""
+        agent = client_name(context)
+        try:
+            async with connect(
+                self._socket,
+                agent=agent[:AGENT_CHARACTERS_MAX] or AGENT,
+                directory=await self._directory(context),
+                limits=limits_of(agent),
+                ask=self._ask if can_elicit(context) else None,
+                on_catalog=lambda _: self._changed.set(),
+                daemon=self._daemon,
+                linger=LINGER_SECONDS,
+            ) as session:
+                opened.set_result(session)
+                while True:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    if self._shown is not None and session.catalog.tools != self._shown:
+                        await self._tell_of_change()
+        except Unavailable as error:
+            self._opened = None  # whoever asks next tries again
+            opened.set_exception(error)
+            opened.exception()  # retrieved, should nobody wait any more
+
+    async def _directory(self, context: Context) -> str:
+        if self._surroundings.directory is not None:
+            return self._surroundings.directory
+        if self._root is not None:
+            return self._root
+        if _has_roots(context) and context.session.can_send_request:
+            try:
+                said = await context.session.send_request(
+                    types.ListRootsRequest(), types.ListRootsResult, ROOTS_SECONDS
+                )
+            except (MCPError, pydantic.ValidationError):
+                pass  # it has none after all
+            else:
+                return root_directory(str(root.uri) for root in said.roots) or self._surroundings.here
+        return self._surroundings.here
+
+    def _wants_roots(self, context: Context) -> bool:
+        return (
+            self._surroundings.directory is None
+            and not self._roots_known.is_set()
+            and _has_roots(context)
+            and not context.session.can_send_request
+        )
+
+    async def _learn_roots(self, answers: types.InputResponses | None) -> None:
+        """Take in the roots, once; where the first is not where the session is, open another there."""
+        said = (answers or {}).get(ROOTS)
+        if not self._roots_asked or self._roots_known.is_set() or not isinstance(said, types.ListRootsResult):
+            return
+        self._roots_known.set()
+        root = root_directory(str(root.uri) for root in said.roots)
+        if root is None or same_place(root, self._surroundings.here):
+            return
+        self._root = root
+        if self._opened is not None:  # whoever waits for it, to list tools, is not left waiting
+            await asyncio.wait({self._opened})
+        staying, self._staying, self._opened = self._staying, None, None
+        if staying is not None:  # no call has begun in it
+            staying.cancel()
+            await asyncio.wait({staying})
+        self._changed.set()  # the new one looks at once whether the host was shown something else
+
+    async def _tell_of_change(self) -> None:
+        """To whoever listens: by notification up to 2025-11-25, to subscribers from 2026-07-28 on."""
+        if self._listener is not None:
+            await self._listener.send_tool_list_changed()
+        await self._bus.publish(ToolsListChanged())
+
+    async def _ask(self, ask: Ask) -> Answer:
+        talk, _ = self._talks[ask.call.id]
+        return await talk.ask(ask)
+
+
+def client_name(context: Context) -> str:
+    """What the host calls itself; empty where it does not say."""
+    info = context.session.client_params
+    return info.client_info.name if info is not None else ""
+
+
+def can_elicit(context: Context) -> bool:
+    """Whether the host puts forms to a person; before there were kinds, elicitation was the form."""
+    capabilities = context.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def _has_roots(context: Context) -> bool:
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.roots is not None
