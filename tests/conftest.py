@@ -67,8 +67,10 @@ class World:
     threads: frozenset[threading.Thread]
 
     @classmethod
-    def now(cls) -> World:
-        return cls(frozenset(descendants(os.getpid())), frozenset(descriptors()), frozenset(threads()))
+    def now(cls, spared: frozenset[int] = frozenset()) -> World:
+        """As it is; without the processes that are spared, and what is below them."""
+        processes = frozenset(descendants(os.getpid(), spared))
+        return cls(processes, frozenset(descriptors()), frozenset(threads()))
 
     def new_since(self, before: World) -> list[str]:
         """One line for each thing that was not there before."""
@@ -82,14 +84,14 @@ class World:
         ]
 
 
-def descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int, spared: frozenset[int] = frozenset()) -> Iterator[int]:
     """Processes below `pid`, by the kernel's own lists; ones that are dead but not reaped are among them."""
     with suppress(OSError):  # it ended while we looked
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children") as children:
-                for child in map(int, children.read().split()):
+                for child in set(map(int, children.read().split())) - spared:
                     yield child
-                    yield from descendants(child)
+                    yield from descendants(child, spared)
 
 
 def descriptors() -> Iterator[tuple[int, str]]:
@@ -129,10 +131,10 @@ def bury(pids: frozenset[int], seconds: float) -> None:
             os.close(process)
 
 
-def left_behind(before: World) -> list[str]:
+def left_behind(before: World, spared: frozenset[int] = frozenset()) -> list[str]:
     """What is there beyond `before`, once everything that is just ending has ended."""
     deadline = time.monotonic() + END_SECONDS_MAX
-    while new := (now := World.now()).new_since(before):
+    while new := (now := World.now(spared)).new_since(before):
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return new
@@ -180,15 +182,21 @@ def no_files_left() -> Callable[[Path], None]:
     return check
 
 
+@pytest.fixture
+def spared() -> frozenset[int]:
+    """Processes that stay for several tests, and who is responsible for what is below them."""
+    return frozenset()
+
+
 @pytest.fixture(autouse=True)
-def the_world_is_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+def the_world_is_as_before(request: pytest.FixtureRequest, spared: frozenset[int]) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a thread, a socket or an output without an owner behind."""
     directory: Path | None = (
         request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     )
-    before = World.now()
+    before = World.now(spared)
     yield
-    left = left_behind(before)
+    left = left_behind(before, spared)
     if directory is not None:
         left += files_left(directory)
     if left:

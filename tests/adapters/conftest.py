@@ -1,5 +1,38 @@
 """Adapters are tested in front of a real daemon."""
 
-from tests.process.conftest import daemon, make_daemon
+from __future__ import annotations
 
-__all__ = ["daemon", "make_daemon"]
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.process.conftest import RunningDaemon, daemon, make_daemon
+
+__all__ = ["KIT", "daemon", "make_daemon"]
+
+KIT = Path(__file__).parent / "kit" / "kit.py"
+
+
+@pytest.fixture(scope="module")
+def kit() -> Iterator[RunningDaemon]:
+    """A daemon for the tests of a file, with the tools that every agent is tested with."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+        daemon = RunningDaemon(Path(directory))
+        shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
+        daemon.start()
+        try:
+            yield daemon
+            daemon.check()
+        finally:
+            assert daemon.stop() == 0
+
+
+@pytest.fixture
+def spared(request: pytest.FixtureRequest) -> frozenset[int]:
+    """The daemon that stays; that it is as before is seen when it ends."""
+    if "kit" not in request.fixturenames:
+        return frozenset()
+    kit: RunningDaemon = request.getfixturevalue("kit")
+    return frozenset({kit.pid})
