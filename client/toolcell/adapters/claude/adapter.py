@@ -1,0 +1,120 @@
+"""The server that Claude Code talks to through its SDK, in the application's own process.
+
+`@tool` of the SDK would be shorter, but its handlers get the arguments alone: no id of the use, so that nobody knows who
+calls. A server of the MCP SDK gets the id with the request, and is cancelled when the agent is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from importlib import metadata
+from typing import Any, ClassVar
+
+import anyio
+from claude_agent_sdk import ClaudeSDKClient, HookMatcher, Message
+from claude_agent_sdk.types import HookContext, HookEvent, HookInput, HookJSONOutput, McpSdkServerConfig
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+
+from toolcell.adapters.agent import AgentAdapter, Origin
+from toolcell.client import Answer, Ask, Event, Limits, Outcome, Refused, Session, ToolInfo
+
+from .origins import Origins
+from .translation import OUTPUT_BYTES, result_of, tool_of
+
+__all__ = ["SERVER", "ClaudeAdapter"]
+
+SERVER = "toolcell"
+"""The name of the server; the model knows a tool as mcp__toolcell__NAME."""
+USE_ID = "claudecode/toolUseId"
+
+
+class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
+    """Claude's side of a session; `options` has all of it in one line, and these are the parts."""
+
+    agent: ClassVar[str] = "claude"
+    limits: ClassVar[Limits] = Limits(output_bytes=OUTPUT_BYTES)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.asked: Callable[[Ask], Awaitable[Answer]] | None = None
+        """Puts a tool's question to a person; without it the answer is no."""
+        self.on_event: Callable[[Origin, Event], Awaitable[object]] | None = None
+        """Awaited for what a running tool tells, as Claude Code shows none of it."""
+        self._origins = Origins()
+        self._server: Server[Any] = Server(
+            SERVER,
+            version=metadata.version("toolcell"),
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )
+
+    def server(self) -> McpSdkServerConfig:
+        """What `mcp_servers` of the options is to have, under the name `SERVER`."""
+        return McpSdkServerConfig(type="sdk", name=SERVER, instance=self._server)
+
+    def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
+        """What the options' hooks are to have too, so that a tool knows its agent and the agent's session."""
+        return {"PreToolUse": [HookMatcher(matcher=f"mcp__{SERVER}__.*", hooks=[self._before])]}
+
+    def observe(self, message: Message) -> None:
+        """Take note of a message that the application has read, so that a tool knows which message wanted it."""
+        self._origins.observed(message)
+
+    async def refresh(self, client: ClaudeSDKClient) -> None:
+        """Have a client that is between two turns list the tools again, as they are now."""
+        await client.toggle_mcp_server(SERVER, enabled=False)
+        await client.toggle_mcp_server(SERVER, enabled=True)
+
+    # What an adapter says
+
+    def tool(self, info: ToolInfo) -> types.Tool:
+        """As the server lists it."""
+        return tool_of(info)
+
+    def result(self, outcome: Outcome) -> types.CallToolResult:
+        """As the server answers."""
+        return result_of(outcome)
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Ask whoever the application named."""
+        return False if self.asked is None else await self.asked(ask)
+
+    # What Claude Code calls
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        with suppress(Refused):  # then what is known has to do
+            await (
+                self.session.reload()
+            )  # it lists when a client begins or resumes, and files may have changed
+        return types.ListToolsResult(tools=self.tools())
+
+    async def _before(self, said: HookInput, use_id: str | None, context: HookContext) -> HookJSONOutput:
+        if said["hook_event_name"] == "PreToolUse":
+            agent_name = said.get("agent_type", "")
+            self._origins.hooked(said["tool_use_id"], said["session_id"], agent_name)
+        return {}
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        use_id = (context.meta or {}).get(USE_ID)
+        origin = await self._origins.of(use_id if isinstance(use_id, str) else "")
+        on_event = None if self.on_event is None else partial(self.on_event, origin)
+        call = self.call(params.name, params.arguments, origin, on_event=on_event)
+        running = asyncio.create_task(call, name=f"{params.name} of {use_id}")  # awaited below, come what may
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            # The SDK's cancellation is repeated until it is obeyed, and a call that is cancelled twice is left at once.
+            running.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({running})
+            raise
+        return running.result()

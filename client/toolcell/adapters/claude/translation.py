@@ -1,0 +1,83 @@
+"""Our values as the Claude Agent SDK has them, and what Claude Code makes of them.
+
+A result is content alone, as structured content would replace the text.
+A result with the flag of an error is shown as one text: without its pictures, without white space at its ends, and
+with its middle cut out beyond ten thousand characters. So a failure that has more to show goes without the flag, and
+its first line says how the call ended.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+from mcp import types
+
+from toolcell.client import ImageData, Outcome, ResourceLink, Text, ToolInfo
+
+__all__ = ["ERROR_CHARACTERS_MAX", "OUTPUT_BYTES", "result_of", "tool_of"]
+
+ERROR_CHARACTERS_MAX = 10_000
+"""Of a result with the flag of an error; Claude Code cuts what is longer."""
+CUT_CHARACTERS = 50_000
+"""Where Claude Code puts a result into a file, unless the tool says more."""
+AROUND_BYTES = 2_000
+"""For what stands around an output: how the call ended, and the note that it was cut."""
+OUTPUT_BYTES = CUT_CHARACTERS - AROUND_BYTES
+META = {
+    "anthropic/alwaysLoad": True,  # else the tool hides behind a search as long as there are built-in ones
+    "anthropic/maxResultSizeChars": 4
+    * CUT_CHARACTERS,  # it also lifts the limit in tokens, which some texts reach
+}
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What the model can look at; one of another kind would have the whole conversation refused."""
+
+
+def tool_of(info: ToolInfo) -> types.Tool:
+    """A tool as the agent is to list it."""
+    return types.Tool(
+        name=info.name,
+        description=info.description,
+        # A schema without properties is read as the properties themselves.
+        input_schema={"type": "object", "properties": {}, **info.input_schema},
+        annotations=types.ToolAnnotations(
+            read_only_hint=info.read_only,  # such calls of one message run side by side
+            destructive_hint=info.destructive,
+            idempotent_hint=info.idempotent,
+            open_world_hint=info.network,
+        ),
+        _meta=META,
+    )
+
+
+def result_of(outcome: Outcome) -> types.CallToolResult:
+    """How a call ended, as the model is to read it."""
+    if outcome.ok:
+        return types.CallToolResult(content=list(_blocks(outcome)))
+    text = outcome.text or outcome.kind.value
+    pictures = any(isinstance(block, ImageData) for block in outcome.content)
+    if not pictures and len(text) <= ERROR_CHARACTERS_MAX:
+        return types.CallToolResult(content=[_text(text)], is_error=True)
+    ended = f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
+    content = list(_blocks(outcome))
+    said = "\n".join(block.text for block in outcome.content if isinstance(block, Text))
+    if outcome.message and outcome.message not in said:
+        content.insert(0, _text(outcome.message))
+    return types.CallToolResult(content=[_text(f"The tool failed: {ended}."), *content])
+
+
+def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
+    for block in outcome.content:
+        match block:
+            case Text(text):
+                yield _text(text)
+            case ImageData(data, mime_type) if mime_type in PICTURES:
+                yield types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime_type)
+            case ImageData():
+                yield _text(str(block))
+            case ResourceLink(uri, name, mime_type):
+                yield types.ResourceLink(uri=uri, name=name or uri, mime_type=mime_type)
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(text=text)

@@ -1,0 +1,120 @@
+"""Claude Code as its SDK brings it along, in front of a model of ours and a daemon."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.process.conftest import RunningDaemon
+
+pytest.importorskip("claude_agent_sdk", reason="the Claude Agent SDK is not installed: make test-agents")
+
+import claude_agent_sdk
+from claude_agent_sdk import ClaudeSDKClient, Message
+from tests.adapters.anthropic import Model, messages
+
+from toolcell.adapters.claude import ClaudeAdapter, options
+
+PROGRAM = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+KEY = "sk-ant-of-the-agent-alone"
+LINGER_SECONDS = 60.0
+"""Longer than a daemon takes to start again."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs the program where the SDK came without it."""
+    if not PROGRAM.exists():
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=f"the SDK brought no program along: {PROGRAM}"))
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home for the agent, and nothing else of the environment: the SDK hands on what its process has."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        for name in set(os.environ) - {"PATH"}:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("HOME", directory)
+        monkeypatch.setenv("TMPDIR", directory)
+        monkeypatch.setenv("CLAUDE_CODE_TMPDIR", directory)
+        yield Path(directory)
+
+
+@dataclass
+class Claude:
+    """An agent that runs, as a test drives it."""
+
+    client: ClaudeSDKClient
+    adapter: ClaudeAdapter
+    model: Model
+
+    async def turn(self, prompt: str = "go") -> list[Message]:
+        """Have it answer, and pass on what it says."""
+        await self.client.query(prompt)
+        return await self.answer()
+
+    async def answer(self) -> list[Message]:
+        """What it says until its turn ends."""
+        said: list[Message] = []
+        async for message in self.client.receive_response():
+            self.adapter.observe(message)
+            said.append(message)
+        return said
+
+
+@pytest.fixture
+async def model() -> AsyncGenerator[Model]:
+    """A model of our own."""
+    async with messages() as model:
+        yield model
+
+
+def fields(model: Model, directory: Path, **given: Any) -> dict[str, Any]:
+    """Options that every agent of the tests has: our model, and nobody else to talk to."""
+    environment = {
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": KEY,
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_TELEMETRY": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    base = {"env": environment, "cwd": directory, "setting_sources": [], "strict_mcp_config": True}
+    return base | given
+
+
+@asynccontextmanager
+async def adapted(daemon: RunningDaemon) -> AsyncGenerator[ClaudeAdapter]:
+    """An adapter in the project."""
+    async with ClaudeAdapter.connect(
+        daemon.socket, directory=daemon.project, daemon="running", linger=LINGER_SECONDS
+    ) as adapter:
+        yield adapter
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(home: Path, model: Model) -> Start:
+    """Claude, with an adapter of its own or a given one; the rest goes to `options`."""
+
+    @asynccontextmanager
+    async def start(
+        daemon: RunningDaemon, adapter: ClaudeAdapter | None = None, **given: Any
+    ) -> AsyncGenerator[Claude]:
+        if adapter is None:
+            async with adapted(daemon) as own, start(daemon, own, **given) as claude:
+                yield claude
+            return
+        chosen = options(adapter, **fields(model, daemon.project, **given))
+        async with ClaudeSDKClient(chosen) as client:
+            yield Claude(client, adapter, model)
+
+    return start
