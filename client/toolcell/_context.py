@@ -47,9 +47,9 @@ class Channel(Protocol):
         """Pass something on; return at once and never raise."""
 
     def ask(
-        self, header: Mapping[str, Any], payload: bytes = b"", /
+        self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask", /
     ) -> concurrent.futures.Future[Mapping[str, Any]]:
-        """Ask a question; the answer has `allowed`, `always` and `message`."""
+        """Ask a question, whose answer has `allowed`, `always` and `message`; or for a service: `result`, `message`."""
         ...
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
@@ -238,8 +238,22 @@ class ToolContext:
         return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
 
     async def request(self, service: str, /, **arguments: object) -> Any:
-        """Use a service that the agent's adapter offers; raises ToolError where it offers none of that name."""
-        raise ToolError(f"{self.agent or 'The agent'} offers no service {service!r}.")
+        """Use a service that the agent's adapter offers, and return what it gives.
+
+        No clock of the call runs meanwhile. Raises ToolError where the adapter offers none of that name, and with the
+        reason where the service failed. Cancelled, nobody waits for it any more.
+        """
+        import asyncio
+        import json
+
+        from toolcell._data import to_json
+
+        reply = await asyncio.wrap_future(
+            self._channel.ask({"service": _shown(service)}, to_json(arguments), "request")
+        )
+        if not reply["result"]:
+            raise ToolError(f"{_shown(service)}: {reply.get('message') or 'it failed, and did not say why'}")
+        return json.loads(reply["result"])
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run one of the coroutines above in a synchronous tool."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from toolcell._context import ToolContext
 
-__all__ = ["Asked", "FakeContext", "Logged", "Progressed"]
+__all__ = ["Asked", "FakeContext", "Logged", "Progressed", "Requested"]
 
 T = TypeVar("T")
 Answer = bool | Literal["always"]
@@ -33,6 +33,13 @@ class Asked(NamedTuple):
     patterns: list[str]
     always: list[str]
     details: Any
+
+
+class Requested(NamedTuple):
+    """A service that the tool requested."""
+
+    service: str
+    arguments: dict[str, Any]
 
 
 class Progressed(NamedTuple):
@@ -51,11 +58,15 @@ class Logged(NamedTuple):
 
 
 class FakeContext(ToolContext):
-    """A ToolContext for tests: answers questions from a list, and denies when the list is empty."""
+    """A ToolContext for tests: answers questions from a list, and denies when the list is empty.
+
+    `services` are functions by name, which get the arguments of `context.request`.
+    """
 
     updates: list[object]
     progressed: list[Progressed]
     asked: list[Asked]
+    requested: list[Requested]
     logs: list[Logged]
     title: str
     values: dict[str, Any]
@@ -65,6 +76,7 @@ class FakeContext(ToolContext):
         *,
         directory: str | PathLike[str] = ".",
         answers: Iterable[Answer] = (),
+        services: Mapping[str, Callable[..., object]] | None = None,
         session_id: str = "session",
         message_id: str = "",
         call_id: str = "call",
@@ -76,7 +88,7 @@ class FakeContext(ToolContext):
 
         absolute = Path(directory).absolute()
         super().__init__(
-            _Recorder(self, answers),
+            _Recorder(self, answers, services or {}),
             session_id=session_id,
             message_id=message_id,
             call_id=call_id,
@@ -88,6 +100,7 @@ class FakeContext(ToolContext):
         self.updates = []
         self.progressed = []
         self.asked = []
+        self.requested = []
         self.logs = []
         self.title = ""
         self.values = {}
@@ -105,9 +118,12 @@ class FakeContext(ToolContext):
 class _Recorder:
     """The channel of a FakeContext: what a worker would send is written down."""
 
-    def __init__(self, context: FakeContext, answers: Iterable[Answer]) -> None:
+    def __init__(
+        self, context: FakeContext, answers: Iterable[Answer], services: Mapping[str, Callable[..., object]]
+    ) -> None:
         self._context = context
         self._answers = list(answers)
+        self._services = services
 
     def tell(
         self,
@@ -128,13 +144,29 @@ class _Recorder:
                 pass  # FakeContext keeps the content itself, which is easier to compare
 
     def ask(
-        self, header: Mapping[str, Any], payload: bytes = b"", /
+        self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask", /
     ) -> concurrent.futures.Future[Mapping[str, Any]]:
+        future: concurrent.futures.Future[Mapping[str, Any]] = concurrent.futures.Future()
+        future.set_result(
+            self._answer(header, payload) if kind == "ask" else self._serve(header["service"], payload)
+        )
+        return future
+
+    def _answer(self, header: Mapping[str, Any], payload: bytes) -> Mapping[str, Any]:
         self._context.asked.append(Asked(**header, details=json.loads(payload) if payload else None))
         answer = self._answers.pop(0) if self._answers else False
-        future: concurrent.futures.Future[Mapping[str, Any]] = concurrent.futures.Future()
-        future.set_result({"allowed": bool(answer), "always": answer == "always", "message": ""})
-        return future
+        return {"allowed": bool(answer), "always": answer == "always", "message": ""}
+
+    def _serve(self, service: str, payload: bytes) -> Mapping[str, Any]:
+        arguments = json.loads(payload)
+        self._context.requested.append(Requested(service, arguments))
+        serve = self._services.get(service)
+        if serve is None:
+            return {"result": b"", "message": f"test offers no service {service!r}"}
+        try:
+            return {"result": json.dumps(serve(**arguments)).encode(), "message": ""}
+        except Exception as error:  # noqa: BLE001  as an adapter's failure is the tool's ToolError
+            return {"result": b"", "message": f"{type(error).__name__}: {error}"}
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         return asyncio.run(coroutine)

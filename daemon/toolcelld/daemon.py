@@ -193,6 +193,10 @@ class Daemon:
         """Whether the caller showed the operator's token."""
         return self._gate.is_operator(context)
 
+    def find_call(self, call_id: str) -> Call | None:
+        """A running call of any session."""
+        return self.sessions.call(call_id)
+
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line of a tool."""
         self.logbook.write(Line(time.time(), source, level, text, tool, call_id))

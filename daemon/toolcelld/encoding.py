@@ -15,6 +15,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
     error_details_pb2,
     status_pb2,
 )
+from pydantic_core import from_json
 
 from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -38,12 +39,16 @@ ARGUMENTS_BYTES_MAX: Final = 16 * 1024 * 1024
 NAME_CHARACTERS_MAX: Final = 256
 """Of ids and names that agents give us; they have some dozens."""
 PATTERNS_MAX: Final = 1000
+SERVICES_MAX: Final = 64
+REPLY_BYTES_MAX: Final = 48 * 1024
+"""Of what a request came to: it is one message up, as an answer is."""
 LINGER_SECONDS_MAX: Final = 3600.0
 METADATA_BYTES_MAX: Final = 1500
 """Of a refusal's message where it ends an RPC; there it stands up to four times. Of metadata of more than 8 KiB gRPC
 refuses some by chance, and then nobody learns what was wrong."""
 QUOTA_CHARACTERS_MAX: Final = 200
 
+_SERVICE: Final = re.compile(r"[a-z0-9_.-]{1,64}")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 STATUS_CODES: Final = {
@@ -176,6 +181,8 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
             wire.metadata.values = values
         case events.Logged(level=level, source=source, text=text):
             wire.log.CopyFrom(pb.Log(level=level, source=source, text=text))
+        case events.Requested(ask_id=ask_id, service=service, arguments=arguments):
+            wire.request.CopyFrom(pb.Request(ask_id=ask_id, service=service, arguments=arguments))
         case events.Asked(ask_id=ask_id, question=question, details=details):
             wire.ask.CopyFrom(pb.Ask(ask_id=ask_id, details=details, **question))
         case events.Chunk(data=data, last=last):
@@ -184,13 +191,19 @@ def encode_event(event: events.Event, wire: pb.Event) -> None:
             wire.refused.CopyFrom(encode_refusal(refusal))
         case events.Gap(count=count):
             wire.gap.count = count
+        case events.CatalogChanged() | events.Published():
+            _encode_catalog(event, wire)
+        case _:
+            raise TypeError(f"{event!r} has no place on the wire")
+
+
+def _encode_catalog(event: events.CatalogChanged | events.Published, wire: pb.Event) -> None:
+    match event:
         case events.CatalogChanged(generation=generation):
             wire.catalog_changed.generation = generation
         case events.Published(catalog=catalog, start=start, end=end, last=last, answers=answers):
             wire.catalog.CopyFrom(catalog_part(catalog, start, end, last=last))
             wire.catalog.answers = answers
-        case _:
-            raise TypeError(f"{event!r} has no place on the wire")
 
 
 def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
@@ -322,6 +335,11 @@ def decode_open(wire: pb.Open) -> OpenRequest:
             raise _bad(f"open.{name}", f"at most {PATTERNS_MAX} patterns, got {len(patterns)}")
         for pattern in patterns:
             check_length(f"open.{name}", pattern)
+    if len(wire.services) > SERVICES_MAX:
+        raise _bad("open.services", f"at most {SERVICES_MAX} services, got {len(wire.services)}")
+    for service in wire.services:
+        if _SERVICE.fullmatch(service) is None:
+            raise _bad("open.services", f"1 to 64 of a-z 0-9 _ . -, got {service[:40]!r}")
     linger = wire.linger_seconds if wire.HasField("linger_seconds") else None
     if linger is not None and not 0 <= linger <= LINGER_SECONDS_MAX:
         raise _bad("open.linger_seconds", f"0 to {LINGER_SECONDS_MAX:.0f}, got {linger:g}")
@@ -334,7 +352,24 @@ def decode_open(wire: pb.Open) -> OpenRequest:
         answers=wire.answers,
         limits=decode_limits(wire.limits, "open.limits"),
         follow=wire.follow,
+        services=frozenset(wire.services),
     )
+
+
+def decode_reply(wire: pb.Reply) -> tuple[bytes, str]:
+    """What a request came to: the result, empty for a failure, and then why. Raises `Refusal` naming the field."""
+    if (size := len(wire.result)) > REPLY_BYTES_MAX:
+        raise Refusal(
+            RefusalReason.TOO_LARGE,
+            f"reply.result: {size} bytes, more than {REPLY_BYTES_MAX}; answer with less, or with the path of a file.",
+            field="reply.result",
+        )
+    if wire.result:
+        try:
+            from_json(wire.result, allow_inf_nan=False)
+        except ValueError as error:
+            raise _bad("reply.result", f"JSON, got something else: {str(error)[:80]}") from None
+    return wire.result, wire.message or ("" if wire.result else "it failed, and did not say why")
 
 
 def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:

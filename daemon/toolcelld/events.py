@@ -18,7 +18,7 @@ from toolcelld.outcome import Outcome, Refusal
 
 __all__ = [
     "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress",
-    "Published", "Refused", "Started", "Update",
+    "Published", "Refused", "Requested", "Started", "Update",
 ]  # fmt: skip
 
 
@@ -107,6 +107,17 @@ class Asked(Event):
         texts = [self.question["question"], self.question["permission"]]
         texts += [*self.question["patterns"], *self.question["always"]]
         self.size_bytes = 64 + len(self.details) + sum(_bytes(text) + 4 for text in texts)
+
+
+@dataclass(slots=True)
+class Requested(Event):
+    urgent = True
+    ask_id: int
+    service: str
+    arguments: bytes
+
+    def measure(self) -> None:
+        self.size_bytes = 64 + len(self.arguments) + _bytes(self.service)
 
 
 @dataclass(slots=True)

@@ -126,6 +126,8 @@ class Intake:
                     self._on_log(header, payload)
                 case "ask":
                     self._questions.ask(header, payload)
+                case "request":
+                    self._questions.request(header, payload)
                 case "withdraw":
                     self._questions.withdraw(header.get("ask"))
                 case _:

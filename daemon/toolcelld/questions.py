@@ -1,16 +1,16 @@
-"""The questions that a call has open. While there is one, no clock of the call runs.
+"""The questions that a call has open, and its requests for services. While there is one, no clock of the call runs.
 
 A question goes to the client if it answers questions; else it is denied at once. "Always" is
 remembered for the session: the same tool, permission and patterns are not asked about again.
-Every question gets its one answer, also when the call is stopped or nobody comes back: the
-worker counts on it.
+A request goes to the client if it offers the service. Both count together, and each gets its one
+answer, also when the call is stopped or nobody comes back: the worker counts on it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from toolcell._data import whole
 from toolcelld import events
@@ -20,11 +20,15 @@ __all__ = ["NOBODY", "Asker", "Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
 """A person may be away for a while; a call may not wait for ever."""
+REQUEST_SECONDS_MAX: Final = 3600.0
+"""Another session of the agent may have much to do; as long as the longest time-out that there is by default."""
 OPEN_MAX: Final = 16
-"""Questions of one call at the same time."""
+"""Questions and requests of one call at the same time."""
 NOBODY: Final = "nobody is there to answer"
 QUESTION_BYTES_MAX: Final = 48 * 1024
-"""With its patterns and details: it is one message to the client."""
+"""With its patterns and details, or a request with its arguments: it is one message to the client."""
+SERVICES_SHOWN_MAX: Final = 16
+"""Names in the message that one is not offered."""
 NUMBER_MAX: Final = 2**31
 
 
@@ -37,6 +41,16 @@ class Asker(Protocol):
         ...
 
     @property
+    def services(self) -> Collection[str]:
+        """What the client does for tools, by name."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """The program that the client speaks for."""
+        ...
+
+    @property
     def always(self) -> set[tuple[str, str, str]]:
         """What was allowed for the rest of the session: tool, permission, pattern."""
         ...
@@ -46,15 +60,24 @@ class Asker(Protocol):
         ...
 
 
+_Remembered: TypeAlias = "frozenset[tuple[str, str, str]]"
+
+
+class _Open(NamedTuple):
+    event: events.Asked | events.Requested
+    clock: asyncio.TimerHandle
+    remembered: _Remembered
+
+
 class Questions:
-    """The open questions of one call."""
+    """The open questions and requests of one call."""
 
     def __init__(
         self,
         call_id: str,
         tool: str,
         asker: Asker,
-        answer: Callable[[dict[str, Any]], None],
+        answer: Callable[[dict[str, Any], bytes], None],
         changed: Callable[[], None],
     ) -> None:
         self._call_id = call_id
@@ -62,7 +85,7 @@ class Questions:
         self._asker = asker
         self._answer = answer
         self._changed = changed
-        self._open: dict[int, tuple[asyncio.TimerHandle, set[tuple[str, str, str]], events.Asked]] = {}
+        self._open: dict[int, _Open] = {}
         self._numbered = 0  # the highest number that the tool used
         self._asked = 0  # the highest number that the client was told
         self._loop = asyncio.get_running_loop()
@@ -75,10 +98,7 @@ class Questions:
 
     def ask(self, header: Mapping[str, Any], payload: bytes) -> None:
         """The tool asks; raises `FrameError` for a number that is none or that is not new."""
-        ask_id = header.get("ask")
-        if type(ask_id) is not int or not self._numbered < ask_id < NUMBER_MAX:
-            raise FrameError(f"question {str(ask_id)[:20]} after question {self._numbered}")
-        self._numbered = ask_id
+        ask_id = self._number(header)
         permission = _text(header.get("permission"))
         question = {
             "question": _text(header.get("question")),
@@ -87,38 +107,72 @@ class Questions:
             "always": _texts(header.get("always")),
         }
         patterns = question["always"] or question["patterns"]
-        remembered = {(self._tool, permission, pattern) for pattern in patterns}
+        remembered = frozenset((self._tool, permission, pattern) for pattern in patterns)
         event = events.Asked(ask_id, question, payload, call_id=self._call_id)
-        if self._closed:
-            self._reply(ask_id, allowed=False, message=self._closed)
-        elif remembered and remembered <= self._asker.always:
-            self._reply(ask_id, allowed=True)
-        elif not self._asker.answers:
-            self._reply(ask_id, allowed=False, message=NOBODY)
-        elif event.size_bytes > QUESTION_BYTES_MAX:
-            # Not cut: what a person does not see must not be allowed.
-            message = f"the question takes {event.size_bytes} bytes, more than {QUESTION_BYTES_MAX}; ask for less at once"
-            self._reply(ask_id, allowed=False, message=message)
-        elif len(self._open) >= OPEN_MAX:
-            self._reply(ask_id, allowed=False, message=f"{OPEN_MAX} questions are open already")
+        if remembered and remembered <= self._asker.always and not self._closed:
+            self._say_answer(ask_id, allowed=True)
         else:
-            timer = self._loop.call_later(
-                ASK_SECONDS_MAX,
-                self.answer,
-                ask_id,
-                False,
-                False,
-                f"no answer within {ASK_SECONDS_MAX:.0f} s",
-            )
-            self._open[ask_id] = (timer, remembered, event)
-            self._asked = ask_id
-            self._changed()
-            self._asker.tell(event)
+            self._put(event, remembered)
 
-    @property
-    def unanswered(self) -> list[events.Asked]:
-        """Those that wait, as the client was told of them."""
-        return [event for _, _, event in self._open.values()]
+    def request(self, header: Mapping[str, Any], payload: bytes) -> None:
+        """The tool wants a service; raises `FrameError` for a number that is none or that is not new."""
+        ask_id = self._number(header)
+        self._put(events.Requested(ask_id, _text(header.get("service")), payload, call_id=self._call_id))
+
+    def _number(self, header: Mapping[str, Any]) -> int:
+        ask_id = header.get("ask")
+        if type(ask_id) is not int or not self._numbered < ask_id < NUMBER_MAX:
+            raise FrameError(f"question {str(ask_id)[:20]} after question {self._numbered}")
+        self._numbered = ask_id
+        return ask_id
+
+    def _put(self, event: events.Asked | events.Requested, remembered: _Remembered = frozenset()) -> None:
+        if refused := self._refused(event):
+            self._say_no(event, refused)
+            return
+        seconds = ASK_SECONDS_MAX if isinstance(event, events.Asked) else REQUEST_SECONDS_MAX
+        clock = self._loop.call_later(
+            seconds, self._give_up, event.ask_id, f"no answer within {seconds:.0f} s"
+        )
+        self._open[event.ask_id] = _Open(event, clock, remembered)
+        self._asked = event.ask_id
+        self._changed()
+        self._asker.tell(event)
+
+    def _refused(self, event: events.Asked | events.Requested) -> str:
+        """Why it does not go to the client; empty where it does."""
+        if self._closed:
+            return self._closed
+        if nobody := self._nobody(event):
+            return nobody
+        if event.size_bytes > QUESTION_BYTES_MAX:
+            # Not cut: what a person does not see must not be allowed.
+            what = "question" if isinstance(event, events.Asked) else "request"
+            return f"the {what} takes {event.size_bytes} bytes, more than {QUESTION_BYTES_MAX}; ask for less at once"
+        if len(self._open) >= OPEN_MAX:
+            return f"{OPEN_MAX} questions are open already"
+        return ""
+
+    def _nobody(self, event: events.Asked | events.Requested) -> str:
+        """Why the client that is there cannot answer; empty where it can."""
+        if isinstance(event, events.Asked):
+            return "" if self._asker.answers else NOBODY
+        offered = self._asker.services
+        if event.service in offered:
+            return ""
+        names = sorted(offered)[:SERVICES_SHOWN_MAX]
+        return (
+            f"{self._asker.agent} offers no service {event.service[:64]!r}; "
+            f"{'it offers ' + ', '.join(names) if names else 'it offers none'}"
+        )
+
+    def ask_again(self, holds: Callable[[events.Event], bool]) -> None:
+        """A client has come: put to it what is open, as whoever took note of it may be gone."""
+        for opened in list(self._open.values()):
+            if nobody := self._nobody(opened.event):
+                self._give_up(opened.event.ask_id, nobody)
+            elif not holds(opened.event):
+                self._asker.tell(opened.event)
 
     def was_asked(self, ask_id: int) -> bool:
         """Whether the client may answer this; whether it still waits is another question."""
@@ -126,32 +180,65 @@ class Questions:
 
     def answer(self, ask_id: int, allowed: bool, always: bool, message: str) -> bool:
         """Pass an answer on; False when the question is not open, which is no error: two may answer."""
-        found = self._open.pop(ask_id, None)
-        if found is None:
+        opened = self._open.get(ask_id)
+        if opened is None or not isinstance(opened.event, events.Asked):
             return False
-        timer, remembered, _ = found
-        timer.cancel()
+        self._take(ask_id)
         if allowed and always:
-            self._asker.always.update(remembered)
-        self._changed()
-        self._reply(ask_id, allowed=allowed, always=always, message=message)
+            self._asker.always.update(opened.remembered)
+        self._say_answer(ask_id, allowed=allowed, always=always, message=message)
+        return True
+
+    def reply(self, ask_id: int, result: bytes, message: str) -> bool:
+        """Pass on what a request came to; False when it is not open."""
+        opened = self._open.get(ask_id)
+        if opened is None or not isinstance(opened.event, events.Requested):
+            return False
+        self._take(ask_id)
+        self._say_reply(ask_id, result, message)
         return True
 
     def withdraw(self, ask_id: object) -> None:
         """The tool does not wait any more."""
         if type(ask_id) is int:
-            self.answer(ask_id, False, False, "withdrawn")
+            self._give_up(ask_id, "withdrawn")
 
     def close(self, message: str) -> None:
-        """Deny what is open and whatever comes."""
+        """Say no to what is open and whatever comes."""
         self._closed = message
         for ask_id in list(self._open):
-            self.answer(ask_id, False, False, message)
+            self._give_up(ask_id, message)
 
-    def _reply(self, ask_id: int, *, allowed: bool, always: bool = False, message: str = "") -> None:
+    def _give_up(self, ask_id: int, message: str) -> None:
+        if ask_id in self._open:
+            self._say_no(self._take(ask_id).event, message)
+
+    def _take(self, ask_id: int) -> _Open:
+        opened = self._open.pop(ask_id)
+        opened.clock.cancel()
+        self._changed()
+        return opened
+
+    def _say_no(self, event: events.Asked | events.Requested, message: str) -> None:
+        if isinstance(event, events.Asked):
+            self._say_answer(event.ask_id, allowed=False, message=message)
+        else:
+            self._say_reply(event.ask_id, b"", message)
+
+    def _say_answer(self, ask_id: int, *, allowed: bool, always: bool = False, message: str = "") -> None:
         self._answer(
-            {"type": "answer", "ask": ask_id, "allowed": allowed, "always": always, "message": message[:1000]}
+            {
+                "type": "answer",
+                "ask": ask_id,
+                "allowed": allowed,
+                "always": always,
+                "message": message[:1000],
+            },
+            b"",
         )
+
+    def _say_reply(self, ask_id: int, result: bytes, message: str) -> None:
+        self._answer({"type": "reply", "ask": ask_id, "message": message[:1000]}, result)
 
 
 def _text(value: object) -> str:

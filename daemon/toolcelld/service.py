@@ -33,6 +33,7 @@ from toolcelld.encoding import (
     catalog_part,
     check_length,
     decode_open,
+    decode_reply,
     encode_event,
     encode_output,
     encode_problem,
@@ -128,7 +129,7 @@ class ToolCell(rpc.ToolCellServicer):
             session = self._edge.sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
                 session.acknowledge(first.acknowledged)
-                session.answers = request.answers
+                session.answers, session.services = request.answers, request.services
                 return session, True
         return await self._edge.sessions.open(request), False
 
@@ -196,6 +197,9 @@ class ToolCell(rpc.ToolCellServicer):
                     always=answer.always,
                     message=answer.message,
                 )
+            case "reply":
+                result, text = decode_reply(message.reply)
+                session.reply(message.reply.call_id, message.reply.ask_id, result=result, message=text)
             case "refresh":
                 self._edge.tasks.create_task(self._refresh(session))
             case "close":

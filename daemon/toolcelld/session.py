@@ -33,7 +33,6 @@ from toolcelld.outbox import Outbox
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
 from toolcelld.profiles import project_of
-from toolcelld.questions import NOBODY
 from toolcelld.regime import Regime
 from toolcelld.request import Request
 from toolcelld.slots import Slots
@@ -64,6 +63,7 @@ class OpenRequest:
     answers: bool = False
     limits: Limits = NO_LIMITS
     follow: bool = False
+    services: frozenset[str] = frozenset()
 
 
 class House(Protocol):
@@ -83,6 +83,10 @@ class House(Protocol):
     @property
     def regime(self) -> Regime:
         """The rules in force."""
+        ...
+
+    def find_call(self, call_id: str) -> Call | None:
+        """A running call of any session."""
         ...
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
@@ -115,6 +119,7 @@ class Session:
         self.agent = request.agent
         self.request = request
         self.answers = request.answers
+        self.services = request.services
         self.directory = pin.catalog.directory
         self.worktree = pin.catalog.worktree
         self.outbox = Outbox()
@@ -170,17 +175,9 @@ class Session:
         self.stream += 1
         if self.stream > 1:
             self.outbox.rewind()
-            self._ask_again()
+            for call in self.calls.values():
+                call.questions.ask_again(self.outbox.holds)
         return self.stream
-
-    def _ask_again(self) -> None:
-        """Put the open questions to who has come; whoever took note of them may be gone."""
-        for call in self.calls.values():
-            for question in call.questions.unanswered:
-                if not self.answers:
-                    call.questions.answer(question.ask_id, False, False, NOBODY)
-                elif not self.outbox.holds(question):
-                    self.outbox.put(question)
 
     def detach(self, stream: int) -> None:
         """A stream broke. If it was the one that pumped, the linger begins."""
@@ -300,7 +297,7 @@ class Session:
 
     def _check_ancestors(self, request: Request, spec: CellSpec) -> None:
         """Calls that start calls: not too deep, and never one that waits for a cell which an ancestor holds."""
-        parent = self.calls.get(request.parent_call_id) if request.parent_call_id else None
+        parent = self._parent(request)
         depth = 0
         while parent is not None:
             depth += 1
@@ -313,7 +310,13 @@ class Session:
                     RefusalReason.WOULD_DEADLOCK,
                     f'{request.tool} needs the cell that its ancestor {parent.id} holds: isolation is "session".',
                 )
-            parent = self.calls.get(parent.request.parent_call_id)
+            parent = self._parent(parent.request)
+
+    def _parent(self, request: Request) -> Call | None:
+        """The call that a call is made for; another session's, where that was opened for it."""
+        if not request.parent_call_id:
+            return None
+        return self.calls.get(request.parent_call_id) or self._house.find_call(request.parent_call_id)
 
     def acknowledge(self, number: int) -> None:
         """The client has dealt with the events up to this one. Raises `Refusal` for one that it cannot have."""
@@ -327,16 +330,25 @@ class Session:
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Pass an answer on; one that comes too late is passed over. Raises `Refusal` where nothing was asked."""
+        if (call := self._who_asked(call_id, ask_id, "answer")) is not None:
+            call.questions.answer(ask_id, allowed, always, message)
+
+    def reply(self, call_id: str, ask_id: int, *, result: bytes, message: str) -> None:
+        """Pass on what a request came to, as an answer."""
+        if (call := self._who_asked(call_id, ask_id, "reply")) is not None:
+            call.questions.reply(ask_id, result, message)
+
+    def _who_asked(self, call_id: str, ask_id: int, field: str) -> Call | None:
         call = self.calls.get(call_id)
         if call is None and call_id in self.endings:
-            return
+            return None
         if call is None or not call.questions.was_asked(ask_id):
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
                 f"call {call_id[:128]!r} has asked no question {ask_id}.",
-                field="answer.call_id" if call is None else "answer.ask_id",
+                field=f"{field}.call_id" if call is None else f"{field}.ask_id",
             )
-        call.questions.answer(ask_id, allowed, always, message)
+        return call
 
     def abort(self, call_id: str, stop: Stop) -> bool:
         """Stop a call; False when it has ended. Raises `Refusal` when there never was one."""

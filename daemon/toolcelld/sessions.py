@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from typing import Final
 
+from toolcelld.calls import Call
 from toolcelld.catalogs import DirectoryError
 from toolcelld.lifecycle import Session as State
 from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
@@ -101,6 +102,11 @@ class Sessions:
             for call_id in session.calls
             if call_id == beginning or (beginning and call_id.startswith(beginning))
         ]
+
+    def call(self, call_id: str) -> Call | None:
+        """A running call, by its whole id, which is unique in its session: the oldest one's."""
+        found = (session.calls.get(call_id) for session in self._sessions.values())
+        return next((call for call in found if call is not None), None)
 
     def on_worker_dead(self, worker: Worker) -> None:
         """Tell the session whose own worker it was."""

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -17,7 +17,7 @@ import pytest
 
 from toolcell import Abort, Denied, ToolContext, ToolError
 from toolcell._log import TEXT_BYTES_MAX, LogHandler
-from toolcell.testing import Asked, FakeContext, Logged, Progressed
+from toolcell.testing import Asked, FakeContext, Logged, Progressed, Requested
 
 pytestmark = pytest.mark.anyio
 
@@ -36,9 +36,9 @@ class Wire:
         self.told.append((kind, header, payload))
 
     def ask(
-        self, header: Mapping[str, Any], payload: bytes = b"", /
+        self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask", /
     ) -> concurrent.futures.Future[Mapping[str, Any]]:
-        self.told.append(("ask", header, payload))
+        self.told.append((kind, header, payload))
         self.questions.append(concurrent.futures.Future())
         return self.questions[-1]
 
@@ -182,9 +182,44 @@ async def test_a_question_has_bounds() -> None:
         await FakeContext(answers=[True]).ask("?", patterns=["x"] * 101)
 
 
-async def test_a_service_that_nobody_offers_names_the_agent() -> None:
-    with pytest.raises(ToolError, match=r"claude offers no service 'session\.send'"):
-        await context_on(Wire()).request("session.send", prompt="hi")
+async def test_a_request_brings_what_the_service_gives_or_its_reason() -> None:
+    wire = Wire()
+    requesting = asyncio.ensure_future(context_on(wire).request("session.send", prompt="hi"))
+    while not wire.questions:
+        await anyio.lowlevel.checkpoint()
+    assert wire.told == [("request", {"service": "session.send"}, b'{"prompt":"hi"}')]
+    wire.questions[0].set_result({"result": b'{"reply": "hello"}', "message": ""})
+    assert await requesting == {"reply": "hello"}
+
+    requesting = asyncio.ensure_future(context_on(wire).request("session.send", prompt="hi"))
+    while len(wire.questions) < 2:
+        await anyio.lowlevel.checkpoint()
+    wire.questions[1].set_result({"result": b"", "message": "claude offers none"})
+    with pytest.raises(ToolError, match=r"session\.send: claude offers none"):
+        await requesting
+
+
+async def test_arguments_of_a_request_that_have_no_json_form_are_refused_at_once() -> None:
+    wire = Wire()
+    with pytest.raises(ToolError, match="no JSON form"):
+        await context_on(wire).request("session.send", prompt=object())
+    assert wire.told == []
+
+
+async def test_a_fake_context_serves_what_the_test_gives_it() -> None:
+    def twice(n: int) -> int:
+        return 2 * n
+
+    def fail() -> None:
+        raise OSError("gone")
+
+    context = FakeContext(services={"twice": twice, "fail": fail})
+    assert await context.request("twice", n=4) == 8
+    with pytest.raises(ToolError, match="fail: OSError: gone"):
+        await context.request("fail")
+    with pytest.raises(ToolError, match="test offers no service 'other'"):
+        await context.request("other")
+    assert context.requested == [Requested("twice", {"n": 4}), Requested("fail", {}), Requested("other", {})]
 
 
 async def test_waiting_in_an_asynchronous_tool_says_to_await() -> None:

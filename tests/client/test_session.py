@@ -488,14 +488,6 @@ async def test_a_result_that_cannot_be_read_ends_its_call_and_no_other(tmp_path:
         assert second.ok
 
 
-async def test_services_are_refused_with_a_clear_error(tmp_path: Path) -> None:
-    async def send() -> None: ...
-
-    with pytest.raises(NotImplementedError, match="services"):
-        async with connect(daemon="running", services={"session.send": send}):
-            pass
-
-
 async def test_what_the_body_raises_comes_out_as_it_is(tmp_path: Path) -> None:
     async with daemon(tmp_path, echo) as scripted:
         with pytest.raises(KeyError, match="mine"):

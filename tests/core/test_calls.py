@@ -36,6 +36,8 @@ class FakeHost:
     secret_digest = b""
     directory = worktree = "/"
     answers = True
+    services: frozenset[str] = frozenset()
+    agent = "claude"
 
     def __init__(self) -> None:
         self.slots = Slots(1)

@@ -61,6 +61,8 @@ class Session:
     id = "s-1"
     secret_digest = b""
     answers = True
+    services: frozenset[str] = frozenset()
+    agent = "claude"
 
     def __init__(self) -> None:
         self.always: set[tuple[str, str, str]] = set()
@@ -83,7 +85,9 @@ class Hearing:
         self.cell = FakeCell()
         self.replies: list[dict[str, Any]] = []
         self.overs = self.signs = 0
-        self.questions = Questions("c-1", "t", self.session, self.replies.append, lambda: None)
+        self.questions = Questions(
+            "c-1", "t", self.session, lambda header, _: self.replies.append(header), lambda: None
+        )
         resolved = resolve(Config(), "t", {}, "project")
         self.intake = Intake(
             "c-1", "t", resolved, limits or resolved.limits, self.session,

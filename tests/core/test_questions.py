@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.events import Asked, Event
+from toolcelld.events import Asked, Event, Requested
 from toolcelld.frames import FrameError
 from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import OPEN_MAX, Questions
@@ -19,13 +19,17 @@ pytestmark = pytest.mark.anyio
 class Session:
     """Somebody to ask, and the worker's side of it."""
 
-    def __init__(self, *, answers: bool = True) -> None:
+    agent = "claude"
+
+    def __init__(self, *, answers: bool = True, services: frozenset[str] = frozenset()) -> None:
         self.answers = answers
+        self.services = services
         self.always: set[tuple[str, str, str]] = set()
         self.told: list[Event] = []
         self.replies: list[dict[str, Any]] = []
+        self.results: list[tuple[int, bytes]] = []
         self.changes = 0
-        self.questions = Questions("c-1", "drop", self, self.replies.append, self.change)
+        self.questions = Questions("c-1", "drop", self, self.reply, self.change)
 
     def tell(self, event: Event) -> None:
         self.told.append(event)
@@ -33,12 +37,20 @@ class Session:
     def change(self) -> None:
         self.changes += 1
 
+    def reply(self, header: dict[str, Any], payload: bytes) -> None:
+        self.replies.append(header)
+        if header["type"] == "reply":
+            self.results.append((header["ask"], payload))
+
+    def request(self, number: object, service: object = "session.send", arguments: bytes = b"{}") -> None:
+        self.questions.request({"type": "request", "ask": number, "service": service}, arguments)
+
     def ask(self, number: object, **header: object) -> None:
         self.questions.ask({"type": "ask", "ask": number, "question": "Drop?", **header}, b"")
 
     @property
     def answered(self) -> list[tuple[int, bool]]:
-        return [(reply["ask"], reply["allowed"]) for reply in self.replies]
+        return [(reply["ask"], reply["allowed"]) for reply in self.replies if reply["type"] == "answer"]
 
 
 async def test_an_answer_reaches_the_worker_once() -> None:
@@ -157,3 +169,69 @@ async def test_every_question_gets_exactly_one_answer(
     assert session.questions.open == 0
     for event in session.told:
         assert event.size_bytes <= MESSAGE_BYTES
+
+
+SENDS = frozenset({"session.send"})
+
+
+async def test_a_request_goes_to_the_client_and_what_it_came_to_to_the_worker_once() -> None:
+    session = Session(services=SENDS)
+    session.request(1, arguments=b'{"prompt":"hi"}')
+    (told,) = session.told
+    assert isinstance(told, Requested)
+    assert (told.ask_id, told.service, told.arguments) == (1, "session.send", b'{"prompt":"hi"}')
+    assert session.questions.reply(1, b'"hello"', "")
+    assert not session.questions.reply(1, b'"again"', "")
+    assert session.results == [(1, b'"hello"')]
+    assert session.changes == 2
+
+
+@pytest.mark.parametrize("service", ["session.list", "", None, 3, "x" * 100_000])
+async def test_a_service_that_is_not_offered_is_refused_at_once_and_named(service: object) -> None:
+    session = Session(services=SENDS)
+    session.request(1, service)
+    assert session.results == [(1, b"")]
+    assert "claude offers no service" in session.replies[0]["message"]
+    assert "it offers session.send" in session.replies[0]["message"]
+    assert session.told == []
+
+
+async def test_an_answer_is_no_reply_and_a_reply_is_no_answer() -> None:
+    session = Session(services=SENDS)
+    session.ask(1)
+    session.request(2)
+    assert not session.questions.reply(1, b"true", "")
+    assert not session.questions.answer(2, True, True, "")
+    assert session.replies == []
+    session.questions.close("the call is being stopped")
+    assert session.answered == [(1, False)]
+    assert session.results == [(2, b"")]
+
+
+async def test_a_request_too_large_for_one_message_is_refused() -> None:
+    session = Session(services=SENDS)
+    session.request(1, arguments=b"x" * 60_000)
+    assert "more than 49152" in session.replies[0]["message"]
+
+
+async def test_requests_and_questions_share_their_numbers_and_their_bound() -> None:
+    session = Session(services=SENDS)
+    session.ask(1)
+    with pytest.raises(FrameError):
+        session.request(1)
+    for number in range(2, OPEN_MAX + 2):
+        session.request(number)
+    assert session.results == [(OPEN_MAX + 1, b"")]
+    session.questions.close("over")
+
+
+async def test_a_client_that_comes_is_asked_again_what_nobody_holds_and_refused_what_it_cannot_do() -> None:
+    session = Session(services=SENDS)
+    session.ask(1)
+    session.request(2)
+    session.questions.ask_again(lambda event: isinstance(event, Asked))
+    assert [type(event) for event in session.told] == [Asked, Requested, Requested]
+    session.services = frozenset()
+    session.questions.ask_again(lambda _: False)
+    assert session.results == [(2, b"")]
+    session.questions.close("over")

@@ -11,8 +11,9 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,7 @@ class DaemonWorld:
     children: int
     descriptors: int
     files: frozenset[str]
+    kinds: Counter[str]
 
     @classmethod
     def of(cls, daemon: RunningDaemon) -> DaemonWorld:
@@ -54,7 +56,8 @@ class DaemonWorld:
         run = Path(daemon.socket).parent
         # Outputs that the index knows may stay; `files_left` looks at them when the daemon has ended.
         state = (path for path in daemon.state.rglob("*") if path.parent.name != "outputs")
-        return cls(below, open_descriptors(daemon.pid), frozenset(map(str, [*run.rglob("*"), *state])))
+        files = frozenset(map(str, [*run.rglob("*"), *state]))
+        return cls(below, open_descriptors(daemon.pid), files, kinds_of_descriptors(daemon.pid))
 
     def new_since(self, before: DaemonWorld) -> list[str]:
         """One line for each thing that was not there before."""
@@ -62,7 +65,8 @@ class DaemonWorld:
         if self.children > before.children:
             new.append(f"{self.children - before.children} processes")
         if self.descriptors > before.descriptors:
-            new.append(f"{self.descriptors - before.descriptors} descriptors")
+            kinds = ", ".join((self.kinds - before.kinds).elements()) or "of kinds that are not ours to see"
+            new.append(f"{self.descriptors - before.descriptors} descriptors: {kinds}")
         return new
 
 
@@ -73,6 +77,16 @@ def open_descriptors(pid: int) -> int:
         return count or len(os.listdir(f"/proc/{pid}/fd"))
     except PermissionError:
         return 0  # an older kernel, and no tracer: the count is nobody's to know
+
+
+def kinds_of_descriptors(pid: int) -> Counter[str]:
+    """What they are, without the numbers of sockets and pipes; nothing for who may not trace the process."""
+    kinds: Counter[str] = Counter()
+    with suppress(PermissionError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(FileNotFoundError):  # closed meanwhile
+                kinds[os.readlink(f"/proc/{pid}/fd/{name}").split(":[")[0]] += 1
+    return kinds
 
 
 def threads(pid: int) -> int:

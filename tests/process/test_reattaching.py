@@ -76,6 +76,14 @@ ASKING = """
         return "allowed"
 """
 
+REQUESTING = """
+    from toolcell import ToolContext, tool
+
+    @tool(timeout=30)
+    def requesting(context: ToolContext) -> str:
+        return context.wait(context.request("slow"))
+"""
+
 
 class Line:
     """A unix socket before the daemon's, whose connections can be cut."""
@@ -280,6 +288,29 @@ async def test_an_answer_given_while_the_line_was_down_arrives(daemon: RunningDa
         outcome = await call
 
     assert (outcome.text, questions) == ("allowed", ["May I?"])
+
+
+async def test_a_request_that_is_served_while_the_line_drops_is_served_once(daemon: RunningDaemon) -> None:
+    daemon.tool("requesting", REQUESTING)
+    began, go_on = asyncio.Event(), asyncio.Event()
+    served: list[str] = []
+
+    async def slow(call: Call) -> str:
+        served.append(call.tool)
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    async with line_to(daemon) as line, line.connect(services={"slow": slow}) as session:
+        call = session.call("requesting")
+        await began.wait()
+        line.cut()
+        await until_detached(daemon)
+        go_on.set()
+        await line.tried.wait()
+        line.mend()
+        outcome = await call
+    assert (outcome.text, served) == ("done", ["requesting"])
 
 
 CLIENT = """

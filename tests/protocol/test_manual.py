@@ -24,8 +24,8 @@ BOUNDS: Final = {
     "Blocks of a result": BLOCKS_MAX,
     "Details of a result that go along; longer ones are kept beside": results.DETAILS_BYTES_MAX,
     "Metadata of a call": intake.METADATA_BYTES_MAX,
-    "A question with its patterns and details": questions.QUESTION_BYTES_MAX,
-    "Open questions of a call": questions.OPEN_MAX,
+    "A question with its patterns and details, a request with its arguments, a reply": questions.QUESTION_BYTES_MAX,
+    "Open questions and requests of a call": questions.OPEN_MAX,
     "Records of one `log`": intake.RECORDS_MAX,
 }
 
@@ -59,7 +59,7 @@ def test_the_manual_lists_what_the_daemon_sends() -> None:
 
 def test_the_manual_lists_what_a_worker_sends() -> None:
     listed = {row[0].strip("`") for row in table("From the worker", "Type")}
-    told = {"update", "progress"}  # by the context, under these names
+    told = {"update", "progress", "ask", "request"}  # by the context, under these names
     sent = sent_types("worker/serve.py", "worker/wire.py", "worker/ending.py", "worker/keeper.py") | told
     assert listed == sent - {"text", "image", "resource_link"}
 

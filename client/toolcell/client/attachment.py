@@ -14,7 +14,7 @@ Everything happens on the session's loop and nothing holds a lock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ from .inbox import Inbox
 from .link import Link, dial
 from .outcome import Kind, Outcome
 from .refusal import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
+from .serving import Service, serve
 from .stream import Stream
 from .wire import read_catalog, read_event, read_outcome, refused
 
@@ -60,6 +61,7 @@ class Attachment:
         opening: pb.Open,
         linger_seconds: float,
         asked: Asked | None = None,
+        services: Mapping[str, Service] | None = None,
         on_catalog: OnCatalog | None = None,
     ) -> None:
         self.catalog = Catalog(0, {}, ())
@@ -71,6 +73,7 @@ class Attachment:
         self._daemon = daemon
         self._linger_seconds = linger_seconds
         self._asked = asked
+        self._services = services or {}
         self._on_catalog = on_catalog
         self._inbox = Inbox()
         self._parts: list[pb.CatalogPart] = []
@@ -233,7 +236,10 @@ class Attachment:
             case "ask" if not flight.was_asked(event.ask.ask_id):
                 task = self._questions.create_task(self._answer(flight, event.ask))
                 flight.asks[event.ask.ask_id] = task
-            case "ask":
+            case "request" if not flight.was_asked(event.request.ask_id):
+                task = self._questions.create_task(self._serve(flight, event.request))
+                flight.asks[event.request.ask_id] = task
+            case "ask" | "request":
                 pass  # put again after a drop, as the daemon cannot know that we have it
             case _:
                 if (said := read_event(event, body)) is not None:
@@ -272,7 +278,12 @@ class Attachment:
 
     async def _answer(self, flight: Flight, ask: pb.Ask) -> None:
         if self._asked is not None:
-            flight.answer(await answer(self._asked, flight.call, ask))
+            said = await answer(self._asked, flight.call, ask)
+            flight.answer(ask.ask_id, pb.AttachRequest(answer=said))
+
+    async def _serve(self, flight: Flight, request: pb.Request) -> None:
+        reply = await serve(self._services, flight.call, request)
+        flight.answer(request.ask_id, pb.AttachRequest(reply=reply))
 
     def _lose(self, why: Refusal) -> None:
         self.line = None

@@ -73,7 +73,7 @@ class Flight:
         self._request = request
         self._arguments = arguments
         self._carrier = carrier
-        self._answers: dict[int, pb.Answer] = {}
+        self._answers: dict[int, pb.AttachRequest] = {}
         self._unread: Unread | None = None
         self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
         self._waiters: list[asyncio.Future[None]] = []  # who awaits
@@ -113,8 +113,7 @@ class Flight:
 
     def repeats(self) -> Iterator[pb.AttachRequest]:
         """What was said about the call beside its request, for a stream that has not heard it."""
-        for answer in self._answers.values():
-            yield pb.AttachRequest(answer=answer)
+        yield from self._answers.values()
         if self.abort_reason is not None:
             yield pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=self.abort_reason))
 
@@ -127,17 +126,17 @@ class Flight:
                 self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
     def was_asked(self, ask_id: int) -> bool:
-        """Whether the question is known, be it answered or not."""
+        """Whether the question or request is known, be it answered or not."""
         return ask_id in self.asks or ask_id in self._answers
 
-    def answer(self, answer: pb.Answer) -> None:
-        """Answer a question, and remember it in case the line drops."""
-        self.asks.pop(answer.ask_id, None)
+    def answer(self, ask_id: int, answer: pb.AttachRequest) -> None:
+        """Answer a question or a request, and remember it in case the line drops."""
+        self.asks.pop(ask_id, None)
         if self.outcome is None:
-            self._answers[answer.ask_id] = answer
+            self._answers[ask_id] = answer
             if len(self._answers) > ANSWERS_KEPT_MAX:
                 del self._answers[next(iter(self._answers))]
-            self._carrier.send(pb.AttachRequest(answer=answer))
+            self._carrier.send(answer)
 
     def deliver(self, event: Event, size_bytes: int) -> None:
         """Keep an event for whoever iterates."""

@@ -24,6 +24,7 @@ from .catalog import Catalog
 from .daemon import find
 from .limits import Limits, encode_limits
 from .refusal import Refusal, Refused, Unavailable, refusal_of_rpc
+from .serving import SERVED, Service
 from .wire import encode_arguments, refused
 
 __all__ = ["Session", "connect"]
@@ -75,11 +76,13 @@ class Session:
         session_id: str = "",
         message_id: str = "",
         agent_name: str = "",
+        parent_call_id: str | None = None,
         timeout: float | None = None,
         limits: Limits | None = None,
     ) -> Call:
         """Start a tool; the call is on its way when this returns, and the same `call_id` is the same call.
 
+        `parent_call_id` is the call that this one is made for; within a service it is the call that requested it.
         Raises TypeError or ValueError for arguments that are no JSON and for limits that are none; whatever else
         goes wrong is in the Outcome.
         """
@@ -91,6 +94,7 @@ class Session:
             session_id=session_id,
             message_id=message_id,
             agent_name=agent_name,
+            parent_call_id=SERVED.get() if parent_call_id is None else parent_call_id,
             limits=encode_limits(limits, timeout),
         )
         known = attachment.flights.get(request.call_id)
@@ -141,18 +145,16 @@ async def connect(
     deny: Sequence[str] = (),
     limits: Limits | None = None,
     ask: Callable[[Ask], Awaitable[Answer]] | None = None,
-    services: Mapping[str, Callable[..., Awaitable[object]]] | None = None,
+    services: Mapping[str, Service] | None = None,
     on_catalog: Callable[[Catalog], object] | None = None,
     daemon: Literal["start", "running", "private"] = "start",
     linger: float = 10,
 ) -> AsyncGenerator[Session]:
     """A session with the user's daemon, or with the one at `address`; leaving it aborts what runs and waits for it.
 
-    `resume` is a `Session.resume_token`. Without `ask` every question is denied. With `on_catalog` the session
-    follows changes. Raises Unavailable, whose text says what to do.
+    `resume` is a `Session.resume_token`. Without `ask` every question is denied. A tool's `context.request` calls one
+    of the `services` as `service(call, **arguments)`. With `on_catalog` the session follows changes. Raises Unavailable, whose text says what to do.
     """
-    if services:
-        raise NotImplementedError("services come with a later version; leave `services` out")
     session_id, secret = _split(resume) if resume is not None else ("", "")
     opening = pb.Open(
         protocol=PROTOCOL,
@@ -167,9 +169,10 @@ async def connect(
         answers=ask is not None,
         limits=encode_limits(limits),
         follow=on_catalog is not None,
+        services=services or (),
     )
     found = find(address, daemon)
-    attachment = Attachment(found, opening, linger, ask, on_catalog)
+    attachment = Attachment(found, opening, linger, ask, services, on_catalog)
     try:
         await attachment.open()
         try:

@@ -342,15 +342,18 @@ class _Channel:
                 teller = self._teller = self._teller or Teller(self._worker.wire, self._sequence)
             teller.tell(kind, header, payload)
 
-    def ask(self, header: Mapping[str, Any], payload: bytes = b"") -> Future[Mapping[str, Any]]:
-        """Send a question; raises `ToolError` for one that no frame can carry."""
+    def ask(
+        self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask"
+    ) -> Future[Mapping[str, Any]]:
+        """Send a question, or a request; raises `ToolError` for one that no frame can carry."""
         answer: Future[Mapping[str, Any]] = concurrent.futures.Future()
         with self._worker.abortable.held(), self._lock:
             number = self._asked + 1
             try:
-                frame = encode({"type": "ask", "seq": self._sequence, "ask": number, **header}, payload)
+                frame = encode({"type": kind, "seq": self._sequence, "ask": number, **header}, payload)
             except FrameError as error:
-                raise ToolError(f"The question is too large: {error}. Ask for less at once.") from None
+                what = "question" if kind == "ask" else "request"
+                raise ToolError(f"The {what} is too large: {error}. Ask for less at once.") from None
             self._asked = number
             self._questions[number] = answer
             self._worker.wire.send_frames((frame,))
@@ -396,14 +399,14 @@ class _Channel:
             message = self._worker.wire.receive()
             if message is None:
                 os._exit(0)  # the daemon is gone, and so is everything of it
-            if message.header["type"] != "answer":
+            if message.header["type"] not in ("answer", "reply"):
                 continue
             with self._lock:
                 answer = self._questions.pop(int(message.header["ask"]), None)
                 self._reading = bool(self._questions)
                 goes_on = self._reading
             if answer is not None and answer.set_running_or_notify_cancel():
-                answer.set_result(message.header)
+                answer.set_result({**message.header, "result": message.payload})
             if not goes_on:
                 return
 

@@ -245,6 +245,7 @@ class AttachRequest(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     REFRESH_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
     acknowledged: _builtins.int
     """The highest event number that has been dealt with; events up to it are forgotten by the daemon.
     A message may carry this alone. 0 says nothing.
@@ -277,6 +278,10 @@ class AttachRequest(_message.Message):
     def close(self) -> Global___Close:
         """End the session: its calls are aborted, their outcomes are delivered, and the stream ends OK."""
 
+    @_builtins.property
+    def reply(self) -> Global___Reply:
+        """What a Request came to."""
+
     def __init__(
         self,
         *,
@@ -288,12 +293,13 @@ class AttachRequest(_message.Message):
         answer: Global___Answer | None = ...,
         refresh: Global___Refresh | None = ...,
         close: Global___Close | None = ...,
+        reply: Global___Reply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "acknowledged", b"acknowledged", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "acknowledged", b"acknowledged", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "call", "chunk", "abort", "answer", "refresh", "close"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "call", "chunk", "abort", "answer", "refresh", "close", "reply"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -341,6 +347,7 @@ class Open(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    SERVICES_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     """The protocol the client speaks: 1. Another number is refused with FAILED_PRECONDITION, VERSION_MISMATCH."""
     client_version: _builtins.str
@@ -373,6 +380,12 @@ class Open(_message.Message):
     def limits(self) -> Global___Limits:
         """Limits for every call of the session; they lower, never raise."""
 
+    @_builtins.property
+    def services(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The services that the client does for tools, by name: at most 64 of [a-z0-9_.-], 1 to 64 characters.
+        A Request for another one is refused at once.
+        """
+
     def __init__(
         self,
         *,
@@ -388,10 +401,11 @@ class Open(_message.Message):
         answers: _builtins.bool = ...,
         limits: Global___Limits | None = ...,
         follow: _builtins.bool = ...,
+        services: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "limits", b"limits", "linger_seconds", b"linger_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "protocol", b"protocol", "resume_token", b"resume_token", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "protocol", b"protocol", "resume_token", b"resume_token", "services", b"services", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__linger_seconds: _TypeAlias = _typing.Literal["linger_seconds"]  # noqa: Y015
     _WhichOneofArgType__linger_seconds: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds"]  # noqa: Y015
@@ -554,6 +568,40 @@ class Answer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class Reply(_message.Message):
+    """What a Request came to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    ASK_ID_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The call that requested."""
+    ask_id: _builtins.int
+    """The request's number."""
+    result: _builtins.bytes
+    """JSON, at most 48 KiB. Left empty, the request failed."""
+    message: _builtins.str
+    """For the tool: why it failed."""
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        ask_id: _builtins.int = ...,
+        result: _builtins.bytes = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_id", b"ask_id", "call_id", b"call_id", "message", b"message", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reply: _TypeAlias = Reply  # noqa: Y015
 
 @_typing.final
 class Refresh(_message.Message):
@@ -719,6 +767,7 @@ class Event(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     GAP_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """The event's number in its session, from 1; 0 for Welcome and in CallTool."""
     call_id: _builtins.str
@@ -787,6 +836,10 @@ class Event(_message.Message):
     def chunk(self) -> Global___Chunk:
         """The rest of the body of the Update or Outcome of this call before it."""
 
+    @_builtins.property
+    def request(self) -> Global___Request:
+        """The tool wants a service of the client and waits."""
+
     def __init__(
         self,
         *,
@@ -807,12 +860,13 @@ class Event(_message.Message):
         refused: _status_pb2.Status | None = ...,
         gap: Global___Gap | None = ...,
         chunk: Global___Chunk | None = ...,
+        request: Global___Request | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "call_id", b"call_id", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "number", b"number", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ask", b"ask", "call_id", b"call_id", "catalog", b"catalog", "catalog_changed", b"catalog_changed", "chunk", b"chunk", "event", b"event", "gap", b"gap", "log", b"log", "metadata", b"metadata", "number", b"number", "outcome", b"outcome", "progress", b"progress", "refused", b"refused", "request", b"request", "started", b"started", "time", b"time", "update", b"update", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "catalog", "catalog_changed", "accepted", "started", "update", "progress", "metadata", "log", "ask", "outcome", "refused", "gap", "chunk"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "catalog", "catalog_changed", "accepted", "started", "update", "progress", "metadata", "log", "ask", "outcome", "refused", "gap", "chunk", "request"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1237,6 +1291,40 @@ class Ask(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Ask: _TypeAlias = Ask  # noqa: Y015
+
+@_typing.final
+class Request(_message.Message):
+    """The tool wants a service of the client, such as another session of the agent, and waits, at most an hour.
+    No clock of the call runs meanwhile, and its place in the session is free for others. It comes again on a new
+    stream for as long as it has no Reply: who served it on the old one knows its number.
+    Calls that are started for it name its call in `parent_call_id`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASK_ID_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    ask_id: _builtins.int
+    """Its number within the call; questions and requests count together."""
+    service: _builtins.str
+    """One of the services that Open named."""
+    arguments: _builtins.bytes
+    """JSON object, at most 40 KiB."""
+    def __init__(
+        self,
+        *,
+        ask_id: _builtins.int = ...,
+        service: _builtins.str = ...,
+        arguments: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "ask_id", b"ask_id", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Request: _TypeAlias = Request  # noqa: Y015
 
 @_typing.final
 class Gap(_message.Message):
