@@ -174,7 +174,7 @@ NOISE = """
 
     @tool
     def drawing() -> Image:
-        return Image(data=b"<svg xmlns='http://www.w3.org/2000/svg'/>", mime_type="image/svg+xml")
+        return Image(data=b"<svg xmlns='http://www.w3.org/2000/svg'/>", format="svg+xml")
     """
 
 
@@ -183,9 +183,8 @@ async def test_a_large_picture_does_not_end_the_agent(daemon: RunningDaemon, sta
     async with start(daemon) as claude:
         block, _ = (await result(claude, use("noise", side=1300)))["content"]
         assert block["type"] == "image"
-        found = await result(
-            claude, use("noise_drawing")
-        )  # and one that the model's wire has no place for is named
+        # And one of a kind that the model's wire has no place for is named.
+        found = await result(claude, use("noise_drawing"))
         assert texts(found) == ["[image: image/svg+xml, 41 bytes]"]
 
 
