@@ -123,7 +123,10 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         ) as session:
             adapter = cls(session)
             made.set_result(adapter)
-            yield adapter
+            try:
+                yield adapter
+            finally:
+                await adapter.leave()
 
     # What an agent's adapter says
 
@@ -153,6 +156,9 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         answered, and "session.list" gives `{"sessions": [{"session_id", …}]}`.
         """
         raise NotImplementedError(service)
+
+    async def leave(self) -> None:
+        """End what `serve` has begun; the session still stands, so that calls which come of it can end."""
 
     # What all have in common
 
