@@ -7,7 +7,7 @@
                 adapter.observe(message)
 
 `adapter` is the server and what the agent is told of it; `options` puts it beside what the user has; `origins` finds
-out who calls; `translation` turns our values into what the agent shows its model.
+out who calls; `conversations` are the sessions that tools begin; `translation` turns our values into what the agent shows its model.
 """
 
 from __future__ import annotations

@@ -7,22 +7,23 @@ calls. A server of the MCP SDK gets the id with the request, and is cancelled wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from typing import Any, ClassVar
 
 import anyio
-from claude_agent_sdk import ClaudeSDKClient, HookMatcher, Message
+from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, Message
 from claude_agent_sdk.types import HookContext, HookEvent, HookInput, HookJSONOutput, McpSdkServerConfig
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from toolcell.adapters.agent import AgentAdapter, Origin
-from toolcell.client import Answer, Ask, Event, Limits, Outcome, Refused, Session, ToolInfo
+from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
 
+from .conversations import Conversations
 from .origins import Origins
 from .translation import OUTPUT_BYTES, result_of, tool_of
 
@@ -38,6 +39,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
 
     agent: ClassVar[str] = "claude"
     limits: ClassVar[Limits] = Limits(output_bytes=OUTPUT_BYTES)
+    services: ClassVar[tuple[str, ...]] = ("session.start", "session.send", "session.list")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -45,7 +47,11 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         """Puts a tool's question to a person; without it the answer is no."""
         self.on_event: Callable[[Origin, Event], Awaitable[object]] | None = None
         """Awaited for what a running tool tells, as Claude Code shows none of it."""
+        self.chosen: ClaudeAgentOptions | None = None
+        """The options that `options` made last; what sessions that tools begin have too."""
         self._origins = Origins()
+        self._conversations = Conversations(self.observe)
+        self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
         self._server: Server[Any] = Server(
             SERVER,
             version=metadata.version("toolcell"),
@@ -84,6 +90,29 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         """Ask whoever the application named."""
         return False if self.asked is None else await self.asked(ask)
 
+    async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
+        """Talk with other sessions of the agent; see `AgentAdapter.serve`."""
+        if service == "session.list":
+            return {"sessions": self._conversations.list()}
+        if self.chosen is None:
+            raise RuntimeError(
+                "no options were made by toolcell.adapters.claude.options, so there are none to take"
+            )
+        prompt, session_id, agent_name = (
+            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
+        )
+        if service == "session.start":
+            return {"session_id": await self._conversations.start(self.chosen, prompt, agent_name)}
+        caller = self._callers.get(call.id, "")
+        session_id, reply = await self._conversations.send(
+            self.chosen, prompt, session_id, agent_name, caller
+        )
+        return {"session_id": session_id, "reply": reply}
+
+    async def leave(self) -> None:
+        """End the sessions that tools began."""
+        await self._conversations.leave()
+
     # What Claude Code calls
 
     async def _list_tools(
@@ -109,6 +138,8 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         on_event = None if self.on_event is None else partial(self.on_event, origin)
         call = self.call(params.name, params.arguments, origin, on_event=on_event)
         running = asyncio.create_task(call, name=f"{params.name} of {use_id}")  # awaited below, come what may
+        if origin.call_id is not None:
+            self._callers[origin.call_id] = origin.session_id
         try:
             await asyncio.wait({running})
         except asyncio.CancelledError:
@@ -117,4 +148,6 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({running})
             raise
+        finally:
+            self._callers.pop(origin.call_id or "", None)
         return running.result()

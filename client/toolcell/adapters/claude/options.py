@@ -45,7 +45,8 @@ def options(
     else:
         raise TypeError("a session asks whom `connect` was given; for `ask` here, use ClaudeAdapter.connect")
     adapter.on_event = adapter.on_event if on_event is None else on_event
-    return joined(adapter, ClaudeAgentOptions(**fields))
+    adapter.chosen = joined(adapter, ClaudeAgentOptions(**fields))
+    return adapter.chosen
 
 
 def joined(adapter: ClaudeAdapter, given: ClaudeAgentOptions) -> ClaudeAgentOptions:
