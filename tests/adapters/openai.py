@@ -34,6 +34,8 @@ class Model:
     url: str
     """The base that an agent gets; `/chat/completions` comes after it."""
     script: Script = field(default_factory=Script)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, unless a test wants the model to think for a while; the request is in the script's by then."""
     strangers: list[str] = field(default_factory=list[str])
     """Requests that are none for a model, such as `POST /v1/telemetry`; each was answered with 404."""
 
@@ -59,6 +61,7 @@ async def serving(script: Script | None = None) -> AsyncGenerator[Model]:
     """A model that listens on a port of its own; it hangs up on everybody when the block ends."""
     connections: set[asyncio.Task[None]] = set()
     model = Model("", script or Script())
+    model.gate.set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -108,6 +111,7 @@ async def _serve(model: Model, reader: asyncio.StreamReader, writer: asyncio.Str
     elif method == "POST" and path.endswith("/chat/completions"):
         request = json.loads(body)
         turn = model.script.next(request) if request.get("tools") else Turn(text="word")
+        await model.gate.wait()
         if request.get("stream"):
             _answer(writer, "200 OK", "text/event-stream", None)
             for event in _events(request, turn):

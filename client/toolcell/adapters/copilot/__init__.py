@@ -1,0 +1,22 @@
+"""For GitHub Copilot, through its own SDK: the tools of a directory, in sessions that are created and resumed.
+
+    async with CopilotAdapter.connect(directory=".") as adapter:
+        session = await adapter.create_session(client, model="gpt-5", on_permission_request=decide)
+
+`adapter` makes the sessions and keeps their tools equal to the catalog; `conversation` is one session of Copilot's, and
+what its events say about its calls; `translation` turns our values into the SDK's and back.
+"""
+
+from __future__ import annotations
+
+try:
+    import copilot.session_events
+    import copilot.tools  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ImportError as error:
+    raise ImportError(
+        "toolcell.adapters.copilot needs GitHub's Copilot SDK. Install it: pip install 'toolcell[copilot]'"
+    ) from error
+
+from .adapter import CopilotAdapter
+
+__all__ = ["CopilotAdapter"]

@@ -1,0 +1,287 @@
+"""The adapter: sessions of Copilot with the tools of a directory in them, kept equal to the catalog.
+
+    async with CopilotAdapter.connect(directory=".") as adapter, CopilotClient() as client:
+        session = await adapter.create_session(client, model="gpt-5", on_permission_request=decide)
+
+That is all. Where a host makes its sessions itself, the parts are these:
+
+    session = await client.create_session(tools=adapter.tools(), working_directory=adapter.directory, …)
+    adapter.attach(session, on_permission_request=decide)
+
+Questions of tools (`context.ask`) go to the session's own `on_permission_request`: there a host has its dialog, its
+rules and what its user allowed before, and a person should not learn a second way to say yes. A host that wants
+another gives `ask=`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Literal, Self
+from weakref import WeakValueDictionary
+
+from copilot import CopilotClient, CopilotSession
+from copilot.session_events import SessionEvent
+from copilot.tools import Tool, ToolInvocation, ToolResult
+
+from toolcell.adapters import reading
+from toolcell.adapters.agent import AgentAdapter
+from toolcell.client import (
+    Answer,
+    Ask,
+    Catalog,
+    Event,
+    Kind,
+    Limits,
+    Outcome,
+    Progress,
+    Refused,
+    Session,
+    ToolInfo,
+)
+
+from .conversation import Asked, Conversation, Decide, origin_of
+from .translation import line_of, result_of, tool_of
+
+__all__ = ["CopilotAdapter"]
+
+logger = logging.getLogger(__name__)
+
+CUT_BYTES = 20 * 1024
+"""Of a result's text; what is longer Copilot puts into a file and shows 500 characters of. Measured with 1.0.102."""
+ROOM_BYTES = 1024
+"""For the daemon's notice, the message of a failure, and our own note."""
+
+
+class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
+    """A session with the daemon, for any number of Copilot's sessions that work in its directory."""
+
+    agent: ClassVar[str] = "copilot"
+    limits: ClassVar[Limits] = {"output_bytes": CUT_BYTES - ROOM_BYTES}
+
+    def __init__(self, session: Session, directory: str | os.PathLike[str] = ".") -> None:
+        super().__init__(session)
+        self.directory = _resolved(directory)
+        """Whose tools these are, and where Copilot's sessions work."""
+        self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
+        self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        address: str | None = None,
+        *,
+        directory: str | os.PathLike[str] = ".",
+        resume: str | None = None,
+        allow: Sequence[str] = ("*",),
+        deny: Sequence[str] = (),
+        daemon: Literal["start", "running", "private"] = "start",
+        linger: float = 10,
+    ) -> AsyncGenerator[Self]:
+        """An adapter in a session of its own; see `AgentAdapter.connect`. Copilot's sessions outlive it, without its tools."""
+        async with super().connect(
+            address,
+            directory=directory,
+            resume=resume,
+            allow=allow,
+            deny=deny,
+            daemon=daemon,
+            linger=linger,
+        ) as adapter:
+            adapter.directory = _resolved(directory)
+            adapter.look_after(adapter._follow())
+            try:
+                yield adapter
+            finally:
+                for task in adapter._tasks:
+                    task.cancel()
+                if adapter._tasks:
+                    await asyncio.wait(adapter._tasks)
+
+    # Sessions
+
+    async def create_session(
+        self, client: CopilotClient, *, ask: Asked | None = None, **options: Any
+    ) -> CopilotSession:
+        """As `client.create_session(**options)`, with the directory's tools beside those in `tools`.
+
+        `ask` answers the questions of tools; without it `on_permission_request` does. Raises ValueError where the
+        session is to work in another directory.
+        """
+        conversation = await self._prepare(options, ask)
+        if options.get("cloud") is None:
+            options["session_id"] = options.get("session_id") or str(uuid.uuid4())
+            self._conversations[options["session_id"]] = conversation
+        return self._made(await client.create_session(**options), conversation)
+
+    async def resume_session(
+        self, client: CopilotClient, session_id: str, *, ask: Asked | None = None, **options: Any
+    ) -> CopilotSession:
+        """As `client.resume_session(session_id, **options)`, with the tools that the directory has now."""
+        conversation = await self._prepare(options, ask)
+        self._conversations[session_id] = conversation
+        return self._made(await client.resume_session(session_id, **options), conversation)
+
+    def attach(
+        self,
+        session: CopilotSession,
+        *,
+        tools: Sequence[Tool] = (),
+        on_permission_request: Decide | None = None,
+        ask: Asked | None = None,
+    ) -> None:
+        """Follow a session that was created with `tools()` elsewhere, and renew its tools when the catalog changes.
+
+        `tools` are the host's own ones, which a renewal must repeat. To be called before the first message is sent.
+        """
+        conversation = Conversation(self, beside=tools, decide=on_permission_request, ask=ask)
+        conversation.tools()
+        session.on(conversation.on_event)
+        self._made(session, conversation)
+
+    async def _prepare(self, options: dict[str, Any], ask: Asked | None) -> Conversation:
+        """Fill in what a session of ours has beside what its host wants."""
+        wanted = options.setdefault("working_directory", self.directory)
+        if _resolved(wanted) != self.directory:
+            raise ValueError(
+                f"the tools are those of {self.directory}, and the session is to work in {wanted};"
+                " connect an adapter for that directory"
+            )
+        try:
+            await self.session.reload()
+        except Refused as error:
+            logger.warning("The tools of %s are as they were: %s", self.directory, error)
+        conversation = Conversation(
+            self,
+            beside=options.get("tools") or (),
+            decide=options.get("on_permission_request"),
+            ask=ask,
+            managed=options.get("enable_managed_settings") is True
+            or options.get("managed_settings") is not None,
+        )
+        options["tools"] = conversation.tools()
+        options["on_event"] = _both(conversation.on_event, options.get("on_event"))
+        return conversation
+
+    def _made(self, session: CopilotSession, conversation: Conversation) -> CopilotSession:
+        conversation.session = session
+        self._conversations[session.session_id] = conversation
+        if conversation.stale:  # the catalog changed while the session was made
+            self._changed.set()
+        return session
+
+    # What an adapter says
+
+    def tool(self, info: ToolInfo) -> Tool:
+        """A tool for `create_session(tools=…)`; being cancelled, as Copilot does on abort, its handler aborts the call."""
+
+        async def run(invocation: ToolInvocation) -> ToolResult:
+            try:
+                return await self._run(info.name, invocation)
+            except Exception as error:
+                # Copilot would tell the model that something failed, and not what.
+                logger.exception("A call of %s failed", info.name)
+                message = f"{info.name} failed in the adapter: {type(error).__name__}: {error}"
+                return self.result(Outcome(Kind.internal, message=message))
+
+        return tool_of(info, run, deferred=info is not reading.READ_OUTPUT)
+
+    def result(self, outcome: Outcome) -> ToolResult:
+        """How a call ended: a success, a failure, denied or a time-out, always with a text for the model."""
+        return result_of(outcome)
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Have the session's own handler of permissions answer; without one the answer is no."""
+        if (running := self._running.get(ask.call.id)) is None:
+            return False
+        conversation, invocation = running
+        return await conversation.ask(ask, invocation.tool_call_id)
+
+    def on_catalog(self, catalog: Catalog) -> None:
+        """Have every session take up the tools; a model sees them with its next request, in mid turn as well."""
+        self._changed.set()
+
+    # For conversations
+
+    @property
+    def generation(self) -> int:
+        """Of the catalog that its tools are from."""
+        return self.session.catalog.generation
+
+    def look_after(self, work: Awaitable[object]) -> None:
+        """Do something that nobody waits for; what is not done when the adapter leaves is cancelled."""
+        task = asyncio.ensure_future(work)  # kept, and ended by `connect`
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("Copilot was not told: %s: %s", type(error).__name__, error)
+
+    async def _follow(self) -> None:
+        """Renew what is stale, whenever the catalog has changed."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for conversation in list(self._conversations.values()):
+                if conversation.stale:
+                    self.look_after(conversation.renew())
+
+    # Calls
+
+    async def _run(self, tool: str, invocation: ToolInvocation) -> ToolResult:
+        conversation = self._conversations.get(invocation.session_id)
+        origin, directory = conversation.begin(invocation) if conversation else (origin_of(invocation), "")
+        if directory and _resolved(directory) != self.directory:
+            message = (
+                f"{tool} was not run: it belongs to {self.directory}, and this session works in {directory}."
+            )
+            return self.result(Outcome(Kind.refused, "directory", message))
+        arguments: object = {} if invocation.arguments is None else invocation.arguments
+        if not isinstance(arguments, Mapping):
+            message = f"{tool} was not run: its arguments should be an object, not {arguments!r:.200}."
+            return self.result(Outcome(Kind.invalid_arguments, message=message))
+
+        async def tell(event: Event) -> None:
+            if isinstance(event, Progress) and conversation is not None and conversation.session is not None:
+                await _log(conversation.session, line_of(tool, event))
+
+        if conversation is not None and origin.call_id:
+            self._running[origin.call_id] = conversation, invocation
+        try:
+            return await self.call(tool, arguments, origin, on_event=tell)
+        finally:
+            self._running.pop(origin.call_id or "", None)
+
+
+def _resolved(directory: str | os.PathLike[str]) -> str:
+    return os.path.realpath(directory)
+
+
+async def _log(session: CopilotSession, line: str) -> None:
+    """Show a line in the session's timeline, where it does not stay and the model does not read it."""
+    try:
+        await session.log(line, ephemeral=True)
+    except Exception as error:  # noqa: BLE001  the SDK's; a call goes on when nobody can be told how far it is
+        logger.debug("Copilot was not told: %s", error)
+
+
+def _both(
+    first: Callable[[SessionEvent], None], then: Callable[[SessionEvent], None] | None
+) -> Callable[[SessionEvent], None]:
+    if then is None:
+        return first
+
+    def on_event(event: SessionEvent) -> None:
+        first(event)
+        then(event)
+
+    return on_event

@@ -1,0 +1,184 @@
+"""One session of Copilot's: what its events say about the calls in it, and who answers the questions.
+
+A handler of the SDK is told the session, the call and the sub-agent. The message, the sub-agent's name and the
+directory are in events only, which come before the call that they are about: `assistant.message` with the calls that
+it requests, `subagent.started`, `external_tool.requested`.
+
+The session holds its conversation, as a subscriber to its events, and nobody else does: it goes when the session goes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from copilot.rpc import HandlePendingToolCallRequest
+from copilot.session import (
+    AttributedPermissionResult,
+    CopilotSession,
+    PermissionInvocation,
+    PermissionRequestResult,
+)
+from copilot.session_events import (
+    AssistantMessageData,
+    ExternalToolCompletedData,
+    ExternalToolRequestedData,
+    PermissionRequest,
+    SessionEvent,
+    SubagentStartedData,
+)
+from copilot.tools import Tool, ToolInvocation, tool_result_to_external_tool_text_result_for_llm
+
+from toolcell.adapters.agent import Origin
+from toolcell.client import Answer, Ask, Kind, Outcome
+
+from .translation import answer_of, question_of, result_of
+
+__all__ = ["Asked", "Conversation", "Decide"]
+
+REMEMBERED_MAX = 1024
+"""Calls whose message is known, and sub-agents; a message has a few, and most calls are not ours."""
+
+Decided: TypeAlias = PermissionRequestResult | AttributedPermissionResult
+Decide: TypeAlias = Callable[[PermissionRequest, PermissionInvocation], Decided | Awaitable[Decided]]
+"""What a host gives as `on_permission_request`."""
+Asked: TypeAlias = Callable[[Ask], Awaitable[Answer]]
+
+
+class Owner(Protocol):
+    """What a conversation needs of the adapter."""
+
+    @property
+    def generation(self) -> int:
+        """Of the catalog that its tools are from."""
+        ...
+
+    def tools(self) -> list[Tool]:
+        """The tools as they are now."""
+        ...
+
+    def look_after(self, work: Awaitable[object]) -> None:
+        """Do something that nobody waits for."""
+        ...
+
+
+class Conversation:
+    """What is known of one session. All of its state is here, and changes on the loop's thread only."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        *,
+        beside: Sequence[Tool] = (),
+        decide: Decide | None = None,
+        ask: Asked | None = None,
+        managed: bool = False,
+    ) -> None:
+        self.session: CopilotSession | None = None
+        """None until it has been created."""
+        self._owner = owner
+        self._beside = tuple(beside)
+        self._decide = decide
+        self._ask = ask
+        self._managed = managed
+        self._shown = -1
+        self._offered: set[str] = set()
+        self._messages: dict[str, str] = {}
+        self._agents: dict[str, str] = {}
+        self._requests: dict[str, str] = {}
+        self._begun: dict[str, str] = {}
+
+    @property
+    def stale(self) -> bool:
+        """Whether there are newer tools than the session was given."""
+        return self._shown != self._owner.generation
+
+    def tools(self) -> list[Tool]:
+        """What the session registers: the host's own tools, and ours; a tool of the host wins over one of that name."""
+        self._shown = self._owner.generation
+        taken = {tool.name for tool in self._beside}
+        ours = [tool for tool in self._owner.tools() if tool.name not in taken]
+        self._offered.update(tool.name for tool in ours)
+        return [*self._beside, *ours]
+
+    async def renew(self) -> None:
+        """Give the session the tools of the newest catalog."""
+        while self.session is not None and self.stale:
+            await self.session.set_tools(self.tools())
+
+    def on_event(self, event: SessionEvent) -> None:
+        """Take in what an event says about calls."""
+        match event.data:
+            case AssistantMessageData(message_id=message_id, tool_requests=requests):
+                for request in requests or ():
+                    _remember(self._messages, _key(event.agent_id, request.tool_call_id), message_id)
+            case SubagentStartedData(agent_name=name) if event.agent_id:
+                _remember(self._agents, event.agent_id, name)
+            case ExternalToolRequestedData() as data if data.tool_name in self._offered:
+                self._requests[data.request_id] = data.working_directory or ""
+                self._owner.look_after(self._answer_for_nobody(data))
+            case ExternalToolCompletedData(request_id=request_id):
+                self._requests.pop(request_id, None)
+                self._begun.pop(request_id, None)
+            case _:
+                pass
+
+    def begin(self, invocation: ToolInvocation) -> tuple[Origin, str]:
+        """Who calls, and in which directory; empty where the agent did not say."""
+        request_id = invocation.request_id or ""
+        _remember(self._begun, request_id, invocation.tool_name)
+        agent_id = invocation.agent_id
+        origin = origin_of(
+            invocation,
+            message_id=self._messages.pop(_key(agent_id, invocation.tool_call_id), ""),
+            agent_name=self._agents.get(agent_id, agent_id) if agent_id else "main",
+        )
+        return origin, self._requests.get(request_id, "")
+
+    async def ask(self, ask: Ask, tool_call_id: str | None) -> Answer:
+        """Have a tool's question answered by whoever answers the session's own."""
+        if self._ask is not None:
+            return await self._ask(ask)
+        if self._decide is None or self.session is None:
+            return False
+        invocation = PermissionInvocation(
+            session_id=self.session.session_id, managed_settings_enabled=self._managed
+        )
+        decided = self._decide(question_of(ask, tool_call_id), invocation)
+        return answer_of(await decided if inspect.isawaitable(decided) else decided)
+
+    async def _answer_for_nobody(self, data: ExternalToolRequestedData) -> None:
+        """Answer a call of a tool that has gone: the SDK has no handler for it, and the turn would wait for ever.
+
+        The SDK starts a handler before it tells its subscribers, so by the time this runs there was one or none.
+        """
+        if data.request_id in self._begun or self.session is None:
+            return
+        self._requests.pop(data.request_id, None)
+        gone = Outcome(Kind.refused, "unknown_tool", f"{data.tool_name} was not run: it has been removed.")
+        result = tool_result_to_external_tool_text_result_for_llm(result_of(gone))
+        answer = HandlePendingToolCallRequest(request_id=data.request_id, result=result)
+        await self.session.rpc.tools.handle_pending_tool_call(answer)
+
+
+def origin_of(invocation: ToolInvocation, message_id: str = "", agent_name: str = "") -> Origin:
+    """Who calls. The model's id of a call is not used as one: some models count from nought in every session."""
+    return Origin(
+        session_id=invocation.session_id,
+        message_id=message_id or invocation.tool_call_id,
+        agent_name=agent_name or invocation.agent_id or "main",
+        call_id=invocation.request_id or f"{invocation.session_id}/{invocation.tool_call_id}",
+    )
+
+
+def _key(agent_id: str | None, tool_call_id: str) -> str:
+    """Of a call: the model of a sub-agent may count from nought as well."""
+    return f"{agent_id or ''}/{tool_call_id}"
+
+
+def _remember(known: dict[str, str], key: str, value: str) -> None:
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > REMEMBERED_MAX:
+        del known[next(iter(known))]

@@ -1,0 +1,89 @@
+"""Our values as Copilot's SDK has them, and a person's decision as ours.
+
+Of the SDK's five types of results one is never used: `rejected` ends the turn, and the model never reads why. The text
+is the same for all others, so that a model sees what went wrong whatever the host shows its user.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from copilot.session import AttributedPermissionResult, PermissionRequestResult
+from copilot.session_events import PermissionRequestCustomTool
+from copilot.tools import Tool, ToolBinaryResult, ToolHandler, ToolResult, ToolResultType
+
+from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, ToolInfo
+
+__all__ = ["answer_of", "line_of", "question_of", "result_of", "tool_of"]
+
+TYPES: dict[Kind, ToolResultType] = {Kind.ok: "success", Kind.denied: "denied", Kind.timed_out: "timeout"}
+"""All other endings are a `failure`."""
+ONCE = frozenset({"approve-once", "approved"})
+ALWAYS = frozenset(
+    {
+        "approve-for-session",
+        "approve-for-location",
+        "approve-permanently",
+        "approved-for-session",
+        "approved-for-location",
+    }
+)
+
+
+def tool_of(info: ToolInfo, handler: ToolHandler, *, deferred: bool = True) -> Tool:
+    """A tool as a session registers it.
+
+    A tool that is named like one of Copilot's own replaces it; otherwise no session could be made at all.
+    Copilot asks before it runs one, unless the tool is read-only: then its sandbox lets it change nothing.
+    """
+    return Tool(
+        name=info.name,
+        description=info.description,
+        handler=handler,
+        parameters=info.input_schema,
+        overrides_built_in_tool=True,
+        skip_permission=info.read_only,
+        defer=None if deferred else "never",
+    )
+
+
+def result_of(outcome: Outcome) -> ToolResult:
+    """How a call ended, as the model reads it."""
+    pictures = [
+        ToolBinaryResult(data=base64.b64encode(block.data).decode(), mime_type=block.mime_type, type="image")
+        for block in outcome.content
+        if isinstance(block, ImageData)
+    ]
+    return ToolResult(
+        text_result_for_llm=outcome.text or ("" if outcome.ok else outcome.kind.value),
+        result_type=TYPES.get(outcome.kind, "failure"),
+        binary_results_for_llm=pictures or None,
+    )
+
+
+def line_of(tool: str, progress: Progress) -> str:
+    """How far a tool is, for a session's timeline."""
+    total = "" if progress.total is None else f"/{progress.total:g}"
+    return " ".join(filter(None, (f"{tool}: {progress.done:g}{total}", progress.message)))
+
+
+def question_of(ask: Ask, tool_call_id: str | None) -> PermissionRequestCustomTool:
+    """A tool's question as a request for permission; its arguments are all that the tool said."""
+    return PermissionRequestCustomTool(
+        tool_name=ask.call.tool,
+        tool_description=ask.question,
+        args={
+            "question": ask.question,
+            "permission": ask.permission,
+            "patterns": list(ask.patterns),
+            "always": list(ask.always),
+            "details": ask.details,
+        },
+        tool_call_id=tool_call_id,
+    )
+
+
+def answer_of(decision: PermissionRequestResult | AttributedPermissionResult) -> Answer:
+    """What was decided; whatever is not a clear yes is a no."""
+    kind = decision.result.kind if isinstance(decision, AttributedPermissionResult) else decision.kind
+    return "always" if kind in ALWAYS else kind in ONCE
