@@ -1,6 +1,7 @@
 """The catalogs of all directories in use.
 
-A directory is looked at when it is opened and when somebody asks, never by the clock.
+A directory is looked at when it is opened, when somebody asks, and, for sessions that follow it, when
+the kernel tells of an edit (`watch.py`); never by the clock.
 Everybody in one resolved directory shares its catalog, as long as one pin holds it; how it is
 kept fresh is `shelf.py`, and that a file is described once, whoever needs it, `descriptions.py`.
 """

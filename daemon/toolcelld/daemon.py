@@ -58,10 +58,11 @@ from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
-from toolcelld.sources import ToolFile
+from toolcelld.sources import ToolFile, sources_of
 from toolcelld.spills import Spills
 from toolcelld.store import Store
 from toolcelld.trust import Trusted
+from toolcelld.watch import Watch
 from toolcelld.worker import linux
 from toolcelld.workers import Worker
 
@@ -133,6 +134,9 @@ class Daemon:
             retention_seconds=spill.retention_seconds,
         )
         self.catalogs = Catalogs(lambda: self._config, self._describe, self.store)
+        self.watch = Watch(
+            lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
+        )
         self.sessions = Sessions(self)
         self._meter = Meter(
             lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
@@ -286,6 +290,7 @@ class Daemon:
         self.pool.workers_max = self._config.daemon.workers
         self.pool.keep_idle(self._config.daemon.worker_idle_seconds)
         self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
+        self.watch.renew()
         catalogs = await self.catalogs.refresh_all()
         self.happenings.publish(Happening("config.reloaded"))
         problems = [problem for catalog in catalogs for problem in catalog.problems]

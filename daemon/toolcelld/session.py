@@ -37,6 +37,7 @@ from toolcelld.regime import Regime
 from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.spills import Spills
+from toolcelld.watch import Watch
 from toolcelld.workers import Worker
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]
@@ -72,6 +73,7 @@ class House(Protocol):
     catalogs: Catalogs
     pool: Pool
     spills: Spills
+    watch: Watch
     tasks: asyncio.TaskGroup
     environment: Mapping[str, str]
 
@@ -151,6 +153,8 @@ class Session:
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None
         pin.on_change = self._on_catalog
+        if request.follow:
+            house.watch.follow(self.directory)
 
     @property
     def state(self) -> State:
@@ -213,6 +217,8 @@ class Session:
         self.machine.fire(SessionEvent.EMPTY)
         self._house.pool.retire_owned(self.id)
         self._pin.close()
+        if self.request.follow:
+            self._house.watch.leave(self.directory)
         self.closed.set()
         self.outbox.ready.set()
         self._on_closed(self)
