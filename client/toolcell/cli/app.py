@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .exits import Exit, Failure
 from .frame import Ending, command, everywhere
 from .reach import Invocation
 
@@ -248,12 +249,32 @@ def serve(
     return starting.serve(told, state, config, idle_exit)
 
 
-@app.command()
+mcp_app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app.add_typer(mcp_app, name="mcp")
+
+
+@mcp_app.callback(invoke_without_command=True)
 @command
-def mcp(told: Invocation) -> Ending:
-    """Be an MCP server on stdin and stdout, for a host that starts it."""
+def mcp(
+    told: Invocation,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="[HOST:]PORT", help="Over HTTP, for whoever has the token."),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The token's file, made if it is not there.")
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The environment variable that has the token.")
+    ] = None,
+) -> Ending:
+    """Be an MCP server on stdin and stdout, for a host that starts it; or over HTTP."""
     from . import bridging
 
+    if http is not None:
+        return bridging.mcp_over_http(told, bridging.Door(http, token_file, token_env))
+    if token_file is not None or token_env is not None:
+        raise Failure(Exit.USAGE, "usage", "A token is for HTTP.", "Add --http PORT.")
     return bridging.mcp(told)
 
 

@@ -1,15 +1,32 @@
-"""`toolcell mcp`: the tools of a directory for a host that speaks MCP, over stdin and stdout."""
+"""`toolcell mcp`: the tools of a directory for hosts that speak MCP, over stdin and stdout or over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from toolcell import _paths
 
 from .exits import Exit, Failure
 from .reach import Invocation
 
-__all__ = ["mcp"]
+if TYPE_CHECKING:
+    from toolcell.adapters.mcp import Address
+
+__all__ = ["Door", "mcp", "mcp_over_http"]
+
+MISSING = Failure(
+    Exit.UNAVAILABLE,
+    "missing_extra",
+    "The MCP SDK, version 2 or newer, is not installed.",
+    "Install it: pip install 'toolcell[mcp]'",
+)
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def mcp(told: Invocation) -> Exit:
@@ -17,21 +34,117 @@ async def mcp(told: Invocation) -> Exit:
     try:
         from toolcell.adapters.mcp import Bridge, NoPipe, Pipes, Surroundings
     except ImportError as error:
-        raise Failure(
-            Exit.UNAVAILABLE,
-            "missing_extra",
-            "The MCP SDK, version 2 or newer, is not installed.",
-            "Install it: pip install 'toolcell[mcp]'",
-        ) from error
+        raise MISSING from error
     surroundings = Surroundings.of(os.environ, told.directory)
     bridge = Bridge(surroundings, socket=told.socket, daemon="running" if told.socket else "start")
     loop = asyncio.get_running_loop()
     try:
         async with Pipes() as pipes:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ENDS:
                 loop.add_signal_handler(number, pipes.end)
             await bridge.run(pipes.read, pipes.write)
     except NoPipe as error:
-        remedy = "Have a host start it: docs/agents/mcp.md says how."
+        remedy = (
+            "Have a host start it: docs/agents/mcp.md says how. Or serve over HTTP: toolcell mcp --http 8137"
+        )
         raise Failure(Exit.USAGE, "usage", str(error), remedy) from error
     return Exit.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where hosts come in, and where the token is that lets them."""
+
+    address: str
+    token_file: str | None = None
+    token_variable: str | None = None
+
+
+async def mcp_over_http(told: Invocation, door: Door) -> Exit:
+    """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
+    try:
+        from toolcell.adapters.mcp import PATH, Gate, Guests, Listener
+    except ImportError as error:
+        raise MISSING from error
+    address = _address(door)
+    token, whence = _token(door)
+    try:
+        listener = Listener(address)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise Failure(
+            Exit.USAGE, "usage", f"{where} cannot be listened on: {error.strerror}.", "Take another port."
+        ) from error
+    ended = asyncio.Event()
+    for number in ENDS:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    directory = os.getcwd()
+    try:
+        async with asyncio.TaskGroup() as group:
+            daemon: Literal["start", "running"] = "running" if told.socket else "start"
+            async with Guests(directory, socket=told.socket, daemon=daemon) as guests:
+                gate = Gate(guests, authorities=listener.address.authorities, token=token)
+                group.create_task(listener.serve(gate), name="http")
+                _say(told, f"{listener.address.origin}{PATH}", directory, whence)
+                await ended.wait()
+            listener.end()
+    finally:
+        listener.close()
+    return Exit.OK
+
+
+def _address(door: Door) -> Address:
+    from toolcell.adapters.mcp import Address
+
+    try:
+        address = Address.parse(door.address)
+    except ValueError as error:
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"--http {door.address}: {error}.",
+            "Take a port, or an IP address and a port: --http 8137, --http 127.0.0.1:8137, --http [::1]:8137",
+        ) from error
+    if not address.is_loopback and door.token_file is None and door.token_variable is None:
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{address.host} can be reached from other machines, and no token is set.",
+            "Name one: --token-file FILE or --token-env NAME. "
+            "Or serve this machine alone: --http 127.0.0.1:PORT",
+        )
+    return address
+
+
+def _token(door: Door) -> tuple[str, str]:
+    """The token, and where it is, in words."""
+    from toolcell.adapters.mcp import BadToken, token_in_environment, token_in_file
+
+    try:
+        if door.token_variable is not None:
+            if door.token_file is not None:
+                raise BadToken("--token-file and --token-env are two tokens, and there is one.")
+            token = token_in_environment(door.token_variable, os.environ)
+            return token, f"in the environment variable {door.token_variable}"
+        path = os.path.abspath(door.token_file or os.path.join(_paths.state_directory(), "mcp.token"))
+        token, made = token_in_file(path)
+        return token, f"in {path}" + (", made for you now" if made else "")
+    except BadToken as error:
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            str(error),
+            "Name a file that is yours alone, or one that is not there and will be made: --token-file FILE",
+        ) from error
+
+
+def _say(told: Invocation, url: str, directory: str, whence: str) -> None:
+    """Where hosts find the server; on stdout, as it is what the command gives."""
+    if told.as_json:
+        print(json.dumps({"url": url, "directory": directory, "token": whence}), flush=True)
+        return
+    print(f"The tools of {directory} are at {url}", flush=True)
+    print(f"The token is {whence}; hosts send it as Authorization: Bearer TOKEN", flush=True)
+    if not url.startswith(("http://127.", "http://[::1]")) and not told.quiet:
+        warning = "Others can read along: the token and all else travel in clear text. Put a proxy with TLS before it."
+        print(warning, file=sys.stderr)

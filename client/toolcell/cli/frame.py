@@ -80,6 +80,9 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
         **own: Any,
     ) -> None:
         told = _told(context.obj, directory, socket, as_json, quiet)
+        if context.invoked_subcommand is not None:  # it is the word before a command, and that one runs
+            context.obj = told
+            return
         raise typer.Exit(_run(lambda: function(told, **own), told))
 
     _, *own = inspect.signature(function, eval_str=True).parameters.values()

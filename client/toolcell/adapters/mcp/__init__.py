@@ -3,6 +3,7 @@
 `stay` is one host with one session of the daemon; `talk` one call of the host; `translation` turns our values into
 MCP's and back; `surroundings` says who calls and from where; `cuts` how much of a result a host shows.
 `bridge` serves one host over two streams, and `pipes` are our stdin and stdout as such.
+`guests` serves many hosts over HTTP, behind a `gate` that knows the `token`; `listener` is the socket.
 """
 
 from __future__ import annotations
@@ -15,7 +16,24 @@ except ImportError as error:
     ) from error
 
 from .bridge import Bridge
+from .gate import PATH, Gate
+from .guests import Guests
+from .listener import Address, Listener
 from .pipes import NoPipe, Pipes
 from .surroundings import Surroundings
+from .token import BadToken, token_in_environment, token_in_file
 
-__all__ = ["Bridge", "NoPipe", "Pipes", "Surroundings"]
+__all__ = [
+    "PATH",
+    "Address",
+    "BadToken",
+    "Bridge",
+    "Gate",
+    "Guests",
+    "Listener",
+    "NoPipe",
+    "Pipes",
+    "Surroundings",
+    "token_in_environment",
+    "token_in_file",
+]

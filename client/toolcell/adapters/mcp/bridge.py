@@ -6,7 +6,7 @@ ends, and with it whatever else it had.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -49,11 +49,13 @@ def server(
     listen: Callable[
         [Context, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]
     ],
+    schema: Callable[[str], Mapping[str, Any] | None] | None = None,
 ) -> Server[Any]:
-    """The SDK's server, which knows the protocol, with our handlers."""
+    """The SDK's server, which knows the protocol, with our handlers; `schema` is for what HTTP alone has."""
     return Server(
         "toolcell",
         version=metadata.version("toolcell"),
+        get_tool_input_schema=schema,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_subscriptions_listen=listen,

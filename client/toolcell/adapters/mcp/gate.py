@@ -1,0 +1,112 @@
+"""Who comes in over HTTP: the checks of every request, before anything of it is understood.
+
+A page in a browser can send requests to loopback, and can make a name of its own lead there (DNS rebinding). So the
+Host must be one of ours, and an Origin, which browsers add and hosts do not, must be ours too. The token keeps out
+the other users and programs of the machine. Both are checked before a byte of the body is read.
+The body is read here, within bounds of size and time, and handed on whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Iterable
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["PATH", "Gate"]
+
+PATH = "/mcp"
+METHODS = ("GET", "POST", "DELETE")
+BODY_BYTES_MAX = 20 * 1024 * 1024  # 16 MiB of arguments, which is the daemon's bound, and what is around them
+BODY_SECONDS = 30.0  # for all of it; on loopback 20 MiB need a fraction of a second
+
+
+class Gate:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, *, authorities: Iterable[str], token: str) -> None:
+        """`authorities` are what a Host may say: name and port, as in "localhost:8137"."""
+        self._app = app
+        self._hosts = frozenset(authority.encode() for authority in authorities)
+        self._origins = frozenset(b"http://" + host for host in self._hosts)
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # a web socket: closed, as nobody accepts it
+        if (refusal := self._refusal(scope)) is not None:
+            await refusal(scope, receive, send)
+            return
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await _body(scope, receive)
+        if isinstance(body, Response):
+            await body(scope, receive, send)
+        elif body is not None:
+            await self._app(scope, _replay(body, receive), send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """What to answer to whom must not come in."""
+        if any(host.lower() not in self._hosts for host in _values(scope, b"host") or [b""]):
+            return _refused(421, "The Host is not this server's.")
+        if any(origin.lower() not in self._origins for origin in _values(scope, b"origin")):
+            return _refused(403, "Pages of other origins must not call this server.")
+        if scope.get("raw_path") != PATH.encode():
+            return _refused(404, f"There is only {PATH}.")
+        if scope["method"] not in METHODS:
+            return _refused(405, "Not allowed.", {"Allow": ", ".join(METHODS)})
+        if not self._knows(_values(scope, b"authorization")):
+            return _refused(
+                401, "Authorization: Bearer TOKEN is missing or wrong.", {"WWW-Authenticate": "Bearer"}
+            )
+        return None
+
+    def _knows(self, said: list[bytes]) -> bool:
+        if len(said) != 1:
+            return False
+        scheme, _, token = said[0].partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    """Every header of that name; two of them are not one."""
+    return [value for key, value in scope["headers"] if key == name]
+
+
+def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An answer after which nothing more of the connection is read."""
+    return PlainTextResponse(message, status, {**(headers or {}), "Connection": "close"})
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | Response | None:
+    """The body; what to answer where it is too much or too slow; None where the client has gone."""
+    too_large = _refused(413, f"A body has at most {BODY_BYTES_MAX} bytes.")
+    if any(int(length) > BODY_BYTES_MAX for length in _values(scope, b"content-length") if length.isdigit()):
+        return too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > BODY_BYTES_MAX:
+                    return too_large
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        return _refused(408, f"The body did not arrive within {BODY_SECONDS:g} s.")
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that begins with the body."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay

@@ -1,0 +1,263 @@
+"""Many hosts over HTTP: one stay for each MCP session, or for each host where the protocol has no sessions.
+
+Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is a `Bridge`
+of its own, over the SDK's transport. What goes on in a session ends with it: deleted, idle for too long, or because
+the server ends. A host that only drops the connection of a call has not cancelled it, says the protocol; the call ends
+by its own limits.
+Since 2026-07-28 every request stands alone, and closing its connection is the cancellation. Who gives itself the same
+name and can answer questions, or cannot, shares a stay, so that a host that comes back with an answer finds its call.
+
+All hosts are served the directory that the server was started for: somebody who comes over a network does not choose
+what is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp import MCPError, types
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from .bridge import Bridge, server
+from .gate import BODY_BYTES_MAX
+from .stay import Start, Stay, can_elicit, client_name
+from .surroundings import Surroundings
+from .talk import Context
+
+__all__ = ["Guests"]
+
+SESSIONS_MAX = 64  # of either kind; a person has a handful of hosts
+IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later opens another session
+
+_log = logging.getLogger("toolcell.mcp")
+
+
+class Guests:
+    """An ASGI application, and an asynchronous context manager whose end is the end of all of them."""
+
+    def __init__(self, directory: str, *, socket: str | None = None, daemon: Start = "start") -> None:
+        self._directory = directory
+        self._socket = socket
+        self._daemon: Start = daemon
+        serving = server(self._list_tools, self._call_tool, self._listen, self._schema)
+        self._manager = StreamableHTTPSessionManager(
+            serving, stateless=True, max_request_body_size=BODY_BYTES_MAX
+        )
+        self._running = self._manager.run()
+        # All mutable state: the MCP sessions by their id, the stays of hosts without one, the requests under way.
+        self._group = asyncio.TaskGroup()
+        self._sessions: dict[str, StreamableHTTPServerTransport] = {}
+        self._guests: dict[tuple[str, bool], _Guest] = {}
+        self._requests: set[anyio.CancelScope] = set()
+        self._quiet = asyncio.Event()
+        self._ending = False
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        await self._running.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Abort whatever runs, and return when it has stopped."""
+        self._ending = True
+        for transport in list(self._sessions.values()):
+            await transport.terminate()
+        for scope in list(self._requests):
+            scope.cancel()
+        if self._requests:
+            self._quiet.clear()
+            await self._quiet.wait()
+        for key in list(self._guests):
+            self._dismiss(key)
+        await self._running.__aexit__(kind, error, traceback)
+        await self._group.__aexit__(kind, error, traceback)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._ending:
+            await PlainTextResponse("The server ends.", 503)(scope, receive, send)
+            return
+        response = _Watched(send)
+        with anyio.CancelScope() as request:
+            self._requests.add(request)
+            try:
+                if _header(scope, MCP_PROTOCOL_VERSION_HEADER) in (None, *HANDSHAKE_PROTOCOL_VERSIONS):
+                    await self._in_session(scope, receive, response)
+                else:
+                    await self._manager.handle_request(scope, receive, response)
+            finally:
+                self._requests.discard(request)
+                if not self._requests:
+                    self._quiet.set()
+        if response.status is None:
+            await PlainTextResponse("The server ends.", 503)(scope, receive, send)
+
+    # With sessions
+
+    async def _in_session(self, scope: Scope, receive: Receive, send: _Watched) -> None:
+        session_id = _header(scope, MCP_SESSION_ID_HEADER)
+        if session_id is not None:
+            transport = self._sessions.get(session_id)
+            if transport is None:
+                await _error(404, "Session not found")(scope, receive, send)
+            else:
+                await transport.handle_request(scope, receive, send)
+            return
+        if len(self._sessions) >= SESSIONS_MAX:
+            await _error(503, "Too many sessions are open.")(scope, receive, send)
+            return
+        session_id = os.urandom(16).hex()
+        transport = StreamableHTTPServerTransport(session_id, idle_timeout=IDLE_SECONDS)
+        self._sessions[session_id] = transport
+        ready = asyncio.Event()
+        self._group.create_task(self._session(session_id, transport, ready), name=f"session {session_id}")
+        try:
+            await ready.wait()
+            await transport.handle_request(scope, receive, send)
+        finally:
+            if send.status is None or send.status >= 400:  # then it was no initialize
+                with anyio.CancelScope(shield=True):
+                    await transport.terminate()
+
+    async def _session(
+        self, session_id: str, transport: StreamableHTTPServerTransport, ready: asyncio.Event
+    ) -> None:
+        """One MCP session, to its end."""
+        surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
+        bridge = Bridge(surroundings, socket=self._socket, daemon=self._daemon)
+        try:
+            async with transport.connect() as (read, write):
+                ready.set()
+                assert transport.idle_scope is not None
+                with transport.idle_scope:
+                    await bridge.run(read, write)
+        except Exception:  # noqa: BLE001  the SDK's, or ours; the other sessions go on
+            _log.exception("An MCP session has failed.")
+        finally:
+            del self._sessions[session_id]
+            if not transport.is_terminated:
+                with anyio.CancelScope(shield=True):
+                    await transport.terminate()
+
+    # Without
+
+    async def _list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        async with self._at(context) as stay:
+            return await stay.list_tools(context, params)
+
+    async def _call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        async with self._at(context) as stay:
+            return await stay.call_tool(context, params)
+
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        async with self._at(context) as stay:
+            return await stay.listen(context, params)
+
+    def _schema(self, tool: str) -> Mapping[str, Any] | None:
+        """For the check of headers that repeat arguments; where nobody was here yet, none were promised."""
+        for guest in self._guests.values():
+            catalog = guest.stay.catalog
+            if catalog is not None and tool in catalog.tools:
+                return catalog.tools[tool].input_schema
+        return None
+
+    @asynccontextmanager
+    async def _at(self, context: Context) -> AsyncGenerator[Stay]:
+        """The stay of the host that sent a request, kept while the request lasts."""
+        key = client_name(context), can_elicit(context)
+        guest = self._guests.get(key)
+        if guest is None:
+            if len(self._guests) >= SESSIONS_MAX:
+                self._make_room()
+            surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
+            guest = _Guest(Stay(surroundings, socket=self._socket, daemon=self._daemon))
+            self._guests[key] = guest
+            self._group.create_task(guest.run(), name=f"host {key[0]}")
+        guest.requests += 1
+        if guest.leaves is not None:
+            guest.leaves.cancel()
+        try:
+            await guest.there.wait()
+            yield guest.stay
+        finally:
+            guest.requests -= 1
+            if guest.requests == 0 and self._guests.get(key) is guest:
+                loop = asyncio.get_running_loop()
+                guest.leaves = loop.call_later(IDLE_SECONDS, self._dismiss, key)
+
+    def _make_room(self) -> None:
+        """Send away whoever was quiet longest; raises MCPError where nobody is."""
+        quiet = (key for key, guest in self._guests.items() if not guest.requests and not guest.stay.busy)
+        with suppress(StopIteration):
+            self._dismiss(next(quiet))
+            return
+        raise MCPError(types.INTERNAL_ERROR, "Too many hosts have calls under way.")
+
+    def _dismiss(self, key: tuple[str, bool]) -> None:
+        guest = self._guests.pop(key)
+        if guest.leaves is not None:
+            guest.leaves.cancel()
+        guest.dismissed.set()
+
+
+class _Guest:
+    """A host without a session, and how many of its requests are under way."""
+
+    def __init__(self, stay: Stay) -> None:
+        self.stay = stay
+        self.requests = 0
+        self.leaves: asyncio.TimerHandle | None = None
+        self.there = asyncio.Event()
+        self.dismissed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Be there until dismissed."""
+        async with self.stay:
+            self.there.set()
+            await self.dismissed.wait()
+
+
+class _Watched:
+    """A `send` that knows the status of what was sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+def _header(scope: Scope, name: str) -> str | None:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name.encode()), None)
+
+
+def _error(status: int, message: str) -> PlainTextResponse:
+    """An error of JSON-RPC that belongs to no request, as the SDK answers in such cases."""
+    error = types.JSONRPCError(
+        jsonrpc="2.0", id=None, error=types.ErrorData(code=types.INVALID_REQUEST, message=message)
+    )
+    return PlainTextResponse(
+        error.model_dump_json(by_alias=True, exclude_unset=True), status, media_type="application/json"
+    )

@@ -1,0 +1,153 @@
+"""The HTTP server: a socket, uvicorn on it, and an end that leaves nothing.
+
+uvicorn has no bound for connections that say nothing, or say it one byte a minute; `Impatient` adds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket as sockets
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["Address", "Listener"]
+
+CONNECTIONS_MAX = 256  # a host has a few: a stream for events and one for each call
+HEAD_SECONDS = 30.0  # for the head of a request, and between two requests
+HEAD_BYTES_MAX = 64 * 1024
+BACKLOG = 64
+LAST_WORDS_SECONDS = 1  # for who is in the middle of a body when the server ends
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str  # an IP address
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """From "8137", "127.0.0.1:8137", "[::1]:8137" or "localhost:8137". Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]") if colon else "localhost"
+        if not (port.isascii() and port.isdigit() and int(port) < 65536):
+            raise ValueError(f"{port!r} is no port")
+        if host == "localhost":
+            host = "127.0.0.1"
+        address = ipaddress.ip_address(host)  # names can lead elsewhere tomorrow
+        if address.is_unspecified:
+            raise ValueError(f"{host} is every address; name the one that hosts are to use")
+        return cls(str(address), int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def authorities(self) -> list[str]:
+        """What a Host may say to mean it."""
+        names = ["localhost", "127.0.0.1", "[::1]"] if self.is_loopback else []
+        return [f"{name}:{self.port}" for name in {_bracketed(self.host), *names}]
+
+    @property
+    def origin(self) -> str:
+        """Its address on the web."""
+        return f"http://{_bracketed(self.host)}:{self.port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class Impatient(H11Protocol):
+    """A connection that ends when its next request is not there in time."""
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+        else:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self.loop.call_later(HEAD_SECONDS, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        if not self.cycle or self.cycle.response_complete:  # there is none before the first
+            self.transport.abort()
+
+
+class Listener:
+    """A socket that is bound and listens, and is later served."""
+
+    def __init__(self, address: Address) -> None:
+        """Raises OSError where somebody else listens."""
+        family = sockets.AF_INET6 if ":" in address.host else sockets.AF_INET
+        self._socket = sockets.socket(family, sockets.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+            self._socket.bind((address.host, address.port))
+            self._socket.listen(BACKLOG)  # who comes before we serve waits
+        except OSError:
+            self._socket.close()
+            raise
+        self.address = Address(address.host, self._socket.getsockname()[1])
+        self._server: _Server | None = None
+
+    def close(self) -> None:
+        """Give the socket up; harmless twice."""
+        self._socket.close()
+
+    def end(self) -> None:
+        """Have `serve` return; harmless twice."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def serve(self, app: ASGIApp) -> None:
+        """Serve until the end; returns when every request has been answered or given up."""
+        config = uvicorn.Config(
+            app,
+            http=Impatient,
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(HEAD_SECONDS),
+            timeout_graceful_shutdown=LAST_WORDS_SECONDS,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        )
+        self._server = _Server(config)
+        await self._server.serve([self._socket])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, without its hand on the signals of the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
