@@ -71,6 +71,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.directory = os.path.realpath(os.curdir)
+        """Whose tools these are, and where the agent should work; `connect` sets it to its own."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.session!r}>"
@@ -122,6 +124,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             linger=linger,
         ) as session:
             adapter = cls(session)
+            adapter.directory = os.path.realpath(directory)  # noqa: ASYNC240  the session has looked there already
             made.set_result(adapter)
             try:
                 yield adapter
