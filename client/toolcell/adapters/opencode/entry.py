@@ -1,0 +1,27 @@
+"""The plugin as OpenCode's configuration names it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["plugin_entry", "plugin_path"]
+
+
+def plugin_path() -> Path:
+    """The plugin's file; OpenCode loads it by `"plugin": ["file:///…"]`."""
+    return Path(__file__).with_name("toolcell-plugin.js")
+
+
+def plugin_entry(*, socket: str | None = None, start: bool = True) -> list[Any]:
+    """An entry of the list `plugin` in OpenCode's configuration; it starts the daemon with this Python.
+
+    `socket` is another daemon's than the user's own; with `start=False` none is started.
+    """
+    options: dict[str, Any] = {"command": [sys.executable, "-m", "toolcell.cli"]}
+    if socket is not None:
+        options["socket"] = socket
+    if not start:
+        options["start"] = False
+    return [plugin_path().as_uri(), options]

@@ -1,0 +1,67 @@
+// The plugin: the tools of a directory as OpenCode's own, each call carried to the Toolcell daemon and back.
+//
+// OpenCode asks for the tools once, when it opens the directory. What a tool says about itself, its description and
+// its schema, is told anew with every message: the files are looked at again whenever the user says something.
+// A tool that is new since then is shown when the directory is opened again.
+import { Place } from "./place.js"
+import { perform } from "./performance.js"
+import { Permissions } from "./permissions.js"
+import { READ_OUTPUT, SHOWN_BYTES_MAX, SHOWN_LINES_MAX } from "./reading.js"
+import { Session } from "./session.js"
+
+const LIMITS = { outputLines: SHOWN_LINES_MAX, outputBytes: SHOWN_BYTES_MAX }
+
+/** @param {{client, directory: string}} input @param {{socket?, start?, command?}} options */
+async function server({ client, directory }, options = {}) {
+  const tell = (level, message) => {
+    // Not awaited: OpenCode answers when the plugins are there.
+    client.app.log({ body: { service: "toolcell", level, message } }).catch(() => {})
+    if (level !== "info") client.tui.showToast({ body: { title: "Toolcell", message, variant: level === "warn" ? "warning" : level } }).catch(() => {})
+  }
+  const permissions = new Permissions()
+  const running = new Map() // by flight: the performance that answers its questions
+  const session = new Session(new Place(options), { directory, limits: LIMITS }, (flight, ask) =>
+    running.get(flight)?.ask(ask),
+  )
+  try {
+    await session.open()
+  } catch (error) {
+    tell("error", error.message)
+    throw new Error(`Toolcell's tools are missing: ${error.message}`, { cause: error })
+  }
+  for (const { path, line, message } of session.problems) {
+    tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)
+  }
+  const offered = () => new Map([[READ_OUTPUT.name, READ_OUTPUT], ...session.tools]) // a user's own of that name wins
+  const announced = new Set()
+  const names = [...offered().keys()]
+  const tools = [...offered().values()].map(({ name, description, schema }) => [
+    name,
+    {
+      description,
+      // A version that does not know the hook below shows the properties at least, all of them as required.
+      args: schema.properties ?? {},
+      execute: (args, context) => perform(session, name, args, context, { permissions, running }),
+    },
+  ])
+  return {
+    tool: Object.fromEntries(tools),
+    "tool.definition": ({ toolID }, output) => {
+      const found = names.includes(toolID) && offered().get(toolID)
+      if (!found) return
+      output.description = found.description
+      output.jsonSchema = found.schema
+    },
+    "chat.message": async () => {
+      await session.refresh()
+      const more = [...session.tools.keys()].filter((name) => !names.includes(name) && !announced.has(name))
+      if (!more.length) return
+      more.forEach((name) => announced.add(name))
+      tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)
+    },
+    config: (config) => permissions.learn(config, names),
+    dispose: () => session.close(),
+  }
+}
+
+export default { id: "toolcell", server }

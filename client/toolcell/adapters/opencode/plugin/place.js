@@ -1,0 +1,159 @@
+// Where the daemon is: its socket, the token beside it, and how it is started where it does not run.
+//
+// Whoever could replace the socket or the token could pose as the daemon or as us, so nothing is sent before their
+// directory is known to be ours alone.
+import { spawn } from "node:child_process"
+import { closeSync, mkdirSync, openSync, readFileSync, statSync } from "node:fs"
+import { connect } from "node:net"
+import { homedir } from "node:os"
+import { dirname, join, resolve } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+
+import { Link, Refusal } from "./contract.js"
+
+const START_MS = 20_000 // a cold disk and a busy machine; a warm start takes half a second
+const LOOK_MS = 20 // a socket has no event for "somebody listens now"
+const IDLE_EXIT_SECONDS = 600
+const LOG_TAIL_LINES = 8
+const START_IT = "Start the daemon: toolcell serve"
+
+/** There is no daemon to talk to; the text says what happened and what to do. */
+export class Unavailable extends Refusal {
+  constructor(message, remedy = START_IT) {
+    super("unreachable", remedy ? `${message}\n${remedy}` : message)
+  }
+}
+
+/** One daemon's place. */
+export class Place {
+  /**
+   * @param {{socket?: string, start?: boolean, command?: string[]}} options
+   *   of the plugin: another socket than the user's own; `start: false` to start nothing; the command to start with
+   */
+  constructor(options, environment = process.env) {
+    this.socket = resolve(options.socket ?? usersSocket(environment))
+    this.mayStart = options.start ?? true
+    this.command = options.command ?? ["toolcell"]
+    this.environment = environment
+  }
+
+  /** Return when it may be dialled; starts it where that is wanted. */
+  async ready() {
+    if (!this.mayStart || (await this.answers())) return
+    if (await this.startService()) {
+      await this.untilAnswers(() => null)
+      return
+    }
+    const log = join(stateDirectory(this.environment), "daemon.log")
+    mkdirSync(dirname(log), { recursive: true, mode: 0o700 })
+    const descriptor = openSync(log, "a", 0o600)
+    const begin = statSync(log).size
+    let ended = null
+    try {
+      const [program, ...words] = this.command
+      const serve = ["serve", "--socket", this.socket, "--idle-exit", String(IDLE_EXIT_SECONDS)]
+      const child = spawn(program, [...words, ...serve], {
+        cwd: "/",
+        detached: true, // it serves others as well, and outlives us
+        env: without(this.environment),
+        stdio: ["ignore", descriptor, descriptor],
+      })
+      child.on("error", (error) => (ended = `${this.command.join(" ")} cannot be run: ${error.message}`))
+      child.on("exit", (code, signal) => {
+        // One that ends with 0 has lost the race for the daemon's lock; the winner is about to answer.
+        if (code !== 0) ended ??= `The daemon did not start: ${signal ?? `exit ${code}`}.\n${tail(log, begin)}`
+      })
+      child.unref()
+    } finally {
+      closeSync(descriptor)
+    }
+    await this.untilAnswers(() => ended)
+  }
+
+  /** A channel; connects when it is first used. */
+  dial() {
+    this.checkDirectory()
+    return new Link(this.socket, this.token())
+  }
+
+  checkDirectory() {
+    const directory = dirname(this.socket)
+    let found
+    try {
+      found = statSync(directory)
+    } catch (error) {
+      if (error.code === "ENOENT") throw new Unavailable(`No daemon runs here: there is no ${directory}.`)
+      throw new Unavailable(`The daemon's directory ${directory} cannot be looked at: ${error.message}.`, "")
+    }
+    if (!found.isDirectory() || found.uid !== process.getuid() || (found.mode & 0o077) !== 0) {
+      throw new Unavailable(
+        `${directory} could be somebody else's trap: the directory of the socket must be owned by user ` +
+          `${process.getuid()} with mode 0700.`,
+        `If it is yours: chmod 700 ${directory}`,
+      )
+    }
+  }
+
+  token() {
+    const path = join(dirname(this.socket), "agent.token")
+    try {
+      return readFileSync(path, "ascii").trim()
+    } catch (error) {
+      if (error.code === "ENOENT") throw new Unavailable(`No daemon runs here: there is no token at ${path}.`)
+      throw new Unavailable(`The token at ${path} cannot be read: ${error.message}.`, "")
+    }
+  }
+
+  /** Whether somebody listens; a connection to a local socket succeeds or fails at once. */
+  answers() {
+    return new Promise((done) => {
+      const probe = connect(this.socket)
+      probe.once("connect", () => (probe.destroy(), done(true)))
+      probe.once("error", () => (probe.destroy(), done(false)))
+    })
+  }
+
+  async untilAnswers(ended) {
+    const deadline = Date.now() + START_MS
+    while (!(await this.answers())) {
+      const why = ended()
+      if (why !== null) throw new Unavailable(why)
+      if (Date.now() > deadline) {
+        throw new Unavailable(`The daemon did not answer on ${this.socket} within ${START_MS / 1000} s.`)
+      }
+      await sleep(LOOK_MS)
+    }
+  }
+
+  /** Start the user's service; false where none is installed, or where the socket is not the service's. */
+  startService() {
+    if (this.socket !== `/run/user/${process.getuid()}/toolcell/daemon.sock`) return Promise.resolve(false)
+    return new Promise((done) => {
+      const words = ["--user", "start", "toolcelld.service"]
+      const child = spawn("systemctl", words, { stdio: "ignore", timeout: START_MS })
+      child.once("error", () => done(false))
+      child.once("exit", (code) => done(code === 0))
+    })
+  }
+}
+
+function usersSocket(environment) {
+  if (environment.TOOLCELL_SOCKET) return environment.TOOLCELL_SOCKET
+  if (environment.XDG_RUNTIME_DIR) return join(environment.XDG_RUNTIME_DIR, "toolcell", "daemon.sock")
+  return `/tmp/toolcell-${process.getuid()}/daemon.sock`
+}
+
+function stateDirectory(environment) {
+  return join(environment.XDG_STATE_HOME || join(homedir(), ".local", "state"), "toolcell")
+}
+
+/** The environment for a daemon: it serves others as well, and has no business with OpenCode's password and keys. */
+function without(environment) {
+  const ours = Object.entries(environment).filter(([name]) => !name.startsWith("OPENCODE"))
+  return Object.fromEntries(ours)
+}
+
+function tail(path, begin) {
+  const lines = readFileSync(path).subarray(begin).toString().trimEnd().split("\n")
+  return lines.slice(-LOG_TAIL_LINES).map((line) => `  ${line}`).join("\n")
+}

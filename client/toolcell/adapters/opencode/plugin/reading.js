@@ -1,0 +1,93 @@
+// How the model reads on where an output was cut: a tool of ours, and the line that points to it.
+// The words are those of client/toolcell/adapters/reading.py.
+import { failed } from "./outcome.js"
+
+export const NAME = "toolcell_read_output"
+// Below what OpenCode cuts by itself, 51,200 bytes or 2000 lines, with room for the notice and the note below.
+export const SHOWN_BYTES_MAX = 50_000
+export const SHOWN_LINES_MAX = 1_990
+
+export const READ_OUTPUT = {
+  name: NAME,
+  description: "Read more of a tool's output that was too long to be shown whole.",
+  schema: {
+    type: "object",
+    properties: {
+      output_id: { type: "string", description: "As the note below the output that was cut names it." },
+      start: { type: "integer", minimum: 0, default: 0, description: "The first byte, from 0." },
+      length: { type: "integer", minimum: 1, description: "Bytes, as many as are shown if left out." },
+    },
+    required: ["output_id"],
+    additionalProperties: false,
+  },
+}
+
+/** The outcome with a note below an output that was cut. */
+export function withHandle(outcome) {
+  const output = outcome.output
+  if (!output) return outcome
+  const call = `${NAME}(output_id="${output.outputId}", start=0)`
+  const note = output.complete
+    ? `\n[The whole output has ${output.totalBytes} bytes: ${call}.]`
+    : `\n[The output had ${output.totalBytes} bytes, of which ${output.keptBytes} were kept: ${call}.]`
+  return { ...outcome, content: [...outcome.content, { type: "text", text: note }] }
+}
+
+/** What the tool of ours answers. */
+export async function read(session, args) {
+  const { output_id: id, start: first = 0, length = SHOWN_BYTES_MAX } = args
+  if (typeof id !== "string" || !id) return wrong("output_id: should be the id that the note below an output names")
+  if (!isCount(first)) return wrong(`start: should be a number of bytes, got ${JSON.stringify(first)}`)
+  if (!isCount(length) || !length) {
+    return wrong(`length: should be a number of bytes above 0, got ${JSON.stringify(length)}`)
+  }
+  let data
+  try {
+    data = await session.readOutput(id, first, Math.min(length, SHOWN_BYTES_MAX))
+  } catch (error) {
+    return failed("refused", error.message)
+  }
+  if (!data.length) return ok(`[nothing: the output has no byte ${first}]`)
+  data = lines(data)
+  const [before, after] = halves(data)
+  const begin = first + before
+  const end = first + data.length - after
+  const text = data.subarray(before, data.length - after).toString()
+  return ok(`[bytes ${begin} to ${end - 1}; the next: start=${end}]\n${text}`)
+}
+
+function isCount(value) {
+  return Number.isSafeInteger(value) && value >= 0
+}
+
+function ok(text) {
+  return { ...failed("ok", ""), content: [{ type: "text", text }] }
+}
+
+function wrong(message) {
+  return failed("invalid_arguments", `${NAME}: invalid_arguments: ${message}.`)
+}
+
+/** As many of its lines as are shown, the line above them counted. */
+function lines(data) {
+  let end = -1
+  for (let count = 1; count < SHOWN_LINES_MAX; count += 1) {
+    end = data.indexOf(0x0a, end + 1)
+    if (end < 0) return data
+  }
+  return data.subarray(0, end + 1)
+}
+
+/** How many bytes at the ends of a range are halves of characters. */
+function halves(data) {
+  const isInner = (byte) => (byte & 0xc0) === 0x80
+  const begin = data.subarray(0, 4).findIndex((byte) => !isInner(byte))
+  const before = Math.max(begin, 0)
+  for (let back = 1; back <= Math.min(4, data.length - before); back += 1) {
+    const byte = data[data.length - back]
+    if (isInner(byte)) continue
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
+    return [before, length > back ? back : 0]
+  }
+  return [before, 0]
+}
