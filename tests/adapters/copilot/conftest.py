@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -28,7 +27,6 @@ from toolcell.adapters.copilot import CopilotAdapter
 PROGRAM = next(
     Path(sys.prefix, "node", "node_modules", "@github").glob("copilot-*/copilot"), Path("node_modules")
 )
-KIT = Path(__file__).parent.parent / "kit" / "kit.py"
 SECONDS_MAX = 30 * SLOWNESS
 """For a turn, which takes half a second; other tests may have the processors."""
 LINGER_SECONDS = 60.0 * SLOWNESS
@@ -43,20 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(
                     pytest.mark.skip(reason="Copilot's program is not installed: make test-agents")
                 )
-
-
-@pytest.fixture(scope="module")
-def kit() -> Iterator[RunningDaemon]:
-    """A daemon for the tests of a file, with the tools that every agent is tested with."""
-    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
-        daemon = RunningDaemon(Path(directory))
-        shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
-        daemon.start()
-        try:
-            yield daemon
-            daemon.check()
-        finally:
-            assert daemon.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,8 @@ from copilot.session_events import (
     ToolExecutionCompleteData,
 )
 from copilot.tools import Tool, ToolInvocation, ToolResult
-from tests.adapters.copilot.conftest import KIT, SECONDS_MAX, Copilot, Run, Start, adapted
+from tests.adapters.conftest import KIT
+from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Run, Start, adapted
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.openai import Model, offered, results
 from tests.adapters.script import Turn, Use

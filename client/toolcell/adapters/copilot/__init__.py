@@ -4,7 +4,8 @@
         session = await adapter.create_session(client, model="gpt-5", on_permission_request=decide)
 
 `adapter` makes the sessions and keeps their tools equal to the catalog; `conversation` is one session of Copilot's, and
-what its events say about its calls; `translation` turns our values into the SDK's and back.
+what its events say about its calls; `begun` has the sessions that tools begin; `translation` turns our values into the
+SDK's and back.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from copilot import CopilotClient, CopilotSession
@@ -33,6 +32,7 @@ from toolcell.adapters.agent import AgentAdapter
 from toolcell.client import (
     Answer,
     Ask,
+    Call,
     Catalog,
     Event,
     Kind,
@@ -43,8 +43,10 @@ from toolcell.client import (
     Session,
     ToolInfo,
 )
+from toolcell.client.serving import SERVED
 
-from .conversation import Asked, Conversation, Decide, origin_of
+from .begun import Begun, Caller
+from .conversation import Asked, Conversation, Decide, Made, origin_of
 from .translation import line_of, result_of, tool_of
 
 __all__ = ["CopilotAdapter"]
@@ -62,48 +64,15 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     agent: ClassVar[str] = "copilot"
     limits: ClassVar[Limits] = {"output_bytes": CUT_BYTES - ROOM_BYTES}
+    services: ClassVar[tuple[str, ...]] = ("session.start", "session.send", "session.list")
 
-    def __init__(self, session: Session, directory: str | os.PathLike[str] = ".") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.directory = _resolved(directory)
-        """Whose tools these are, and where Copilot's sessions work."""
         self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
         self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
-        self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[object]] = set()
-
-    @classmethod
-    @asynccontextmanager
-    async def connect(
-        cls,
-        address: str | None = None,
-        *,
-        directory: str | os.PathLike[str] = ".",
-        resume: str | None = None,
-        allow: Sequence[str] = ("*",),
-        deny: Sequence[str] = (),
-        daemon: Literal["start", "running", "private"] = "start",
-        linger: float = 10,
-    ) -> AsyncGenerator[Self]:
-        """An adapter in a session of its own; see `AgentAdapter.connect`. Copilot's sessions outlive it, without its tools."""
-        async with super().connect(
-            address,
-            directory=directory,
-            resume=resume,
-            allow=allow,
-            deny=deny,
-            daemon=daemon,
-            linger=linger,
-        ) as adapter:
-            adapter.directory = _resolved(directory)
-            adapter.look_after(adapter._follow())
-            try:
-                yield adapter
-            finally:
-                for task in adapter._tasks:
-                    task.cancel()
-                if adapter._tasks:
-                    await asyncio.wait(adapter._tasks)
+        self._begun = Begun(self._begin)
+        self._last: Made | None = None
+        self._tasks: set[asyncio.Future[object]] = set()
 
     # Sessions
 
@@ -115,17 +84,15 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         `ask` answers the questions of tools; without it `on_permission_request` does. Raises ValueError where the
         session is to work in another directory.
         """
-        conversation = await self._prepare(options, ask)
-        if options.get("cloud") is None:
-            options["session_id"] = options.get("session_id") or str(uuid.uuid4())
-            self._conversations[options["session_id"]] = conversation
-        return self._made(await client.create_session(**options), conversation)
+        self._last = made = Made(client, options, ask)
+        return await self._create(made)
 
     async def resume_session(
         self, client: CopilotClient, session_id: str, *, ask: Asked | None = None, **options: Any
     ) -> CopilotSession:
         """As `client.resume_session(session_id, **options)`, with the tools that the directory has now."""
-        conversation = await self._prepare(options, ask)
+        self._last = made = Made(client, options, ask)
+        conversation, options = await self._prepare(made)
         self._conversations[session_id] = conversation
         return self._made(await client.resume_session(session_id, **options), conversation)
 
@@ -146,35 +113,44 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         session.on(conversation.on_event)
         self._made(session, conversation)
 
-    async def _prepare(self, options: dict[str, Any], ask: Asked | None) -> Conversation:
-        """Fill in what a session of ours has beside what its host wants."""
-        wanted = options.setdefault("working_directory", self.directory)
-        if _resolved(wanted) != self.directory:
+    async def _create(self, made: Made) -> CopilotSession:
+        conversation, options = await self._prepare(made)
+        if options.get("cloud") is None:
+            options["session_id"] = options.get("session_id") or str(uuid.uuid4())
+            self._conversations[options["session_id"]] = conversation
+        return self._made(await made.client.create_session(**options), conversation)
+
+    async def _prepare(self, made: Made) -> tuple[Conversation, dict[str, Any]]:
+        """What a session of ours has beside what its host wants."""
+        options = {"working_directory": self.directory, **made.options}
+        if _resolved(options["working_directory"]) != self.directory:
             raise ValueError(
-                f"the tools are those of {self.directory}, and the session is to work in {wanted};"
-                " connect an adapter for that directory"
+                f"the tools are those of {self.directory}, and the session is to work in"
+                f" {options['working_directory']}; connect an adapter for that directory"
             )
         try:
             await self.session.reload()
         except Refused as error:
             logger.warning("The tools of %s are as they were: %s", self.directory, error)
+        managed = (
+            options.get("enable_managed_settings") is True or options.get("managed_settings") is not None
+        )
         conversation = Conversation(
             self,
             beside=options.get("tools") or (),
             decide=options.get("on_permission_request"),
-            ask=ask,
-            managed=options.get("enable_managed_settings") is True
-            or options.get("managed_settings") is not None,
+            ask=made.ask,
+            managed=managed,
+            made=made,
         )
         options["tools"] = conversation.tools()
         options["on_event"] = _both(conversation.on_event, options.get("on_event"))
-        return conversation
+        return conversation, options
 
     def _made(self, session: CopilotSession, conversation: Conversation) -> CopilotSession:
         conversation.session = session
         self._conversations[session.session_id] = conversation
-        if conversation.stale:  # the catalog changed while the session was made
-            self._changed.set()
+        self._renew(conversation)  # the catalog may have changed while the session was made
         return session
 
     # What an adapter says
@@ -206,7 +182,42 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     def on_catalog(self, catalog: Catalog) -> None:
         """Have every session take up the tools; a model sees them with its next request, in mid turn as well."""
-        self._changed.set()
+        for conversation in list(self._conversations.values()):
+            self._renew(conversation)
+
+    async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
+        """Talk with other sessions of the agent; see `AgentAdapter.serve`.
+
+        They are made like the session whose tool asks: by the same client, with the same options. Who talks with one
+        again must have begun it here; the host's own sessions are for its user.
+        """
+        if service == "session.list":
+            return {"sessions": self._begun.list()}
+        prompt, session_id, agent_name = (
+            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
+        )
+        conversation, _ = self._running.get(call.id, (None, None))
+        caller = Caller(
+            call.id,
+            "" if conversation is None or conversation.session is None else conversation.session.session_id,
+            self._last if conversation is None else conversation.made,
+        )
+        if service == "session.start":
+            return {"session_id": await self._begun.start(caller, prompt, agent_name)}
+        session_id, reply = await self._begun.send(caller, prompt, session_id, agent_name)
+        return {"session_id": session_id, "reply": reply}
+
+    async def leave(self) -> None:
+        """End the turns that tools began; sessions of the host's own go on, without our tools."""
+        await self._begun.leave()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _begin(self, made: Made) -> tuple[CopilotSession, Conversation]:
+        session = await self._create(made)
+        return session, self._conversations[session.session_id]
 
     # For conversations
 
@@ -217,7 +228,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     def look_after(self, work: Awaitable[object]) -> None:
         """Do something that nobody waits for; what is not done when the adapter leaves is cancelled."""
-        task = asyncio.ensure_future(work)  # kept, and ended by `connect`
+        task = asyncio.ensure_future(work)  # kept, and ended by `leave`
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -226,14 +237,9 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("Copilot was not told: %s: %s", type(error).__name__, error)
 
-    async def _follow(self) -> None:
-        """Renew what is stale, whenever the catalog has changed."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            for conversation in list(self._conversations.values()):
-                if conversation.stale:
-                    self.look_after(conversation.renew())
+    def _renew(self, conversation: Conversation) -> None:
+        if conversation.stale:
+            self.look_after(conversation.renew())
 
     # Calls
 
@@ -254,12 +260,17 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             if isinstance(event, Progress) and conversation is not None and conversation.session is not None:
                 await _log(conversation.session, line_of(tool, event))
 
-        if conversation is not None and origin.call_id:
-            self._running[origin.call_id] = conversation, invocation
+        if conversation is None or origin.call_id is None:
+            return await self.call(tool, arguments, origin)
+        SERVED.set(
+            conversation.served
+        )  # the SDK's task knows nothing of the call that this session works for
+        self._running[origin.call_id] = conversation, invocation
         try:
-            return await self.call(tool, arguments, origin, on_event=tell)
+            with conversation.at_work():
+                return await self.call(tool, arguments, origin, on_event=tell)
         finally:
-            self._running.pop(origin.call_id or "", None)
+            del self._running[origin.call_id]
 
 
 def _resolved(directory: str | os.PathLike[str]) -> str:

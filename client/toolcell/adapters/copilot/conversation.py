@@ -9,10 +9,14 @@ The session holds its conversation, as a subscriber to its events, and nobody el
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
+from copilot import CopilotClient
 from copilot.rpc import HandlePendingToolCallRequest
 from copilot.session import (
     AttributedPermissionResult,
@@ -26,6 +30,8 @@ from copilot.session_events import (
     ExternalToolRequestedData,
     PermissionRequest,
     SessionEvent,
+    SubagentDeselectedData,
+    SubagentSelectedData,
     SubagentStartedData,
 )
 from copilot.tools import Tool, ToolInvocation, tool_result_to_external_tool_text_result_for_llm
@@ -35,8 +41,9 @@ from toolcell.client import Answer, Ask, Kind, Outcome
 
 from .translation import answer_of, question_of, result_of
 
-__all__ = ["Asked", "Conversation", "Decide"]
+__all__ = ["MAIN", "Asked", "Conversation", "Decide", "Made", "origin_of"]
 
+MAIN = "main"
 REMEMBERED_MAX = 1024
 """Calls whose message is known, and sub-agents; a message has a few, and most calls are not ours."""
 
@@ -44,6 +51,15 @@ Decided: TypeAlias = PermissionRequestResult | AttributedPermissionResult
 Decide: TypeAlias = Callable[[PermissionRequest, PermissionInvocation], Decided | Awaitable[Decided]]
 """What a host gives as `on_permission_request`."""
 Asked: TypeAlias = Callable[[Ask], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a session was made with, by its host."""
+
+    client: CopilotClient
+    options: Mapping[str, Any]
+    ask: Asked | None
 
 
 class Owner(Protocol):
@@ -74,9 +90,16 @@ class Conversation:
         decide: Decide | None = None,
         ask: Asked | None = None,
         managed: bool = False,
+        made: Made | None = None,
     ) -> None:
         self.session: CopilotSession | None = None
         """None until it has been created."""
+        self.made = made
+        """None where its host made the session elsewhere."""
+        self.served = ""
+        """The call that it works for, where a tool has sent the message."""
+        self.agent_name = MAIN
+        """The agent that the session is with; sub-agents have names of their own."""
         self._owner = owner
         self._beside = tuple(beside)
         self._decide = decide
@@ -88,6 +111,7 @@ class Conversation:
         self._agents: dict[str, str] = {}
         self._requests: dict[str, str] = {}
         self._begun: dict[str, str] = {}
+        self._calls: set[asyncio.Task[object]] = set()
 
     @property
     def stale(self) -> bool:
@@ -115,6 +139,10 @@ class Conversation:
                     _remember(self._messages, _key(event.agent_id, request.tool_call_id), message_id)
             case SubagentStartedData(agent_name=name) if event.agent_id:
                 _remember(self._agents, event.agent_id, name)
+            case SubagentSelectedData(agent_name=name) if not event.agent_id:
+                self.agent_name = name
+            case SubagentDeselectedData() if not event.agent_id:
+                self.agent_name = MAIN
             case ExternalToolRequestedData() as data if data.tool_name in self._offered:
                 self._requests[data.request_id] = data.working_directory or ""
                 self._owner.look_after(self._answer_for_nobody(data))
@@ -132,9 +160,27 @@ class Conversation:
         origin = origin_of(
             invocation,
             message_id=self._messages.pop(_key(agent_id, invocation.tool_call_id), ""),
-            agent_name=self._agents.get(agent_id, agent_id) if agent_id else "main",
+            agent_name=self._agents.get(agent_id, agent_id) if agent_id else self.agent_name,
         )
         return origin, self._requests.get(request_id, "")
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Count the running task among those that `stop` waits for."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            yield
+        finally:
+            self._calls.discard(task)
+
+    async def stop(self) -> None:
+        """Abort the turn, and wait until the tools in it have stopped."""
+        if self.session is not None:
+            await self.session.abort()
+        if self._calls:
+            await asyncio.wait(self._calls)
 
     async def ask(self, ask: Ask, tool_call_id: str | None) -> Answer:
         """Have a tool's question answered by whoever answers the session's own."""
@@ -167,7 +213,7 @@ def origin_of(invocation: ToolInvocation, message_id: str = "", agent_name: str 
     return Origin(
         session_id=invocation.session_id,
         message_id=message_id or invocation.tool_call_id,
-        agent_name=agent_name or invocation.agent_id or "main",
+        agent_name=agent_name or invocation.agent_id or MAIN,
         call_id=invocation.request_id or f"{invocation.session_id}/{invocation.tool_call_id}",
     )
 

@@ -1,0 +1,159 @@
+"""Sessions that tools begin, and talk with (`context.request`).
+
+A session is made like the one whose tool asks, and stays with the program of its client. Its turns come one after
+another. A tool that waits for a session can be called by that session in turn, through any number of others; so who
+waits for whom is written down, and a session that would wait for itself is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from copilot import CopilotSession
+from copilot.session_events import AssistantMessageData
+
+from .conversation import MAIN, Conversation, Made
+
+__all__ = ["Begun", "Caller"]
+
+TURNS_MAX = 8
+"""At once, those that wait for their session among them; a model is asked for each."""
+SESSIONS_MAX = 64
+"""That can be talked with; each is some megabytes of the program's. The oldest idle one goes for the next."""
+TURN_SECONDS_MAX = 3600.0
+"""As long as the daemon lets a tool wait for a service."""
+NOT_SHARED = ("session_id", "name", "cloud", "on_event")
+"""Options that are about one session; the events of others would be news of strangers to a host's handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf."""
+
+    call_id: str
+    session_id: str
+    made: Made | None
+
+
+@dataclass(eq=False)
+class _One:
+    session: CopilotSession
+    conversation: Conversation
+    turns: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+Begin: TypeAlias = Callable[[Made], Awaitable[tuple[CopilotSession, Conversation]]]
+
+
+class Begun:
+    """All sessions that tools began through one adapter. Its state changes on the loop only."""
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        self._known: dict[str, _One] = {}
+        self._waits: list[tuple[str, str]] = []  # which session waits for which
+        self._tasks: set[asyncio.Task[str]] = set()
+
+    async def start(self, caller: Caller, prompt: str, agent_name: str) -> str:
+        """Begin a session that goes on by itself; its id. Raises RuntimeError and what the SDK raises."""
+        self._check_turns()
+        one = await self._new(caller, agent_name)
+        turn = self._turn(one, prompt, caller)
+        task = asyncio.create_task(turn, name=f"session {one.session.session_id}")  # ended by `leave`
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return one.session.session_id
+
+    async def send(self, caller: Caller, prompt: str, session_id: str, agent_name: str) -> tuple[str, str]:
+        """Say something to a session, a new one where none is named; its id, and what it answers.
+
+        Being cancelled aborts the turn, and returns when the tools in it have stopped. Raises LookupError,
+        RuntimeError and what the SDK raises.
+        """
+        if session_id and self._is_waited_for(caller.session_id, session_id):
+            raise RuntimeError(f"session {session_id} waits for this call, so that it cannot answer")
+        if session_id and session_id not in self._known:
+            raise LookupError(f"no session {session_id!r} was begun here")
+        self._check_turns()
+        one = self._known[session_id] if session_id else await self._new(caller, agent_name)
+        waits = (caller.session_id, one.session.session_id)
+        self._waits.append(waits)
+        try:
+            return one.session.session_id, await self._turn(one, prompt, caller)
+        finally:
+            self._waits.remove(waits)
+
+    def list(self) -> list[dict[str, Any]]:
+        """The sessions that can be talked with."""
+        return [
+            {"session_id": session_id, "agent_name": one.conversation.agent_name, "running": one.turns > 0}
+            for session_id, one in self._known.items()
+        ]
+
+    async def leave(self) -> None:
+        """Abort the turns that nobody waits for."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _new(self, caller: Caller, agent_name: str) -> _One:
+        if caller.made is None:
+            raise RuntimeError(
+                "the adapter made no session by create_session or resume_session, so it does not know how"
+            )
+        known = inspect.signature(caller.made.client.create_session).parameters
+        options = {
+            name: value
+            for name, value in caller.made.options.items()
+            if name in known and name not in NOT_SHARED
+        }
+        if agent_name and agent_name != MAIN:
+            options["agent"] = agent_name
+        session, conversation = await self._begin(replace(caller.made, options=options))
+        one = self._known[session.session_id] = _One(session, conversation)
+        for session_id, old in list(self._known.items()):
+            if len(self._known) > SESSIONS_MAX and old is not one and not old.turns:
+                del self._known[session_id]
+                await old.session.disconnect()
+        return one
+
+    def _check_turns(self) -> None:
+        if sum(one.turns for one in self._known.values()) >= TURNS_MAX:
+            raise RuntimeError(f"{TURNS_MAX} sessions are at work for tools already; wait for one of them")
+
+    async def _turn(self, one: _One, prompt: str, caller: Caller) -> str:
+        """What the session answers to a message."""
+        one.turns += 1
+        try:
+            async with one.turn:
+                one.conversation.served = caller.call_id
+                try:
+                    event = await one.session.send_and_wait(prompt, timeout=TURN_SECONDS_MAX)
+                except (asyncio.CancelledError, TimeoutError):
+                    await one.conversation.stop()
+                    raise
+                finally:
+                    one.conversation.served = ""
+        finally:
+            one.turns -= 1
+        return event.data.content if event and isinstance(event.data, AssistantMessageData) else ""
+
+    def _is_waited_for(self, caller: str, session_id: str) -> bool:
+        """Whether a session waits for this caller, be it by way of others."""
+        seen: set[str] = set()
+        waiting = {caller} if caller else set[str]()
+        while waiting:
+            seen |= waiting
+            waiting = {waits for waits, for_whom in self._waits if for_whom in waiting} - seen
+        return session_id in seen
+
+    def _ended(self, task: asyncio.Task[str]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who wants to know how it ended asks with the next turn
