@@ -42,8 +42,6 @@ class Model:
     """Which message asked for a use of a tool, by the id of the use."""
     keys: set[str] = field(default_factory=set[str])
     """The API keys that were sent."""
-    tokens: int | None = None
-    """What every request to count them is told; else a guess."""
     unknown: list[str] = field(default_factory=list[str])
     """What was asked for and is not here."""
 
@@ -105,8 +103,7 @@ def _application(model: Model) -> Starlette:
         return StreamingResponse(_stream(message), media_type="text/event-stream")
 
     async def count(request: Request) -> Response:
-        guess = len(await request.body()) // 4
-        return JSONResponse({"input_tokens": guess if model.tokens is None else model.tokens})
+        return JSONResponse({"input_tokens": len(await request.body()) // 4})
 
     async def unknown(request: Request) -> Response:
         model.unknown.append(f"{request.method} {request.url.path}")

@@ -85,7 +85,12 @@ def fields(model: Model, directory: Path, **given: Any) -> dict[str, Any]:
         "DISABLE_TELEMETRY": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
-    base = {"env": environment, "cwd": directory, "setting_sources": [], "strict_mcp_config": True}
+    base: dict[str, Any] = {
+        "env": environment,
+        "cwd": directory,
+        "setting_sources": [],
+        "strict_mcp_config": True,
+    }
     return base | given
 
 

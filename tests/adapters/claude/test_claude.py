@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from claude_agent_sdk import (
     AgentDefinition,
+    ClaudeSDKClient,
     Message,
     PermissionResultDeny,
     ResultMessage,
@@ -21,7 +22,8 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.types import PermissionResult
 from psutil import Process
-from tests.adapters.claude.conftest import KEY, Claude, Start, adapted
+from tests.adapters.anthropic import Model
+from tests.adapters.claude.conftest import KEY, Claude, Start, adapted, fields
 from tests.adapters.conftest import KIT
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
@@ -29,6 +31,7 @@ from tests.pace import SLOWNESS
 from tests.process.conftest import RunningDaemon
 
 from toolcell.adapters.agent import Origin
+from toolcell.adapters.claude import options
 from toolcell.client import Answer, Ask, Event, Progress
 from toolcell_proto.v1 import operator_pb2
 
@@ -211,12 +214,23 @@ async def test_a_long_output_is_cut_by_the_daemon_alone_and_can_be_read_on(
         assert read == whole
 
 
-async def test_a_text_of_many_tokens_is_not_cut(kit: RunningDaemon, start: Start) -> None:
-    """Claude Code has a limit in tokens too, and asks the model's server how many there are."""
-    async with start(kit) as claude:
-        claude.model.tokens = 60_000
-        text = "\u9f98" * 15_900
-        assert texts(await result(claude, use("kit_echo", text=text))) == [text]
+async def test_a_session_with_limits_of_its_own_is_not_cut_by_the_agent_either(
+    kit: RunningDaemon, home: Path, model: Model
+) -> None:
+    """The daemon's own limit and the note below are over what Claude Code puts into a file, unless a tool says more."""
+    wanted = use("kit_long", lines=3000)
+    model.script.uses(wanted)
+    async with (
+        kit.connect(agent="claude") as session,
+        ClaudeSDKClient(options(session, **fields(model, kit.project))) as client,
+    ):
+        await client.query("go")
+        assert [message async for message in client.receive_response()]
+    found = model.result(wanted.id)
+    assert found is not None
+    text, note = texts(found)
+    assert len(text + note) > 50_000
+    assert "toolcell_read_output(" in note
 
 
 async def test_the_application_hears_what_a_running_tool_tells(kit: RunningDaemon, start: Start) -> None:

@@ -118,10 +118,9 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     async def _list_tools(
         self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        # A client lists when it begins or resumes, and files may have changed since the last one.
         with suppress(Refused):  # then what is known has to do
-            await (
-                self.session.reload()
-            )  # it lists when a client begins or resumes, and files may have changed
+            await self.session.reload()
         return types.ListToolsResult(tools=self.tools())
 
     async def _before(self, said: HookInput, use_id: str | None, context: HookContext) -> HookJSONOutput:

@@ -125,11 +125,11 @@ class Conversations:
         if self._turns >= TURNS_MAX:
             raise RuntimeError(f"{TURNS_MAX} sessions are at work for tools already; wait for one of them")
         self._turns += 1
+        last: Message | None = None
         try:
             async with one.turn, ClaudeSDKClient(_for(options, one)) as client:
                 await _check(client, one.agent_name)
                 await client.query(prompt)
-                last: Message | None = None
                 async for message in client.receive_response():
                     one.begun = True
                     if at_work is not None and not at_work.done():

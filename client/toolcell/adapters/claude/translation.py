@@ -25,9 +25,10 @@ AROUND_BYTES = 2_000
 """For what stands around an output: how the call ended, and the note that it was cut."""
 OUTPUT_BYTES = CUT_CHARACTERS - AROUND_BYTES
 META = {
-    "anthropic/alwaysLoad": True,  # else the tool hides behind a search as long as there are built-in ones
-    "anthropic/maxResultSizeChars": 4
-    * CUT_CHARACTERS,  # it also lifts the limit in tokens, which some texts reach
+    # Else a tool hides behind a search as long as there are built-in ones.
+    "anthropic/alwaysLoad": True,
+    # For a session that was connected without our limits: the daemon's own and its note are over the agent's.
+    "anthropic/maxResultSizeChars": 4 * CUT_CHARACTERS,
 }
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What the model can look at; one of another kind would have the whole conversation refused."""
