@@ -103,25 +103,31 @@ Run: TypeAlias = Callable[[], AbstractAsyncContextManager[CopilotClient]]
 
 
 @pytest.fixture
-def run(unpacked: Path, model: Model, tmp_path: Path) -> Run:
-    """The program, with an environment of its own and a directory for its sessions that outlives it."""
+def environment(unpacked: Path, model: Model, tmp_path: Path) -> dict[str, str]:
+    """All that the program has of one."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(unpacked),
+        "TMPDIR": str(tmp_path),
+        "COPILOT_HOME": str(tmp_path / "copilot"),
+        "COPILOT_CLI_PATH": str(PROGRAM),
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": model.url,
+        "COPILOT_MODEL": MODEL,
+        "COPILOT_AUTO_UPDATE": "false",
+    }
+
+
+@pytest.fixture
+def run(environment: dict[str, str], tmp_path: Path) -> Run:
+    """The program, with a directory for its sessions that outlives it."""
 
     @asynccontextmanager
     async def run() -> AsyncGenerator[CopilotClient]:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(unpacked),
-            "TMPDIR": str(tmp_path),
-            "COPILOT_OFFLINE": "true",
-            "COPILOT_PROVIDER_BASE_URL": model.url,
-            "COPILOT_MODEL": MODEL,
-            "COPILOT_AUTO_UPDATE": "false",
-        }
         client = CopilotClient(
             connection=RuntimeConnection.for_stdio(path=str(PROGRAM)),
             env=environment,
             working_directory=str(tmp_path),
-            base_directory=str(tmp_path / "copilot"),
             use_logged_in_user=False,
             log_level="error",
         )

@@ -498,6 +498,21 @@ async def test_a_host_that_makes_its_sessions_itself_uses_the_parts(
         assert len(person.asked) == 1
 
 
+async def test_tools_run_without_the_events_too(
+    kit: RunningDaemon, start: Start, options: dict[str, Any]
+) -> None:
+    async with start(kit) as copilot:
+        adapter = copilot.adapter
+        copilot.session = await copilot.client.create_session(
+            **options, tools=adapter.tools(), working_directory=adapter.directory
+        )
+        use = Use("kit_whoami")
+        who = json.loads((await copilot.use(use))[0])
+        assert (who["session_id"], who["agent_name"]) == (copilot.session.session_id, "main")
+        assert who["message_id"] == use.id
+        assert await copilot.use(Use("kit_asks", {"path": "f.txt"})) == ["Denied: Write f.txt?"]
+
+
 # Changes
 
 
@@ -579,16 +594,20 @@ async def test_a_session_that_is_resumed_has_the_tools_of_now(
     async with start(own) as copilot:
         assert await copilot.use(Use("new", {"text": "a"})) == ["1: a"]
         session_id = copilot.session.session_id
-    own.tool("new", NEW.replace("NUMBER", "2").replace("Say something", "Say something quite"))
-    own.tool("newer", NEW.replace("NUMBER", "3").replace("def new(", "def newer("))
-    async with adapted(own) as adapter, run() as client:
-        session = await adapter.resume_session(client, session_id, **options)
-        assert session.session_id == session_id
-        again = Copilot(client, adapter, session, copilot.model)
-        assert await again.use(Use("new", {"text": "a"}), Use("newer", {"text": "a"})) == ["2: a", "3: a"]
+        await copilot.session.disconnect()
+        own.tool("new", NEW.replace("NUMBER", "2").replace("Say something", "Say something quite"))
+        own.tool("newer", NEW.replace("NUMBER", "3").replace("def new(", "def newer("))
+        copilot.session = await copilot.adapter.resume_session(copilot.client, session_id, **options)
+        assert copilot.session.session_id == session_id
+        assert await copilot.use(Use("new", {"text": "a"}), Use("newer", {"text": "a"})) == ["2: a", "3: a"]
         request = copilot.model.script.requests[-1]
         assert offered(request)["new"]["description"] == "Say something quite new."
         assert "1: a" in results(request).values()  # it is the same conversation
+    own.tool("newer", NEW.replace("NUMBER", "4").replace("def new(", "def newer("))
+    async with adapted(own) as adapter, run() as client:
+        session = await adapter.resume_session(client, session_id, **options)
+        again = Copilot(client, adapter, session, copilot.model)
+        assert await again.use(Use("newer", {"text": "a"})) == ["4: a"]
         assert (await whoami(again))["session_id"] == session_id
 
 

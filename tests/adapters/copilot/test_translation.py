@@ -1,0 +1,96 @@
+"""Our values as the SDK's, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from copilot.rpc import (
+    PermissionDecisionApproved,
+    PermissionDecisionApproveForSession,
+    PermissionDecisionApproveOnce,
+    PermissionDecisionApprovePermanently,
+    PermissionDecisionApproveReadOnlyForSession,
+    PermissionDecisionCancelled,
+    PermissionDecisionContext,
+    PermissionDecisionDeniedInteractivelyByUser,
+    PermissionDecisionOutcome,
+    PermissionDecisionReject,
+    PermissionDecisionSource,
+    PermissionDecisionSurface,
+    PermissionDecisionUserNotAvailable,
+)
+from copilot.session import AttributedPermissionResult, PermissionNoResult, PermissionRequestResult
+from copilot.tools import ToolInvocation, ToolResult
+from tests.adapters.kit.kit import PICTURE
+
+from toolcell.adapters import reading
+from toolcell.adapters.copilot.translation import answer_of, line_of, result_of, tool_of
+from toolcell.client import Answer, ImageData, Kind, Outcome, Progress, ResourceLink, Text
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_ending_has_a_text_and_none_ends_the_turn(kind: Kind) -> None:
+    result = result_of(Outcome(kind, message="It was so." if kind is not Kind.ok else ""))
+    wanted = {Kind.ok: "success", Kind.denied: "denied", Kind.timed_out: "timeout"}
+    assert result.result_type == wanted.get(kind, "failure")
+    assert result.text_result_for_llm == ("" if kind is Kind.ok else "It was so.")
+    if kind is not Kind.ok:
+        assert result_of(Outcome(kind)).text_result_for_llm == kind.value
+
+
+def test_a_result_has_its_text_its_pictures_and_its_links() -> None:
+    content = Text("look"), ImageData(PICTURE, "image/png"), ResourceLink("https://example.org", "more")
+    outcome = Outcome(Kind.ok, content=content)
+    result = result_of(outcome)
+    assert result.text_result_for_llm == outcome.text
+    assert result.text_result_for_llm.startswith("look\n[image: image/png")
+    assert result.binary_results_for_llm is not None
+    (picture,) = result.binary_results_for_llm
+    assert (picture.mime_type, picture.type) == ("image/png", "image")
+
+
+DECISIONS: list[tuple[PermissionRequestResult, Answer]] = [
+    (PermissionDecisionApproveOnce(), True),
+    (PermissionDecisionApproved(), True),
+    (PermissionDecisionApproveForSession(), "always"),
+    (PermissionDecisionApprovePermanently("example.org"), "always"),
+    (PermissionDecisionApproveReadOnlyForSession([]), False),
+    (PermissionDecisionReject(), False),
+    (PermissionDecisionCancelled(), False),
+    (PermissionDecisionUserNotAvailable(), False),
+    (PermissionDecisionDeniedInteractivelyByUser(), False),
+    (PermissionNoResult(), False),
+]
+
+
+@pytest.mark.parametrize(("decision", "answer"), DECISIONS, ids=lambda value: getattr(value, "kind", value))
+def test_only_a_clear_yes_is_one(decision: PermissionRequestResult, answer: Answer) -> None:
+    assert answer_of(decision) == answer
+    context = PermissionDecisionContext(
+        PermissionDecisionOutcome.PROMPTED_USER,
+        next(iter(PermissionDecisionSource)),
+        PermissionDecisionSurface.SDK,
+    )
+    assert answer_of(AttributedPermissionResult(decision, context)) == answer
+
+
+def test_a_tool_says_what_it_is() -> None:
+    async def run(invocation: ToolInvocation) -> ToolResult:
+        raise NotImplementedError
+
+    tool = tool_of(reading.READ_OUTPUT, run, deferred=False)
+    assert (tool.skip_permission, tool.overrides_built_in_tool, tool.defer) == (True, True, "never")
+    changes = tool_of(replace(reading.READ_OUTPUT, read_only=False), run)
+    assert (changes.skip_permission, changes.defer) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        (Progress(1, 3, "one"), "t: 1/3 one"),
+        (Progress(0.5, None, ""), "t: 0.5"),
+    ],
+)
+def test_progress_is_a_line(progress: Progress, line: str) -> None:
+    assert line_of("t", progress) == line
