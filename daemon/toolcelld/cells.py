@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from toolcelld.census import Census
 from toolcelld.death import Death, Proof
-from toolcelld.frames import Decoder, Frame, FrameError, split
+from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, split
 from toolcelld.groups import Accounts, Group, Groups
 from toolcelld.printing import SOURCES, Printing, Source
 from toolcelld.redaction import Redaction
@@ -102,6 +102,7 @@ class Cell:
         self._printing = Printing(self._on_printed)
         self._redaction: Redaction | None = None
         self._transport: asyncio.Transport | None = None
+        self._broken_off = False
         self._life: socket.socket
         self._abort: socket.socket
         self._census: Census | None = None
@@ -302,6 +303,7 @@ class Cell:
 
     def break_off(self, error: FrameError) -> None:
         """End the cell because its worker broke the protocol."""
+        self._broken_off = True
         if self._transport is not None:
             self._transport.pause_reading()
         if self._redaction is not None:
@@ -378,8 +380,21 @@ class Cell:
                 self._on_life()
             self._finish()
 
+    def _hear_the_rest(self) -> None:
+        """What the worker said last: its words and its end come on ways of their own, and either may be the first."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._broken_off:
+            return
+        protocol = transport.get_protocol()
+        assert isinstance(protocol, _Protocol)
+        number: int = transport.get_extra_info("socket").fileno()
+        with contextlib.suppress(OSError):  # it is empty; everybody who could write is gone
+            while not self._broken_off and (data := os.read(number, PAYLOAD_BYTES_MAX)):
+                protocol.data_received(data)
+
     def _finish(self) -> None:
         self.drain()
+        self._hear_the_rest()
         accounts = self._group.accounts() if self._group is not None else Accounts()
         if self._leave_group():  # whoever ended it
             self._proof = "cgroup"

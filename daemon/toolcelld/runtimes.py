@@ -239,9 +239,14 @@ class _Zygote:
             case {"type": "spawned", "id": cell_id, "pid": pid}:
                 swept = self._cells[cell_id] = self._loop.create_future()
                 answer = self._spawning.get(cell_id)
-                # Where nobody waits any more, the keeper's life line is closed already.
-                if answer is not None and not answer.done():
+                # Where nobody waits any more, the keeper's life line is closed already; it will be, where we cannot
+                # hold the keeper because the kernel left its descriptor out.
+                if answer is None or answer.done():
+                    pass
+                elif descriptors:
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
+                else:
+                    answer.set_exception(RuntimeFailed("the daemon has no descriptors left to hold a cell by"))
             case {"type": "refused", "id": cell_id, "message": why}:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():

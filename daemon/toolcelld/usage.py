@@ -145,9 +145,12 @@ def _resident(pid: int) -> int:
 
 def _proportional(member: Member) -> int:
     """Its part of the pages it shares with others; what it seems to use where it lets nobody look."""
-    with contextlib.suppress(OSError):
+    try:
         return _sum(_read(f"/proc/{member.pid}/smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
-    return member.memory_bytes
+    except PermissionError:
+        return member.memory_bytes
+    except OSError:
+        return 0  # it has ended since, and what it shared is with the others
 
 
 def _sum(table: bytes, keys: tuple[bytes, ...]) -> int:

@@ -99,12 +99,15 @@ class Watch:
         loop = asyncio.get_running_loop()
         while True:
             follower.edited.clear()
-            follower.places = await asyncio.to_thread(_places, self._sources(directory))
-            self._forget_places()
-            for place in follower.places:
-                if not self._watch(place):
-                    logger.warning("edits below %s are not seen before somebody asks", directory)
-                    break
+            places = await asyncio.to_thread(_places, self._sources(directory))
+            if (
+                places != follower.places
+            ):  # what came before it was watched has told nobody: list it once more
+                follower.places = places
+                self._forget_places()
+                if all(map(self._watch, places)):
+                    continue
+                logger.warning("edits below %s are not seen before somebody asks", directory)
             began = loop.time()
             with suppress(DirectoryError):  # it is gone, and may come back
                 await self._look(directory)
@@ -163,6 +166,9 @@ class Watch:
         place, name = str(watch.path), str(event.name or "")
         if gone and self._watched.get(place) is watch:
             del self._watched[place]
+            for follower in self._followers.values():  # should it be there again, it is watched again
+                follower.places = {kept: names for kept, names in follower.places.items() if kept != place}
+                follower.edited.set()
         if name in UNWATCHED:
             return
         for follower in self._followers.values():

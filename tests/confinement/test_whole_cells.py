@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from toolcelld import cells
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
@@ -172,3 +173,17 @@ async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_r
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, everything, "said = 0")
     assert not (place / "project/said.json").exists()
+
+
+async def test_what_a_worker_said_before_its_end_is_heard_also_after_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = cells._Protocol.data_received  # pyright: ignore[reportPrivateUsage]
+
+    def deaf(protocol: Any, data: bytes) -> None:
+        heard(protocol, data)
+        protocol._cell._transport.pause_reading()  # after hello, until the worker is dead
+
+    monkeypatch.setattr("toolcelld.cells._Protocol.data_received", deaf)
+    with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
+        await run_in_cell(place, Policy("baseline", writable=("/",)), "said = 0")

@@ -104,6 +104,11 @@ async def test_a_directory_of_tools_that_comes_and_goes_is_heard_of(
         await heard.until("toolcell.")
         shutil.rmtree(project / ".toolcell")
         await heard.until("atomic.")
+        for number in range(5):  # replaced as a whole, as a checkout does
+            shutil.rmtree(project / ".atomic")
+            (project / ".atomic" / "tools").mkdir(parents=True)
+            (project / ".atomic" / "tools" / "say.py").write_text(says(f"checkout {number}"))
+            await heard.until(f"checkout {number}.")
         shutil.rmtree(project / ".atomic")
         await heard.until()
 

@@ -100,7 +100,7 @@ for _ in range(8):
 return str(len(held) // MIB)
 """
     outcome = await blow(daemon, body, memory="240MiB")
-    assert (outcome.kind, outcome.text) == ("ok", "60")
+    assert (outcome.kind, outcome.text) == ("ok", "60"), outcome
 
 
 async def test_a_fork_bomb_is_stopped(daemon: RunningDaemon) -> None:
