@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from mcp import Client, StdioServerParameters, types
+from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.pace import SLOWNESS
 from tests.process.conftest import ROOMY, RunningDaemon
@@ -394,11 +394,36 @@ async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -
 
 
 async def test_an_answer_to_a_call_that_has_ended_is_told_so(served: RunningDaemon) -> None:
-    async with host(served, "2026-07-28") as client:
-        result = await client.call_tool("kit_asks", request_state="c-0123456789abcdef")
+    states: list[str] = []
 
-    assert result.is_error
-    assert "has ended" in text(result)
+    async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"allow": "once"})
+
+    async with host(served, "2026-07-28", elicitation_callback=person) as client:
+        session = client.session
+        asked = await session.call_tool("kit_asks", allow_input_required=True)
+        assert isinstance(asked, types.InputRequiredResult)
+        assert asked.request_state is not None
+        states.append(asked.request_state)
+        answers: types.InputResponses = {
+            name: types.ElicitResult(action="accept", content={"allow": "once"})
+            for name in asked.input_requests or {}
+        }
+        done = await session.call_tool("kit_asks", input_responses=answers, request_state=states[0])
+        assert text(done) == "did it"
+        again = await session.call_tool("kit_asks", input_responses=answers, request_state=states[0])
+        assert again.is_error
+        assert "has ended" in text(again)
+
+
+@pytest.mark.parametrize(
+    "state", ["", "roots", "roots.1", "c-0123456789abcdef", "c-0123456789abcdef.1.00", "\xe9", "."]
+)
+async def test_a_state_that_was_made_elsewhere_is_refused(served: RunningDaemon, state: str) -> None:
+    async with host(served, "2026-07-28") as client:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("kit_asks", request_state=state)
+    assert refused.value.error.code == types.INVALID_PARAMS
 
 
 async def test_calls_run_side_by_side(served: RunningDaemon) -> None:

@@ -11,6 +11,7 @@ has listed the tools of the directory that it started us in; if its root is anot
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,7 +36,7 @@ __all__ = ["Start", "Stay", "can_elicit", "client_name"]
 LINGER_SECONDS = 2.0  # a daemon that is replaced is back by then; for a host that was killed nobody need wait
 ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
 ROOTS = "roots"
-"""The state and the name of the request for roots; calls have ids that begin with another letter and a dash."""
+"""What the request for roots is called, and what its state is about; other states are about a call."""
 AGENT = "mcp"
 AGENT_CHARACTERS_MAX = 64
 
@@ -65,6 +66,7 @@ class Stay:
         self._root: str | None = None
         self._roots_asked = False
         self._roots_known = asyncio.Event()
+        self._secret = os.urandom(32)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -111,10 +113,11 @@ class Stay:
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """A call, or a host that comes back with what it was asked for."""
-        if params.request_state == ROOTS:
+        about = self._unsealed(params.request_state) if params.request_state is not None else None
+        if about == ROOTS:
             await self._learn_roots(params.input_responses)
-        elif params.request_state is not None:
-            found = self._talks.get(params.request_state)
+        elif about is not None:
+            found = self._talks.get(about)
             if found is None or found[0].attached:
                 return failure("The call that was asked about has ended. Call the tool again.")
             talk, ending = found
@@ -123,7 +126,7 @@ class Stay:
             if not self._roots_asked:
                 self._roots_asked = True
                 asked: types.InputRequests = {ROOTS: types.ListRootsRequest()}
-                return types.InputRequiredResult(input_requests=asked, request_state=ROOTS)
+                return types.InputRequiredResult(input_requests=asked, request_state=self._sealed(ROOTS, 1))
             with suppress(TimeoutError):  # then it has none after all
                 await asyncio.wait_for(self._roots_known.wait(), ROOTS_SECONDS)
             self._roots_known.set()
@@ -140,7 +143,7 @@ class Stay:
         self, session: Session, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         meta: Mapping[str, Any] = context.meta or {}
-        call_id = f"c-{os.urandom(16).hex()}"  # whoever knows it can join the call, and answer its questions
+        call_id = f"c-{os.urandom(8).hex()}"
         try:
             running = session.call(
                 params.name,
@@ -151,7 +154,7 @@ class Stay:
             )
         except (TypeError, ValueError) as error:
             return failure(str(error))
-        talk = Talk(running)
+        talk = Talk(running, lambda time: self._sealed(call_id, time))
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))
@@ -230,6 +233,21 @@ class Stay:
             staying.cancel()
             await asyncio.wait({staying})
         self._changed.set()  # the new one looks at once whether the host was shown something else
+
+    def _sealed(self, about: str, time: int) -> str:
+        """A state that nobody else can write, another one each time that a host is asked something."""
+        text = f"{about}.{time}"
+        return f"{text}.{self._mac(text)}"
+
+    def _unsealed(self, state: str) -> str:
+        """What a state is about. Raises MCPError for one that was not made here."""
+        text, _, mac = state.rpartition(".")
+        if not hmac.compare_digest(mac.encode(), self._mac(text).encode()):
+            raise MCPError(types.INVALID_PARAMS, "The requestState is not of this server, or was changed.")
+        return text.rpartition(".")[0]
+
+    def _mac(self, text: str) -> str:
+        return hmac.digest(self._secret, text.encode(errors="surrogatepass"), "sha256").hex()
 
     async def _tell_of_change(self) -> None:
         """To whoever listens: by notification up to 2025-11-25, to subscribers from 2026-07-28 on."""

@@ -11,6 +11,7 @@ between prove nothing, as hosts call side by side. What is evident is the end of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -33,8 +34,11 @@ Context = ServerRequestContext[Any, Any]
 class Talk:
     """One call, and the request of the host that waits for it."""
 
-    def __init__(self, running: Call) -> None:
+    def __init__(self, running: Call, state: Callable[[int], str]) -> None:
+        """`state` is what a host says to come back to the call, for the first, second… time that it is asked."""
         self.running = running
+        self._state = state
+        self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
         self._rising = Rising()
@@ -104,7 +108,8 @@ class Talk:
 
     def _questions(self) -> types.InputRequiredResult:
         questions: types.InputRequests = {name: question_of(ask) for name, (ask, _) in self._put.items()}
-        return types.InputRequiredResult(input_requests=questions, request_state=self.running.id)
+        self._times += 1
+        return types.InputRequiredResult(input_requests=questions, request_state=self._state(self._times))
 
     def _answer(self, answers: types.InputResponses) -> None:
         """Take in what a person said; a question that was not answered is put again."""
