@@ -278,6 +278,20 @@ def mcp(
     return bridging.mcp(told)
 
 
+@mcp_app.command()
+@command
+def install(
+    told: Invocation,
+    host: Annotated[str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode")],
+    write: Annotated[bool, typer.Option("--write", help="Put it into the host's file.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it out of the host's file again.")] = False,
+) -> Ending:
+    """Print what a host is to be told so that it starts `toolcell mcp`, or write it."""
+    from . import installing
+
+    return installing.install(told, host, write=write, remove=remove)
+
+
 @app.command()
 @command
 def init(
