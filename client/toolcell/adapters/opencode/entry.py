@@ -14,14 +14,17 @@ def plugin_path() -> Path:
     return Path(__file__).with_name("toolcell-plugin.js")
 
 
-def plugin_entry(*, socket: str | None = None, start: bool = True) -> list[Any]:
+def plugin_entry(*, socket: str | None = None, start: bool = True, linger: float | None = None) -> list[Any]:
     """An entry of the list `plugin` in OpenCode's configuration; it starts the daemon with this Python.
 
-    `socket` is another daemon's than the user's own; with `start=False` none is started.
+    `socket` is another daemon's than the user's own; with `start=False` none is started. `linger` is for how many
+    seconds a call outlives its line to the daemon.
     """
     options: dict[str, Any] = {"command": [sys.executable, "-m", "toolcell.cli"]}
     if socket is not None:
         options["socket"] = socket
     if not start:
         options["start"] = False
+    if linger is not None:
+        options["linger"] = linger
     return [plugin_path().as_uri(), options]

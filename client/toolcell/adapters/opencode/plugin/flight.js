@@ -9,8 +9,8 @@ export class Flight {
   accepted = false // the daemon is known to have it
   abortReason = null
   outcome = null
-  answers = new Map() // by the question's number: what was said
-  asked = new Set() // questions that are known, be they answered or not
+  #responses = new Map() // by number: what was said to a question or a request
+  #asked = new Set() // questions and requests that are known, be they answered or not
 
   /** @param {object} request a Call of the contract @param {Buffer} args @param {(event) => void} onEvent */
   constructor(session, request, args, onEvent) {
@@ -34,7 +34,7 @@ export class Flight {
   }
 
   *repeats() {
-    for (const answer of this.answers.values()) yield { answer }
+    yield* this.#responses.values()
     if (this.abortReason !== null) yield { abort: { callId: this.id, reason: this.abortReason } }
   }
 
@@ -45,10 +45,18 @@ export class Flight {
     this.session.send({ abort: { callId: this.id, reason } })
   }
 
-  answer(answer) {
+  /** Whether a question or a request is not known; it comes again after a drop. */
+  isNew(askId) {
+    const isNew = !this.#asked.has(askId)
+    this.#asked.add(askId)
+    return isNew
+  }
+
+  /** Answer a question, or reply to a request, and remember it in case the line drops. */
+  respond(askId, message) {
     if (this.outcome !== null) return
-    this.answers.set(answer.askId, answer)
-    this.session.send({ answer })
+    this.#responses.set(askId, message)
+    this.session.send({ ...message })
   }
 
   /** End the call; the first ending is the only one. */

@@ -7,11 +7,12 @@ import { Place } from "./place.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
 import { READ_OUTPUT, SHOWN_BYTES_MAX, SHOWN_LINES_MAX } from "./reading.js"
+import { SERVICES, Services } from "./services.js"
 import { Session } from "./session.js"
 
 const LIMITS = { outputLines: SHOWN_LINES_MAX, outputBytes: SHOWN_BYTES_MAX }
 
-/** @param {{client, directory: string}} input @param {{socket?, start?, command?}} options */
+/** @param {{client, directory: string}} input @param {{socket?, start?, command?, linger?}} options */
 async function server({ client, directory }, options = {}) {
   const tell = (level, message) => {
     // Not awaited: OpenCode answers when the plugins are there.
@@ -20,9 +21,12 @@ async function server({ client, directory }, options = {}) {
   }
   const permissions = new Permissions()
   const running = new Map() // by flight: the performance that answers its questions
-  const session = new Session(new Place(options), { directory, limits: LIMITS }, (flight, ask) =>
-    running.get(flight)?.ask(ask),
-  )
+  const services = new Services(client)
+  const session = new Session(new Place(options), { directory, limits: LIMITS, linger: options.linger }, {
+    onAsk: (flight, ask) => running.get(flight)?.ask(ask),
+    onRequest: (flight, request) => services.serve(flight, request),
+    services: SERVICES,
+  })
   try {
     await session.open()
   } catch (error) {
@@ -41,7 +45,7 @@ async function server({ client, directory }, options = {}) {
       description,
       // A version that does not know the hook below shows the properties at least, all of them as required.
       args: schema.properties ?? {},
-      execute: (args, context) => perform(session, name, args, context, { permissions, running }),
+      execute: (args, context) => perform(session, name, args, context, { permissions, running, services }),
     },
   ])
   return {
@@ -59,6 +63,7 @@ async function server({ client, directory }, options = {}) {
       more.forEach((name) => announced.add(name))
       tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)
     },
+    event: async ({ event }) => services.learn(event),
     config: (config) => permissions.learn(config, names),
     dispose: () => session.close(),
   }

@@ -5,7 +5,7 @@ import { NAME, read, withHandle } from "./reading.js"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 
 /** Run a tool for OpenCode: the result, or an error with the text for the model. Returns when the tool has stopped. */
-export async function perform(session, tool, args, context, { permissions, running }) {
+export async function perform(session, tool, args, context, { permissions, running, services }) {
   if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args), {})
   if (context.abort.aborted) throw new Error(`${tool}: aborted before it began.`)
   const request = {
@@ -14,6 +14,7 @@ export async function perform(session, tool, args, context, { permissions, runni
     sessionId: context.sessionID,
     messageId: context.messageID,
     agentName: context.agent,
+    parentCallId: services.ownerOf(context.sessionID),
   }
   const telling = new Telling(context)
   const flight = session.call(request, args, (event) => telling.take(event))
@@ -108,6 +109,6 @@ class Asking {
       answer.allowed = false
       answer.message = error?.message || "OpenCode's user said no."
     }
-    this.#flight.answer(answer)
+    this.#flight.respond(askId, { answer })
   }
 }

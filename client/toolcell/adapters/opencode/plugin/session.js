@@ -9,7 +9,7 @@ import { Inbox } from "./inbox.js"
 import { failed, json, readOutcome } from "./outcome.js"
 import { Refusal, refusalOf, refusalOfRpc } from "./contract.js"
 
-const LINGER_MS = 2_000 // a daemon that is replaced is back by then; for a host that was killed nobody need wait
+const LINGER_SECONDS = 2 // a daemon that is replaced is back by then; for a host that was killed nobody need wait
 const RETRY_FIRST_MS = 20
 const RETRY_MAX_MS = 1_000
 const WELCOME_MS = 15_000 // a daemon that is alive answers at once; one that swaps may need seconds
@@ -30,7 +30,7 @@ export class Session {
   flights = new Map()
   #place
   #opening
-  #onAsk
+  #agent
   #inbox = new Inbox()
   #parts = []
   #refreshes = [] // who waits for the answer to a Refresh
@@ -40,19 +40,24 @@ export class Session {
   #opened
   #pump
 
-  /** @param {import("./place.js").Place} place @param {(flight, ask) => void} onAsk answers by `flight.answer` */
-  constructor(place, { directory, limits }, onAsk) {
+  /**
+   * @param {import("./place.js").Place} place
+   * @param {{onAsk: (flight, ask) => void, onRequest: (flight, request) => void, services: string[]}} agent
+   *   who answers questions and does services, by `flight.respond`
+   */
+  constructor(place, { directory, limits, linger = LINGER_SECONDS }, agent) {
     this.#place = place
-    this.#onAsk = onAsk
+    this.#agent = agent
     this.#opening = {
       protocol: 1,
       clientVersion: "the plugin for OpenCode",
       agent: "opencode",
       directory,
-      lingerSeconds: LINGER_MS / 1000,
+      lingerSeconds: linger,
       answers: true,
       follow: true,
       limits,
+      services: agent.services,
     }
   }
 
@@ -138,7 +143,7 @@ export class Session {
         return
       }
       if (had) {
-        giveUpAt = Date.now() + LINGER_MS
+        giveUpAt = Date.now() + 1000 * this.#opening.lingerSeconds
         pause = RETRY_FIRST_MS
       }
       if (Date.now() < giveUpAt) {
@@ -149,7 +154,7 @@ export class Session {
       this.#lose(why)
       await new Promise((resolve) => (this.#wake = resolve))
       this.#wake = null
-      giveUpAt = Date.now() + LINGER_MS
+      giveUpAt = Date.now() + 1000 * this.#opening.lingerSeconds
       pause = RETRY_FIRST_MS
     }
   }
@@ -203,17 +208,17 @@ export class Session {
     if (event.welcome) return this.#welcome(event.welcome, link, stream)
     const whole = this.#inbox.take(event)
     if (whole === null) return undefined
-    const { event: { callId, catalog, outcome, refused, accepted, ask }, body } = whole
+    const { event: { callId, catalog, outcome, refused, accepted, ask, request }, body } = whole
     if (catalog) return this.#show(catalog)
     const flight = this.flights.get(callId)
     if (!flight) return refused && !callId ? this.#refreshed() : undefined
     if (outcome) return flight.end(readOutcome(outcome, body))
     if (refused) return flight.end(failed("refused", refusalOf(refused).message))
     if (accepted) flight.accepted = true
-    else if (!ask) flight.onEvent(whole.event)
-    else if (!flight.asked.has(ask.askId)) {
-      flight.asked.add(ask.askId) // it is put again after a drop, as the daemon cannot know that we have it
-      this.#onAsk(flight, ask)
+    else if (!ask && !request) flight.onEvent(whole.event)
+    else if (flight.isNew((ask ?? request).askId)) {
+      if (ask) this.#agent.onAsk(flight, ask)
+      else this.#agent.onRequest(flight, request)
     }
     return undefined
   }
