@@ -34,9 +34,9 @@ def test_every_ending_has_a_text_and_none_ends_the_turn(kind: Kind) -> None:
     result = result_of(Outcome(kind, message="It was so." if kind is not Kind.ok else ""))
     wanted = {Kind.ok: "success", Kind.denied: "denied", Kind.timed_out: "timeout"}
     assert result.result_type == wanted.get(kind, "failure")
-    assert result.text_result_for_llm == ("" if kind is Kind.ok else "It was so.")
+    assert ("It was so." in result.text_result_for_llm) is (kind is not Kind.ok)
     if kind is not Kind.ok:
-        assert result_of(Outcome(kind)).text_result_for_llm == kind.value
+        assert kind.value in result_of(Outcome(kind)).text_result_for_llm
 
 
 def test_a_result_has_its_text_its_pictures_and_its_links() -> None:

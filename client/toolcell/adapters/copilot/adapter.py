@@ -262,9 +262,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
         if conversation is None or origin.call_id is None:
             return await self.call(tool, arguments, origin)
-        SERVED.set(
-            conversation.served
-        )  # the SDK's task knows nothing of the call that this session works for
+        # The SDK's task knows nothing of the call that this session works for.
+        SERVED.set(conversation.served)
         self._running[origin.call_id] = conversation, invocation
         try:
             with conversation.at_work():
