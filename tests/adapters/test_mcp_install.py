@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pace import SLOWNESS
 
@@ -295,6 +295,7 @@ FILES_OF_OTHERS = st.dictionaries(KEYS, VALUES, max_size=4)
 INDENTS = st.none() | st.integers(0, 4) | st.just("\t")
 
 
+@settings(deadline=None)
 @given(FILES_OF_OTHERS, INDENTS, st.booleans())
 def test_a_member_goes_in_and_out_without_a_trace(
     others: dict[str, Any], indent: int | str | None, windows: bool
@@ -318,6 +319,7 @@ def test_a_member_goes_in_and_out_without_a_trace(
         assert back == text
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}[]",: \n\\a1-.eE/*', max_size=40))
 def test_no_text_is_too_strange(text: str) -> None:
     try:

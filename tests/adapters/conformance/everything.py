@@ -1,0 +1,108 @@
+"""The tools that the conformance suite of MCP asks a server for, as far as Toolcell has what they do."""
+
+import time
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from toolcell import Image, ToolContext, ToolError, tool
+
+PICTURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+    "0000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+)  # one transparent pixel
+PIXEL = Image(data=PICTURE)
+
+
+def repeated(header: str) -> Any:
+    """An argument that a header of the request repeats."""
+    return Field(json_schema_extra={"x-mcp-header": header})
+
+
+@tool(name="test_custom_headers")
+def custom_headers(
+    region: Annotated[str, repeated("Region")] = "",
+    priority: Annotated[int, repeated("Priority")] = 0,
+    verbose: Annotated[bool, repeated("Verbose")] = False,
+    query: str = "",
+) -> str:
+    """A tool with arguments that headers repeat."""
+    return f"{region} {priority} {verbose} {query}"
+
+
+@tool(name="test_simple_text")
+def simple_text() -> str:
+    """A text."""
+    return "This is a simple text response for testing."
+
+
+@tool(name="test_image_content")
+def image_content() -> Image:
+    """A picture."""
+    return PIXEL
+
+
+@tool(name="test_error_handling")
+def error_handling() -> str:
+    """Fail."""
+    raise ToolError("This tool intentionally returns an error for testing")
+
+
+@tool(name="test_tool_with_progress")
+def tool_with_progress(context: ToolContext) -> str:
+    """Tell how far it is."""
+    for done in (0, 50, 100):
+        context.progress(done, 100)
+        time.sleep(0.05)
+    return "done"
+
+
+@tool(name="test_logging_tool")
+def logging_tool(context: ToolContext) -> str:
+    """Log something."""
+    context.log.info("Tool execution started")
+    return "logged"
+
+
+@tool(name="test_elicitation")
+async def elicitation(message: str, context: ToolContext) -> str:
+    """Ask."""
+    await context.ask(message)
+    return "User response: accepted"
+
+
+@tool(name="test_streaming_elicitation")
+async def streaming_elicitation(context: ToolContext) -> str:
+    """Report, then ask."""
+    context.progress(1, 2)
+    await context.ask("Go on?")
+    return "done"
+
+
+@tool(name="test_input_required_result_elicitation")
+async def input_required_elicitation(context: ToolContext) -> str:
+    """Ask once."""
+    await context.ask("What is your name?")
+    return "Hello"
+
+
+@tool(name="test_input_required_result_request_state")
+async def input_required_state(context: ToolContext) -> str:
+    """Ask once, with a state."""
+    await context.ask("Please confirm")
+    return "state-ok"
+
+
+@tool(name="test_input_required_result_tampered_state")
+async def input_required_tampered_state(context: ToolContext) -> str:
+    """Ask once, with a state."""
+    await context.ask("Please confirm")
+    return "state-ok"
+
+
+@tool(name="test_input_required_result_multi_round")
+async def input_required_rounds(context: ToolContext) -> str:
+    """Ask twice."""
+    await context.ask("Step 1: What is your name?")
+    await context.ask("Step 2: What is your favorite color?")
+    return "both answered"
