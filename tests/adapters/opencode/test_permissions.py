@@ -1,0 +1,66 @@
+"""Under which permission a question is put, with a configuration that has rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.adapters.opencode.serve import OpenCode
+from tests.adapters.script import Use
+from tests.process.conftest import RunningDaemon
+
+from toolcell.adapters.opencode import plugin_entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+
+BARE = """
+    from toolcell import ToolContext, tool
+
+    @tool
+    async def bare(context: ToolContext) -> str:
+        await context.ask("Really?")
+        return "really"
+
+    @tool
+    async def trusted(context: ToolContext) -> str:
+        await context.ask("Really?")
+        return "trusted"
+    """
+
+
+@pytest.fixture(scope="module")
+def config(kit: RunningDaemon) -> dict[str, Any]:
+    """The plugin, tools that ask in few words, and a user who trusts one of them, and nobody with c.py."""
+    kit.tool("bare", BARE)
+    return {
+        "plugin": [plugin_entry(socket=kit.socket, start=False)],
+        "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trusted": "allow"},
+    }
+
+
+async def test_a_question_without_patterns_is_put_all_the_same(opencode: OpenCode) -> None:
+    use = Use("bare")
+    async with opencode.stay() as stay:
+        async with stay.using(use):
+            question = await stay.question()
+            await stay.reply(question, "once")
+        assert stay.shown(use) == ["really"]
+    assert (question["permission"], question["patterns"]) == ("bare", ["*"])
+    assert question["metadata"]["question"] == "Really?"
+
+
+async def test_a_rule_for_the_tool_answers_its_questions(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        assert await stay.use(Use("bare_trusted")) == ["trusted"]
+
+
+async def test_a_rule_for_the_permission_that_the_tool_names_answers_its_questions(
+    opencode: OpenCode,
+) -> None:
+    async with opencode.stay() as stay:
+        assert await stay.use(Use("kit_asks", {"path": "a.py"})) == ["wrote a.py"]
+        denied = Use("kit_asks", {"path": "c.py"})
+        await stay.use(denied)
+        state = (await stay.part(denied))["state"]
+    assert state["status"] == "error"
+    assert "a rule" in state["error"]
