@@ -87,6 +87,7 @@ async def test_a_session_that_was_started_goes_on_by_itself(
     await adapter.leave()  # as the end of `connect` does
     assert not process.is_running()
     assert (kit.project / "started.stopped").exists()
+    assert len(model.script.requests) == 1  # nor did the agent go on to ask what to do about it
     model.script.turns += [Turn("I was interrupted.")]
     assert (await talk(adapter, "send", prompt="And?", **started))["reply"] == "I was interrupted."
 
@@ -129,6 +130,7 @@ async def test_an_interrupt_reaches_what_another_session_runs(kit: RunningDaemon
         await claude.client.interrupt()
         await turn
         await gone(process)
+        assert len(claude.model.script.requests) == 2
         assert texts(await result(claude, use("kit_echo", text="and on"))) == ["and on"]
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, ResultMessage
 
 from .origins import MAIN
@@ -20,6 +22,8 @@ __all__ = ["Conversations"]
 
 TURNS_MAX = 8
 """At once, those that wait for their session among them; each is a process of 200 MB."""
+INTERRUPT_SECONDS_MAX = 2.0
+"""For an agent to heed an interrupt, which takes it some milliseconds; then its process is ended all the same."""
 CONVERSATIONS_MAX = 1000
 """That are remembered; the agent keeps its own files of all of them."""
 
@@ -129,13 +133,17 @@ class Conversations:
         try:
             async with one.turn, ClaudeSDKClient(_for(options, one)) as client:
                 await _check(client, one.agent_name)
-                await client.query(prompt)
-                async for message in client.receive_response():
-                    one.begun = True
-                    if at_work is not None and not at_work.done():
-                        at_work.set_result(None)
-                    self._observe(message)
-                    last = message
+                try:
+                    await client.query(prompt)
+                    async for message in client.receive_response():
+                        one.begun = True
+                        if at_work is not None and not at_work.done():
+                            at_work.set_result(None)
+                        self._observe(message)
+                        last = message
+                except asyncio.CancelledError:
+                    await _interrupt(client)
+                    raise
         finally:
             self._turns -= 1
             if not one.begun:
@@ -165,6 +173,15 @@ def _for(options: ClaudeAgentOptions, one: Conversation) -> ClaudeAgentOptions:
         resume_drops_turn=None,
         extra_args={**options.extra_args, **agent},
     )
+
+
+async def _interrupt(client: ClaudeSDKClient) -> None:
+    """End the turn before the client: one that only loses its tools goes on to ask the model what to do about it."""
+    with (
+        suppress(Exception),
+        anyio.move_on_after(INTERRUPT_SECONDS_MAX),
+    ):  # the SDK has no other word for "too late"
+        await client.interrupt()
 
 
 async def _check(client: ClaudeSDKClient, agent_name: str) -> None:
