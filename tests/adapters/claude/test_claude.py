@@ -74,7 +74,7 @@ async def given(claude: Claude, tool: str, **arguments: Any) -> str:
 async def appears(path: Path) -> str:
     """What a file says once it is there."""
     async with asyncio.timeout(SECONDS_MAX):
-        while not (path.exists() and path.read_text()):  # noqa: ASYNC110  the tool has no other word for it
+        while not (path.exists() and path.read_text()):
             await asyncio.sleep(LOOK_SECONDS)
     return path.read_text()
 
@@ -91,7 +91,7 @@ def process_of(daemon: RunningDaemon, wanted: Use) -> Process:
 async def gone(process: Process) -> None:
     """Wait until a process is no more."""
     async with asyncio.timeout(SECONDS_MAX):
-        while process.is_running():  # noqa: ASYNC110  nor the kernel, for who is not its parent
+        while process.is_running():
             await asyncio.sleep(LOOK_SECONDS)
 
 
