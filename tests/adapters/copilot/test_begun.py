@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from copilot import CopilotSession
 from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Start, adapted
 from tests.adapters.copilot.test_copilot import until
 from tests.adapters.openai import results
@@ -90,6 +91,22 @@ async def test_a_session_that_was_started_goes_on_by_itself(talking: RunningDaem
         assert (await talk(copilot, "send", prompt="And?", **started))["reply"] == "I was interrupted."
 
 
+async def test_a_program_that_does_not_abort_holds_nobody_up(
+    talking: RunningDaemon, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def abort(session: CopilotSession) -> None:
+        raise OSError("nobody hears")
+
+    async with start(talking) as copilot:
+        copilot.model.script.turns = [Turn(uses=(Use("kit_waits", {"name": "alone"}),))]
+        await talk(copilot, "start", prompt="Wait.")
+        await until((talking.project / "alone.there").exists)
+        monkeypatch.setattr(CopilotSession, "abort", abort)
+        async with asyncio.timeout(SECONDS_MAX):
+            await copilot.adapter.leave()
+        assert (talking.project / "alone.stopped").exists()
+
+
 async def test_a_session_of_another_agent_says_who_it_is(talking: RunningDaemon, start: Start) -> None:
     async with start(talking, custom_agents=[HELPER]) as copilot:
         use = Use("kit_whoami")
@@ -166,6 +183,9 @@ async def test_only_so_many_sessions_are_at_work_and_kept(
         first, second = await talk(copilot, "send", prompt="a"), await talk(copilot, "send", prompt="b")
         (listed,) = (await talk(copilot, "list"))["sessions"]
         assert listed["session_id"] == second["session_id"] != first["session_id"]
+        monkeypatch.setattr(begun, "TURNS_MAX", 1)
+        assert "not found" in await refusal(copilot, "start", prompt="Hm?", agent_name="nobody")
+        assert (await talk(copilot, "send", prompt="c"))["reply"]  # whoever failed has given its turn back
         monkeypatch.setattr(begun, "TURNS_MAX", 0)
         assert "0 sessions are at work for tools already" in await refusal(copilot, "start", prompt="Hm?")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -56,13 +57,18 @@ class Begun:
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
         self._known: dict[str, _One] = {}
+        self._turns = 0
         self._waits: list[tuple[str, str]] = []  # which session waits for which
         self._tasks: set[asyncio.Task[str]] = set()
 
     async def start(self, caller: Caller, prompt: str, agent_name: str) -> str:
         """Begin a session that goes on by itself; its id. Raises RuntimeError and what the SDK raises."""
-        self._check_turns()
-        one = await self._new(caller, agent_name)
+        self._take_turn()
+        try:
+            one = await self._new(caller, agent_name)
+        except BaseException:
+            self._turns -= 1
+            raise
         turn = self._turn(one, prompt, caller)
         task = asyncio.create_task(turn, name=f"session {one.session.session_id}")  # ended by `leave`
         self._tasks.add(task)
@@ -79,14 +85,17 @@ class Begun:
             raise RuntimeError(f"session {session_id} waits for this call, so that it cannot answer")
         if session_id and session_id not in self._known:
             raise LookupError(f"no session {session_id!r} was begun here")
-        self._check_turns()
-        one = self._known[session_id] if session_id else await self._new(caller, agent_name)
-        waits = (caller.session_id, one.session.session_id)
-        self._waits.append(waits)
+        self._take_turn()
         try:
-            return one.session.session_id, await self._turn(one, prompt, caller)
+            one = self._known[session_id] if session_id else await self._new(caller, agent_name)
+            waits = (caller.session_id, one.session.session_id)
+            self._waits.append(waits)
+            try:
+                return one.session.session_id, await self._turn(one, prompt, caller)
+            finally:
+                self._waits.remove(waits)
         finally:
-            self._waits.remove(waits)
+            self._turns -= 1
 
     def list(self) -> list[dict[str, Any]]:
         """The sessions that can be talked with."""
@@ -120,12 +129,14 @@ class Begun:
         for session_id, old in list(self._known.items()):
             if len(self._known) > SESSIONS_MAX and old is not one and not old.turns:
                 del self._known[session_id]
-                await old.session.disconnect()
+                with suppress(Exception):  # the SDK's own; it is forgotten all the same
+                    await old.session.disconnect()
         return one
 
-    def _check_turns(self) -> None:
-        if sum(one.turns for one in self._known.values()) >= TURNS_MAX:
+    def _take_turn(self) -> None:
+        if self._turns >= TURNS_MAX:
             raise RuntimeError(f"{TURNS_MAX} sessions are at work for tools already; wait for one of them")
+        self._turns += 1
 
     async def _turn(self, one: _One, prompt: str, caller: Caller) -> str:
         """What the session answers to a message."""
@@ -155,5 +166,6 @@ class Begun:
 
     def _ended(self, task: asyncio.Task[str]) -> None:
         self._tasks.discard(task)
+        self._turns -= 1
         if not task.cancelled():
             task.exception()  # who wants to know how it ended asks with the next turn

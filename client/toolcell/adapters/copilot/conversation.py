@@ -44,6 +44,8 @@ from .translation import answer_of, question_of, result_of
 __all__ = ["MAIN", "Asked", "Conversation", "Decide", "Made", "origin_of"]
 
 MAIN = "main"
+ABORT_SECONDS_MAX = 5.0
+"""For Copilot to accept an abort, which takes it a millisecond."""
 REMEMBERED_MAX = 1024
 """Calls whose message is known, and sub-agents; a message has a few, and most calls are not ours."""
 
@@ -176,9 +178,14 @@ class Conversation:
             self._calls.discard(task)
 
     async def stop(self) -> None:
-        """Abort the turn, and wait until the tools in it have stopped."""
-        if self.session is not None:
-            await self.session.abort()
+        """Abort the turn, and wait until the tools in it have stopped; without Copilot's help where it gives none."""
+        try:
+            async with asyncio.timeout(ABORT_SECONDS_MAX):
+                if self.session is not None:
+                    await self.session.abort()
+        except Exception:  # noqa: BLE001  whatever the SDK says of a program that hangs or is gone
+            for task in self._calls:
+                task.cancel()
         if self._calls:
             await asyncio.wait(self._calls)
 
