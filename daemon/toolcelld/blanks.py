@@ -23,7 +23,9 @@ READY_MAX: Final = 2
 MAKING_MAX: Final = 4
 """At the same time; more would only share the processors."""
 RETRIES_MAX: Final = 2
-"""In a row where nobody waits: a zygote that died is replaced by then, and what the host cannot do stays so."""
+"""In a row and at once, where nobody waits: a zygote that died is replaced by then."""
+LATER_SECONDS_MAX: Final = 60.0
+"""Between two tries after that, in doubling steps from a second: what the host cannot do costs next to nothing."""
 HELLO_SECONDS_MAX: Final = 5.0
 """A worker says hello within some milliseconds; one that does not is not believed."""
 
@@ -69,6 +71,7 @@ class Blanks:
         self._takers: deque[asyncio.Future[Cell]] = deque()
         self._making: set[asyncio.Task[bool]] = set()
         self._failures = 0  # in a row
+        self._later: asyncio.TimerHandle | None = None  # when it is tried again
         self._closed = False
 
     @property
@@ -133,8 +136,15 @@ class Blanks:
         failed = not task.cancelled() and task.exception() is None and not task.result()
         self._failures = self._failures + 1 if failed else 0
         # Also after a success: whoever took it before we heard of it counted it as on its way.
-        if self._takers or self._failures <= RETRIES_MAX:  # what fails is not tried for ever
+        if self._takers or self._failures <= RETRIES_MAX:
             self.prepare()
+        elif self._later is None and not self._closed:  # what fails and is not waited for has time
+            seconds = min(LATER_SECONDS_MAX, 2.0 ** (self._failures - RETRIES_MAX - 1))
+            self._later = asyncio.get_running_loop().call_later(seconds, self._prepare_again)
+
+    def _prepare_again(self) -> None:
+        self._later = None
+        self.prepare()
 
     async def _make(self) -> Cell:
         waiting = _Waiting()
@@ -159,6 +169,8 @@ class Blanks:
     async def aclose(self) -> None:
         """End the blanks, those that are being made too."""
         self._closed = True
+        if self._later is not None:
+            self._later.cancel()
         while (taker := self._next_taker()) is not None:
             taker.set_exception(RuntimeFailed("the daemon is stopping"))
         if self._making:

@@ -169,7 +169,10 @@ def test_an_outcome_as_json_has_the_keys_that_were_promised() -> None:
         ImageData(b"\0\1", "image/png"),
         ResourceLink("file:///a", "a", None),
     )
-    assert outcome.text == "512 MiB of 512 MiB\n\nso far\n[image: image/png, 2 bytes]\n[a: file:///a]"
+    assert (
+        outcome.text
+        == "limit_exceeded (memory): 512 MiB of 512 MiB\n\nso far\n[image: image/png, 2 bytes]\n[a: file:///a]"
+    )
     known = outcome.to_dict()
     assert json.loads(json.dumps(known)) == known
     assert list(known)[:10] == [
@@ -206,8 +209,8 @@ def test_every_kind_of_the_contract_has_its_word() -> None:
     [
         (Outcome(Kind.ok, content=(Text("a"), Text("b"))), "a\nb"),
         (Outcome(Kind.tool_error, message="No file", content=(Text("No file"),)), "No file"),
-        (Outcome(Kind.timed_out, message="5.0 s", content=(Text("half"),)), "5.0 s\n\nhalf"),
-        (Outcome(Kind.crashed, message="SIGSEGV"), "SIGSEGV"),
+        (Outcome(Kind.timed_out, message="5.0 s", content=(Text("half"),)), "timed_out: 5.0 s\n\nhalf"),
+        (Outcome(Kind.crashed, "SIGSEGV", "ended after 2 ms"), "crashed (SIGSEGV): ended after 2 ms"),
     ],
 )
 def test_the_text_is_what_to_give_the_model(outcome: Outcome, text: str) -> None:

@@ -65,7 +65,18 @@ async def test_one_that_fails_while_nobody_waits_is_tried_again() -> None:
         assert blanks.ready == READY_MAX
 
 
-async def test_what_always_fails_is_not_tried_for_ever_and_is_told_to_who_waits() -> None:
+async def test_one_that_fails_often_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcelld.blanks.LATER_SECONDS_MAX", 0.01)
+    async with asyncio.TaskGroup() as tasks:
+        blanks = Workshop(tasks)
+        blanks.failing = 3 * RETRIES_MAX + 2 * READY_MAX
+        blanks.prepare()
+        await blanks.made.wait()
+        await settled()
+        assert blanks.ready == READY_MAX
+
+
+async def test_what_always_fails_is_seldom_tried_and_is_told_to_who_waits() -> None:
     async with asyncio.TaskGroup() as tasks:
         blanks = Workshop(tasks)
         blanks.failing = 1000

@@ -47,6 +47,10 @@ class Kind(StrEnum):
     internal = "internal"
 
 
+_CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
+"""Whose message says how, and not that: "2.0 s; it stopped by itself" is for who knows that it was a time-out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A block of text."""
@@ -160,7 +164,8 @@ class Outcome:
         said = "\n".join(block.text if isinstance(block, Text) else str(block) for block in self.content)
         if self.ok or not self.message or self.message in said:
             return said
-        return f"{self.message}\n\n{said}" if said else self.message
+        told = f"{_ending(self)}: {self.message}" if self.kind in _CUT_SHORT else self.message
+        return f"{told}\n\n{said}" if said else told
 
     def check(self) -> Outcome:
         """This outcome if it is ok, else CallFailed."""
@@ -187,8 +192,13 @@ class CallFailed(Exception):
         self.outcome = outcome
 
     def __str__(self) -> str:
-        kind = f"{self.outcome.kind} ({self.outcome.cause})" if self.outcome.cause else f"{self.outcome.kind}"
-        return f"{kind}: {self.outcome.text}"
+        told, ending = self.outcome.text, _ending(self.outcome)
+        return told if told.startswith(ending) else f"{ending}: {told}"
+
+
+def _ending(outcome: Outcome) -> str:
+    """The kind, and its cause where there is one: `timed_out (timeout)`."""
+    return f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
 
 
 def _shallow(value: Output | Facts | Outcome) -> dict[str, Any]:

@@ -4,11 +4,12 @@
 that it began, and that its clean-up ran.
 """
 
+import fcntl
 import os
 import signal
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 from pydantic import BaseModel
 
@@ -84,24 +85,33 @@ async def asks(path: str, context: ToolContext) -> str:
     return f"wrote {path}"
 
 
+def hold(path: Path) -> TextIO:
+    """A file that is locked until this process has let go of it, or is gone: whoever gets the lock knows that."""
+    held = path.open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    held.write(str(os.getpid()))
+    held.flush()
+    return held
+
+
 @tool
 def waits(name: str, context: ToolContext) -> str:
     """Wait for ever; listens to the abort."""
     directory = Path(context.directory)
+    held = hold(directory / f"{name}.there")
     try:
-        (directory / f"{name}.there").write_text(str(os.getpid()))
         time.sleep(600)
     finally:
         (directory / f"{name}.stopped").touch()
-    return "never"
+    return f"never {held.name}"
 
 
 @tool
 def deaf(name: str, context: ToolContext) -> str:
     """Wait for ever, whatever anybody says."""
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
-    (Path(context.directory) / f"{name}.there").write_text(str(os.getpid()))
-    while True:
+    held = hold(Path(context.directory) / f"{name}.there")
+    while not held.closed:
         try:
             time.sleep(600)
         except BaseException:  # noqa: BLE001  that is the sin

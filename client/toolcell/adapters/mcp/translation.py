@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from mcp import types
 
@@ -47,7 +48,7 @@ def result_of(outcome: Outcome) -> types.CallToolResult:
     content = list(_blocks(outcome))
     said = "\n".join(block.text for block in outcome.content if isinstance(block, Text))
     if not outcome.ok and (not content or outcome.message not in said):
-        content.insert(0, _text(outcome.message or outcome.kind.value))
+        content.insert(0, _text(replace(outcome, content=()).text or outcome.kind.value))
     return types.CallToolResult(content=content, is_error=not outcome.ok)
 
 
