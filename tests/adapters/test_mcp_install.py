@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pace import SLOWNESS
+from tests.process.conftest import RunningDaemon
 
 from toolcell.cli.hosts import HOSTS
 from toolcell.cli.splice import NotPlain, member, with_member, without_member
@@ -327,3 +329,53 @@ def test_no_text_is_too_strange(text: str) -> None:
     except NotPlain:
         return
     assert json.loads(written)["a"]["b"] == {}
+
+
+# The real programs, where they are installed
+
+BUNDLED = Path(sys.prefix) / "lib/python{}.{}/site-packages/claude_agent_sdk/_bundled/claude".format(
+    *sys.version_info
+)
+NODE_MODULES = Path(sys.prefix) / "node" / "node_modules"
+REAL = {
+    "claude": (BUNDLED, "toolcell: {} mcp - ✔ Connected"),
+    "opencode": (NODE_MODULES / "opencode-linux-x64/bin/opencode", "✓ toolcell"),
+    "copilot": (NODE_MODULES / "@github/copilot-linux-x64/copilot", "toolcell (local)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 * SLOWNESS)
+@pytest.mark.parametrize("name", REAL)
+def test_the_real_program_reads_what_was_written(kit: RunningDaemon, home: Path, name: str) -> None:
+    program, said = REAL[name]
+    if not program.exists():
+        pytest.skip("the agent's program is not installed: make test-agents does it")
+    assert install(home, name, "--write").returncode == 0
+    done = subprocess.run(
+        [str(program), "mcp", "list"],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "NO_COLOR": "1",
+            "TOOLCELL_SOCKET": kit.socket,
+            "ANTHROPIC_API_KEY": "none",
+            "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "npm_config_registry": "http://127.0.0.1:9",
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1:9",
+        },
+        cwd=kit.project,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=240 * SLOWNESS,
+        check=False,
+    )
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    program_of_ours = os.path.join(os.path.dirname(sys.executable), "toolcell")
+    assert said.format(program_of_ours) in plain, done
