@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.adapters.opencode.serve import OpenCode
+from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Use
 from tests.process.conftest import RunningDaemon
 
@@ -22,6 +22,12 @@ BARE = """
         return "really"
 
     @tool
+    async def twice(context: ToolContext) -> str:
+        await context.ask("Really?")
+        await context.ask("Is it?", patterns=["really"])
+        return "twice"
+
+    @tool
     async def trusted(context: ToolContext) -> str:
         await context.ask("Really?")
         return "trusted"
@@ -34,7 +40,7 @@ def config(kit: RunningDaemon) -> dict[str, Any]:
     kit.tool("bare", BARE)
     return {
         "plugin": [plugin_entry(socket=kit.socket, start=False)],
-        "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trusted": "allow"},
+        "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trus*": "allow"},
     }
 
 
@@ -47,6 +53,23 @@ async def test_a_question_without_patterns_is_put_all_the_same(opencode: OpenCod
         assert stay.shown(use) == ["really"]
     assert (question["permission"], question["patterns"]) == ("bare", ["*"])
     assert question["metadata"]["question"] == "Really?"
+
+
+async def test_a_tool_may_ask_more_than_once(opencode: OpenCode) -> None:
+    use = Use("bare_twice")
+    async with opencode.stay() as stay:
+        async with stay.using(use):
+            first = await stay.question()
+            await stay.reply(first, "once")
+
+            async def next_one() -> bool:
+                return bool((await stay.question())["id"] != first["id"])
+
+            await until(next_one)
+            second = await stay.question()
+            await stay.reply(second, "once")
+        assert stay.shown(use) == ["twice"]
+    assert (second["metadata"]["question"], second["patterns"]) == ("Is it?", ["really"])
 
 
 async def test_a_rule_for_the_tool_answers_its_questions(opencode: OpenCode) -> None:

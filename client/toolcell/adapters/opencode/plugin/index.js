@@ -17,7 +17,8 @@ async function server({ client, directory }, options = {}) {
   const tell = (level, message) => {
     // Not awaited: OpenCode answers when the plugins are there.
     client.app.log({ body: { service: "toolcell", level, message } }).catch(() => {})
-    if (level !== "info") client.tui.showToast({ body: { title: "Toolcell", message, variant: level === "warn" ? "warning" : level } }).catch(() => {})
+    const variant = level === "warn" ? "warning" : level
+    client.tui.showToast({ body: { title: "Toolcell", message, variant } }).catch(() => {})
   }
   const permissions = new Permissions()
   const running = new Map() // by flight: the performance that answers its questions

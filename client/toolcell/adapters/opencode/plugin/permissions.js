@@ -2,26 +2,29 @@
 //
 // OpenCode allows whatever nobody has made a rule for, without asking. A tool that asks means a person, so a question
 // goes under a name that a rule exists for: the permission that the tool names, where the user's configuration has
-// rules for it, else the tool's own name, which gets the rule "ask" unless the user has said otherwise.
+// rules for it, else the tool's own name, which gets the rule "ask". Of several rules that fit, OpenCode takes the last:
+// ours come before the user's, so that whatever the user has said counts, be it for "*".
 
 /** What the user's configuration says about permissions. */
 export class Permissions {
-  #known = new Set()
+  #rules = [] // the names that there are rules for, as patterns
 
   /** Read the configuration, and add what is missing. Called once, before anything runs. */
   learn(config, tools) {
-    const agents = Object.values(config.agent ?? {})
-    for (const { permission } of [config, ...agents]) {
-      if (permission && typeof permission === "object") Object.keys(permission).forEach((name) => this.#known.add(name))
-    }
-    const all = config.permission
-    if (typeof all === "string" || (all && "*" in all)) return // somebody has said it for everything
-    config.permission = all ?? {}
-    for (const tool of tools) config.permission[tool] ??= "ask"
+    const all = [config, ...Object.values(config.agent ?? {})].map(({ permission }) => permission)
+    this.#rules = all.flatMap((rules) => (rules && typeof rules === "object" ? Object.keys(rules) : [])).map(pattern)
+    if (typeof config.permission === "string") return // said for everything
+    config.permission = { ...Object.fromEntries(tools.map((tool) => [tool, "ask"])), ...config.permission }
   }
 
   /** The name to ask under. */
   of(tool, permission) {
-    return permission && this.#known.has(permission) ? permission : tool
+    return permission && this.#rules.some((rule) => rule.test(permission)) ? permission : tool
   }
+}
+
+/** A name with OpenCode's wildcards. */
+function pattern(name) {
+  const escaped = name.replace(/[.+^${}()|[\]\\]/g, "\\$&")
+  return new RegExp(`^${escaped.replaceAll("*", ".*").replaceAll("?", ".")}$`, "s")
 }

@@ -12,6 +12,7 @@ import { Refusal, refusalOf, refusalOfRpc } from "./contract.js"
 const LINGER_SECONDS = 2 // a daemon that is replaced is back by then; for a host that was killed nobody need wait
 const RETRY_FIRST_MS = 20
 const RETRY_MAX_MS = 1_000
+const OPEN_MS = 60_000 // the tools are described meanwhile, which runs their files; OpenCode waits for it
 const WELCOME_MS = 15_000 // a daemon that is alive answers at once; one that swaps may need seconds
 const CLOSE_MS = 15_000 // the ladder of an abort for what still runs, and some
 const REFRESH_MS = 3_000 // what takes longer to load comes as a change of its own
@@ -21,6 +22,7 @@ const ACKNOWLEDGE_AFTER_BYTES = 256 * 1024 // a quarter of what the daemon retai
 const LEFT = new Refusal("session_closed", "The session has been left.")
 const DROPPED = new Refusal("unreachable", "The daemon ended the connection.")
 const SILENT = new Refusal("unreachable", `The daemon did not answer within ${WELCOME_MS / 1000} s.`)
+const SLOW = new Refusal("unreachable", `The daemon did not name its tools within ${OPEN_MS / 1000} s.`)
 const FINAL = new Set(["superseded", "wrong_token", "session_exists", "version_mismatch"]) // asking again is no use
 
 /** One stay with the daemon. */
@@ -64,8 +66,12 @@ export class Session {
   /** Attach, and wait for the catalog; rejects with what is in the way. */
   open() {
     return new Promise((resolve, reject) => {
-      this.#opened = resolve
-      this.#pump = this.#keepAttached().then(() => reject(this.#over), reject)
+      const timer = setTimeout(() => {
+        reject(SLOW)
+        this.close()
+      }, OPEN_MS)
+      this.#opened = () => (clearTimeout(timer), resolve())
+      this.#pump = this.#keepAttached().then(() => (clearTimeout(timer), reject(this.#over)))
     })
   }
 
@@ -109,6 +115,7 @@ export class Session {
 
   /** Have the directory looked at again; returns when the catalog is new, or when that takes long. */
   refresh() {
+    if (this.#over) return Promise.resolve()
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, REFRESH_MS)
       this.#refreshes.push(() => (clearTimeout(timer), resolve()))
@@ -247,7 +254,9 @@ export class Session {
     const tools = this.#parts.flatMap(({ tools }) => tools)
     this.problems = this.#parts.flatMap(({ problems }) => problems)
     this.tools = new Map(
-      tools.map(({ name, description, inputSchema }) => [name, { name, description, schema: json(inputSchema) }]),
+      tools.map(({ name, description, inputSchema }) => {
+        return [name, { name, description, schema: json(inputSchema) ?? { type: "object", properties: {} } }]
+      }),
     )
     this.#parts = []
     if (part.answers) this.#refreshed()
