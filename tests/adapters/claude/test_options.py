@@ -43,6 +43,7 @@ def test_alone_they_are_a_server_a_hook_and_leave_to_run(adapter: ClaudeAdapter)
     assert made.hooks == adapter.hooks()
     assert made.allowed_tools == ["mcp__toolcell"]
     assert made.max_buffer_size == 64 * 1024 * 1024
+    assert made.cwd == adapter.directory
 
 
 def test_nothing_that_was_given_is_replaced_or_changed(adapter: ClaudeAdapter) -> None:
@@ -52,6 +53,7 @@ def test_nothing_that_was_given_is_replaced_or_changed(adapter: ClaudeAdapter) -
         "hooks": {"PreToolUse": [mine], "Stop": [mine]},
         "allowed_tools": ["Read"],
         "max_buffer_size": 5,
+        "cwd": "elsewhere",
         "model": "a model",
         "env": {"A": "B"},
     }
@@ -60,6 +62,7 @@ def test_nothing_that_was_given_is_replaced_or_changed(adapter: ClaudeAdapter) -
     assert made.hooks == {"PreToolUse": [mine, *adapter.hooks()["PreToolUse"]], "Stop": [mine]}
     assert made.allowed_tools == ["Read", "mcp__toolcell"]
     assert (made.max_buffer_size, made.model, made.env) == (5, "a model", {"A": "B"})
+    assert made.cwd == "elsewhere"
     # The user's own lists are as they were.
     assert given["mcp_servers"] == {"other": OTHER}
     assert given["hooks"] == {"PreToolUse": [mine], "Stop": [mine]}

@@ -65,6 +65,7 @@ def joined(adapter: ClaudeAdapter, given: ClaudeAgentOptions) -> ClaudeAgentOpti
         mcp_servers={**servers, SERVER: adapter.server()},
         hooks=hooks,
         allowed_tools=list(given.allowed_tools) if prompts else [*given.allowed_tools, f"mcp__{SERVER}"],
+        cwd=adapter.directory if given.cwd is None else given.cwd,
         max_buffer_size=BUFFER_BYTES if given.max_buffer_size is None else given.max_buffer_size,
     )
 
