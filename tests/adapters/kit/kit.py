@@ -116,6 +116,7 @@ def deaf(name: str, context: ToolContext) -> str:
             time.sleep(600)
         except BaseException:  # noqa: BLE001  that is the sin
             continue
+    return "never"
 
 
 @tool(timeout=1)
