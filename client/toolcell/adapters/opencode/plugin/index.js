@@ -6,11 +6,9 @@
 import { Place } from "./place.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
-import { READ_OUTPUT, SHOWN_BYTES_MAX, SHOWN_LINES_MAX } from "./reading.js"
+import { READ_OUTPUT, shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
 import { Session } from "./session.js"
-
-const LIMITS = { outputLines: SHOWN_LINES_MAX, outputBytes: SHOWN_BYTES_MAX }
 
 /** @param {{client, directory: string}} input @param {{socket?, start?, command?, linger?}} options */
 async function server({ client, directory }, options = {}) {
@@ -23,7 +21,8 @@ async function server({ client, directory }, options = {}) {
   const permissions = new Permissions()
   const running = new Map() // by flight: the performance that answers its questions
   const services = new Services(client)
-  const session = new Session(new Place(options), { directory, limits: LIMITS, linger: options.linger }, {
+  let limits = shownUnder({}) // until the configuration is known, which is before the first call
+  const session = new Session(new Place(options), { directory, linger: options.linger }, {
     onAsk: (flight, ask) => running.get(flight)?.ask(ask),
     onRequest: (flight, request) => services.serve(flight, request),
     services: SERVICES,
@@ -46,7 +45,7 @@ async function server({ client, directory }, options = {}) {
       description,
       // A version that does not know the hook below shows the properties at least, all of them as required.
       args: schema.properties ?? {},
-      execute: (args, context) => perform(session, name, args, context, { permissions, running, services }),
+      execute: (args, context) => perform(session, name, args, context, { limits, permissions, running, services }),
     },
   ])
   return {
@@ -65,7 +64,10 @@ async function server({ client, directory }, options = {}) {
       tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)
     },
     event: async ({ event }) => services.learn(event),
-    config: (config) => permissions.learn(config, names),
+    config: (config) => {
+      limits = shownUnder(config)
+      permissions.learn(config, names)
+    },
     dispose: () => session.close(),
   }
 }

@@ -5,8 +5,8 @@ import { NAME, read, withHandle } from "./reading.js"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 
 /** Run a tool for OpenCode: the result, or an error with the text for the model. Returns when the tool has stopped. */
-export async function perform(session, tool, args, context, { permissions, running, services }) {
-  if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args), {})
+export async function perform(session, tool, args, context, { limits, permissions, running, services }) {
+  if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args, limits), {})
   if (context.abort.aborted) throw new Error(`${tool}: aborted before it began.`)
   const request = {
     callId: legal(context.callID),
@@ -14,6 +14,7 @@ export async function perform(session, tool, args, context, { permissions, runni
     sessionId: context.sessionID,
     messageId: context.messageID,
     agentName: context.agent,
+    limits,
     parentCallId: services.ownerOf(context.sessionID),
   }
   const telling = new Telling(context)

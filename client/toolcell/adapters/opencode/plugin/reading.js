@@ -3,9 +3,15 @@
 import { failed } from "./outcome.js"
 
 export const NAME = "toolcell_read_output"
-// Below what OpenCode cuts by itself, 51,200 bytes or 2000 lines, with room for the notice and the note below.
-export const SHOWN_BYTES_MAX = 50_000
-export const SHOWN_LINES_MAX = 1_990
+const OPENCODES = { max_lines: 2_000, max_bytes: 50 * 1024 } // what it cuts at, unless it is told otherwise
+const ROOM_LINES = 10 // for the notice and the note below what we cut
+const ROOM_BYTES = 1_200
+
+/** Limits of a result, below what OpenCode cuts by itself under a configuration. */
+export function shownUnder({ tool_output: told }) {
+  const { max_lines: lines, max_bytes: bytes } = { ...OPENCODES, ...told }
+  return { outputLines: Math.max(1, lines - ROOM_LINES), outputBytes: Math.max(1, bytes - ROOM_BYTES) }
+}
 
 export const READ_OUTPUT = {
   name: NAME,
@@ -34,8 +40,8 @@ export function withHandle(outcome) {
 }
 
 /** What the tool of ours answers. */
-export async function read(session, args) {
-  const { output_id: id, start: first = 0, length = SHOWN_BYTES_MAX } = args
+export async function read(session, args, { outputLines, outputBytes }) {
+  const { output_id: id, start: first = 0, length = outputBytes } = args
   if (typeof id !== "string" || !id) return wrong("output_id: should be the id that the note below an output names")
   if (!isCount(first)) return wrong(`start: should be a number of bytes, got ${JSON.stringify(first)}`)
   if (!isCount(length) || !length) {
@@ -43,12 +49,12 @@ export async function read(session, args) {
   }
   let data
   try {
-    data = await session.readOutput(id, first, Math.min(length, SHOWN_BYTES_MAX))
+    data = await session.readOutput(id, first, Math.min(length, outputBytes))
   } catch (error) {
     return failed("refused", error.message)
   }
   if (!data.length) return ok(`[nothing: the output has no byte ${first}]`)
-  data = lines(data)
+  data = firstLines(data, outputLines)
   const [before, after] = halves(data)
   const begin = first + before
   const end = first + data.length - after
@@ -69,9 +75,9 @@ function wrong(message) {
 }
 
 /** As many of its lines as are shown, the line above them counted. */
-function lines(data) {
+function firstLines(data, most) {
   let end = -1
-  for (let count = 1; count < SHOWN_LINES_MAX; count += 1) {
+  for (let count = 1; count < most; count += 1) {
     end = data.indexOf(0x0a, end + 1)
     if (end < 0) return data
   }

@@ -47,7 +47,7 @@ export class Session {
    * @param {{onAsk: (flight, ask) => void, onRequest: (flight, request) => void, services: string[]}} agent
    *   who answers questions and does services, by `flight.respond`
    */
-  constructor(place, { directory, limits, linger = LINGER_SECONDS }, agent) {
+  constructor(place, { directory, linger = LINGER_SECONDS }, agent) {
     this.#place = place
     this.#agent = agent
     this.#opening = {
@@ -58,7 +58,6 @@ export class Session {
       lingerSeconds: linger,
       answers: true,
       follow: true,
-      limits,
       services: agent.services,
     }
   }

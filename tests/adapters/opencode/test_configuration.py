@@ -1,7 +1,8 @@
-"""Under which permission a question is put, with a configuration that has rules."""
+"""What the plugin makes of OpenCode's own configuration: its rules for permissions, and what it cuts."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,9 +37,10 @@ BARE = """
 
 @pytest.fixture(scope="module")
 def config(kit: RunningDaemon) -> dict[str, Any]:
-    """The plugin, tools that ask in few words, and a user who trusts one of them, and nobody with c.py."""
+    """The plugin, tools that ask in few words, a user who trusts one of them and nobody with c.py, and short results."""
     kit.tool("bare", BARE)
     return {
+        "tool_output": {"max_lines": 100, "max_bytes": 5_000},
         "plugin": [plugin_entry(socket=kit.socket, start=False)],
         "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trus*": "allow"},
     }
@@ -87,3 +89,15 @@ async def test_a_rule_for_the_permission_that_the_tool_names_answers_its_questio
         state = (await stay.part(denied))["state"]
     assert state["status"] == "error"
     assert "a rule" in state["error"]
+
+
+async def test_what_opencode_is_told_to_cut_is_cut_a_little_earlier(opencode: OpenCode) -> None:
+    uses = [Use("kit_long", {"lines": 100}), Use("kit_echo", {"text": "x\n" * 300})]
+    async with opencode.stay() as stay:
+        said = await stay.use(*uses)
+        ids = [re.findall(r'toolcell_read_output\(output_id="([^"]+)"', text) for text in said]
+        uses += [Use("toolcell_read_output", {"output_id": found[0], "start": 4}) for found in ids]
+        await stay.use(*uses[2:])
+        states = [(await stay.part(use))["state"] for use in uses]
+    assert [state["metadata"]["truncated"] for state in states] == [False] * 4
+    assert all(len(state["output"].splitlines()) > 80 or len(state["output"]) > 3_500 for state in states)
