@@ -359,6 +359,7 @@ async def test_a_session_that_is_left_ends_its_tools(kit: RunningDaemon, start: 
         await copilot.session.disconnect()
         await until((kit.project / "parted.stopped").exists)
         await until(lambda: kit.status().calls == 0)
+        await until(lambda: not copilot.adapter._conversations)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_program_that_dies_ends_its_tools(kit: RunningDaemon, start: Start) -> None:
