@@ -589,9 +589,15 @@ class Wire:
         self.send("tools/call", number, name=tool, arguments=arguments, _meta={"progressToken": number})
 
 
+MODERN: Any = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
 @contextmanager
-def wire(daemon: RunningDaemon) -> Generator[Wire]:
-    """The command, after the handshake."""
+def wire(daemon: RunningDaemon, *discoveries: int) -> Generator[Wire]:
+    """The command, after the handshake, and after so many questions what it speaks."""
     with subprocess.Popen(
         command(daemon),
         stdin=subprocess.PIPE,
@@ -604,6 +610,12 @@ def wire(daemon: RunningDaemon) -> Generator[Wire]:
         try:
             wire = Wire(process)
             client = {"name": "test", "version": "1"}
+            for number in discoveries:
+                wire.send("server/discover", number, _meta=MODERN)
+            for number in discoveries:
+                answer = wire.receive()
+                assert answer["id"] == number
+                assert "2026-07-28" in answer["result"]["supportedVersions"]
             wire.send("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
             assert wire.receive()["result"]["capabilities"]["tools"] == {"listChanged": True}
             wire.send("notifications/initialized")
@@ -612,6 +624,22 @@ def wire(daemon: RunningDaemon) -> Generator[Wire]:
             process.wait(SECONDS_MAX)
         finally:
             process.kill()
+
+
+def test_a_host_that_asked_what_we_speak_may_choose_the_handshake(served: RunningDaemon) -> None:
+    with wire(served, 100, 101) as bridge:
+        bridge.call(1, "kit_echo", text="as before")
+        assert bridge.receive()["result"]["content"][0]["text"] == "as before"
+
+
+def test_a_host_that_closes_our_output_is_gone(served: RunningDaemon) -> None:
+    with wire(served) as bridge:
+        assert bridge.process.stdout is not None
+        bridge.process.stdout.close()
+        bridge.call(1, "kit_echo", text="nobody hears it")
+        assert bridge.process.wait(SECONDS_MAX) == 0
+        assert bridge.process.stderr is not None
+        assert bridge.process.stderr.read() == b""
 
 
 def test_a_cancellation_after_the_end_of_a_call_is_nothing(served: RunningDaemon) -> None:

@@ -72,7 +72,8 @@ class Pipes:
         await asyncio.wait({self._receiving, self._sending})
         self.read.close()
         self._incoming.close()
-        self._writer.transport.abort()
+        if not self._writer.transport.is_closing():  # by then it has ended by itself, and cannot be asked to
+            self._writer.transport.abort()
 
     def end(self) -> None:
         """End the input, as the host does when it closes its end; harmless twice."""
