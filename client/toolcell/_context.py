@@ -110,6 +110,8 @@ class ToolContext:
     agent: str
     agent_name: str
     abort: Abort
+    traceparent: str
+    """The W3C trace context of whoever called; empty where nobody traces."""
 
     def __init__(
         self,
@@ -123,6 +125,7 @@ class ToolContext:
         agent_name: str,
         directory: str | os.PathLike[str],
         worktree: str | os.PathLike[str],
+        traceparent: str = "",
     ) -> None:
         self._channel = channel
         self.session_id = session_id
@@ -132,6 +135,7 @@ class ToolContext:
         self.agent_name = agent_name
         self._directory = directory
         self._worktree = worktree
+        self.traceparent = traceparent
         self.abort = Abort()
 
     def __repr__(self) -> str:

@@ -235,6 +235,8 @@ class Call:
             "directory": host.directory,
             "worktree": host.worktree,
         }
+        if request.traceparent:
+            context["traceparent"] = request.traceparent
         self._sequence = worker.begin(Invocation(self.tool.export, request.arguments, context), self.intake)
         self.intake.listen(worker.cell, self._sequence)
         # The worker is at it while the rest is done.

@@ -49,6 +49,7 @@ refuses some by chance, and then nobody learns what was wrong."""
 QUOTA_CHARACTERS_MAX: Final = 200
 
 _SERVICE: Final = re.compile(r"[a-z0-9_.-]{1,64}")
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 STATUS_CODES: Final = {
@@ -384,6 +385,8 @@ def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
             check_length(f"call.{name}", text)
     if len(arguments) > ARGUMENTS_BYTES_MAX:
         raise too_large("call.arguments", len(arguments))
+    if wire.traceparent and _TRACEPARENT.fullmatch(wire.traceparent) is None:
+        raise _bad("call.traceparent", f"a W3C trace context, 00-…-…-01, got {wire.traceparent[:60]!r}")
     return Request(
         call_id=wire.call_id,
         arguments=arguments or b"{}",

@@ -246,7 +246,9 @@ class _Zygote:
                 elif descriptors:
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
                 else:
-                    answer.set_exception(RuntimeFailed("the daemon has no descriptors left to hold a cell by"))
+                    answer.set_exception(
+                        RuntimeFailed("the daemon has no descriptors left to hold a cell by")
+                    )
             case {"type": "refused", "id": cell_id, "message": why}:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():

@@ -34,8 +34,8 @@ R = TypeVar("R", bound=Message)
 
 START_SECONDS_MAX = 20 * SLOWNESS
 """Half a second here; other tests may have the processors."""
-SETTLE_SECONDS_MAX = 10.0 * SLOWNESS
-"""For what ends on its own after the last event: a warm worker that retires, a connection that closes."""
+SETTLE_SECONDS_MAX = 30.0 * SLOWNESS
+"""For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
 
@@ -196,7 +196,8 @@ class RunningDaemon:
             if quiet and status.blanks >= self._blanks():
                 break
             if time.monotonic() > deadline:
-                pytest.fail(f"the daemon does not come to rest: {status}")
+                log = self.log.read_text()[-4000:]
+                pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
             time.sleep(0.01)  # it has no word for "everybody is gone"
         while True:  # the connection that asked is closed last
             gc.collect()  # a client of the test's own in a cycle, as an expected exception makes one, keeps its connection
@@ -264,6 +265,17 @@ class RunningDaemon:
         path = self.project / ".toolcell" / "tools" / f"{name}.py"
         path.write_text(textwrap.dedent(source))
         return path
+
+    def describe(self) -> None:
+        """Have every file of the project described, as a session waits two seconds for that and not longer."""
+        request = toolcell_pb2.ListToolsRequest(directory=str(self.project))
+        deadline = time.monotonic() + START_SECONDS_MAX
+        files = {path.stem for path in (self.project / ".toolcell" / "tools").glob("*.py")}
+        found: set[str] = set()
+        while not files <= found:
+            assert time.monotonic() < deadline, f"never described: {files - found}"
+            listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
+            found = {Path(tool.path).stem for tool in listed.tools}
 
     def connect(self, **options: Any) -> AbstractAsyncContextManager[Session]:
         """A session in the project."""

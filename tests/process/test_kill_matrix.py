@@ -236,6 +236,7 @@ async def test_kills_at_any_moment_bring_nobody_the_result_of_another(
     """
     chance = random.Random(seed)
     daemon.tool("echo", ECHO)
+    daemon.describe()
     endings: list[tuple[int, Outcome]] = []
     progress = asyncio.Condition()
 

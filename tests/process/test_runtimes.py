@@ -37,7 +37,7 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
             now += lived_seconds
             runtime.replace()
             async with asyncio.timeout(GONE_SECONDS_MAX):
-                while runtime.pid is not None:  # noqa: ASYNC110  # it has no word for its end
+                while runtime.pid is not None:  # it has no word for its end
                     await asyncio.sleep(0.001)
     finally:
         await runtime.aclose()

@@ -20,6 +20,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from .events import Event, Unread
 from .outcome import Kind, Outcome
 from .stream import Stream
+from .tracing import Traced
 
 __all__ = ["Call", "Flight"]
 
@@ -53,6 +54,7 @@ class Flight:
         "_carrier",
         "_reader",
         "_request",
+        "_traced",
         "_unread",
         "_waiters",
         "abort_reason",
@@ -64,7 +66,9 @@ class Flight:
         "whole",
     )
 
-    def __init__(self, request: pb.Call, arguments: bytes, carrier: Carrier) -> None:
+    def __init__(
+        self, request: pb.Call, arguments: bytes, carrier: Carrier, traced: Traced | None = None
+    ) -> None:
         if len(arguments) > PART_BYTES_MAX:
             request.arguments = arguments[:PART_BYTES_MAX]
             request.arguments_bytes = len(arguments)
@@ -73,6 +77,7 @@ class Flight:
         self._request = request
         self._arguments = arguments
         self._carrier = carrier
+        self._traced = traced
         self._answers: dict[int, pb.AttachRequest] = {}
         self._unread: Unread | None = None
         self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
@@ -149,6 +154,8 @@ class Flight:
         """End the call; the first ending is the only one."""
         if self.outcome is None:
             self.outcome = outcome
+            if self._traced is not None:
+                self._traced.end(outcome)
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)

@@ -17,6 +17,7 @@ import grpc
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
+from . import tracing
 from .asking import Answer, Ask
 from .attachment import Attachment
 from .call import Call, Flight
@@ -100,7 +101,10 @@ class Session:
         known = attachment.flights.get(request.call_id)
         if known is not None and known.same_request(tool, encoded):
             return known.call
-        flight = Flight(request, encoded, attachment)
+        traced = tracing.begin(tool, request.call_id)
+        if traced is not None:
+            request.traceparent = traced.traceparent
+        flight = Flight(request, encoded, attachment, traced)
         if attachment.over is not None:
             flight.end(refused(attachment.over))
         elif known is not None:

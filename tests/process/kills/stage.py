@@ -229,6 +229,7 @@ def set_stage(daemon: RunningDaemon) -> Path:
     for state in STANDING:
         daemon.tool(state, source(state, where))
     daemon.tool("echo", ECHO)
+    daemon.describe()
     return where
 
 
