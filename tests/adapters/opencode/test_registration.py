@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -197,6 +199,32 @@ async def test_a_cancellation_while_it_is_being_added_takes_it_back_too(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not bridge.is_running()
+    assert await status(opencode) == "disabled"
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from toolcell.adapters.opencode import register
+
+async def main(url, directory, password, socket, number):
+    async with register(url, directory=directory, password=password, socket=socket, daemon="running"):
+        os.kill(os.getpid(), int(number))
+        await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_the_end_of_the_program_takes_it_back_whatever_ends_it(
+    kit: RunningDaemon, opencode: OpenCode, number: signal.Signals
+) -> None:
+    arguments = [opencode.url, str(kit.project), PASSWORD, kit.socket, str(int(number))]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, *arguments, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await process.wait() == -number
+    await until(lambda: bridges(opencode) == [])
     assert await status(opencode) == "disabled"
 
 

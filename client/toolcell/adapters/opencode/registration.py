@@ -2,8 +2,7 @@
 
 The command is fixed, there is no script of ours on the disk. The bridge is OpenCode's child and ends with it; what
 could be left behind is a bridge in an OpenCode that goes on, so taking it back happens on every way out of the block,
-and is waited for when the block is cancelled. Only a process that is killed leaves it there; then the next
-registration under the same name replaces it.
+and is waited for when the block is cancelled. Where our process is killed, its guard does it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Literal
 from toolcell import _paths
 from toolcell.client import connect
 
+from .guard import guarded
 from .server import OpenCodeError, Server
 
 __all__ = ["Registration", "register"]
@@ -105,11 +105,12 @@ async def register(
     async with Server.at(url, directory=directory, password=password, username=username) as server:
         where = os.path.abspath(socket) if socket is not None else _paths.socket_path()  # noqa: ASYNC240  no disk
         registration = Registration(server, name, where, daemon)
-        try:
-            await registration.ensure()
-            yield registration
-        finally:
-            await _to_its_end(asyncio.create_task(registration.unregister()))
+        async with guarded(server.removal(name), username, password):
+            try:
+                await registration.ensure()
+                yield registration
+            finally:
+                await _to_its_end(asyncio.create_task(registration.unregister()))
 
 
 async def _to_its_end(task: asyncio.Task[None]) -> None:

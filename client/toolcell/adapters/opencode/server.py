@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
+from urllib.parse import quote
 
 import httpx2
 
@@ -70,7 +71,11 @@ class Server:
 
     async def remove_mcp(self, name: str) -> None:
         """Have it end an MCP server; one that it does not know is none to end."""
-        await self._do("POST", f"/mcp/{name}/disconnect", missing=True)
+        await self._do("POST", _removal(name), missing=True)
+
+    def removal(self, name: str) -> str:
+        """The URL that a POST to ends an MCP server."""
+        return str(self._client.build_request("POST", _removal(name)).url)
 
     async def reload(self) -> bool:
         """Have it open the directory anew, which lets plugins list their tools again. False while a session works.
@@ -104,3 +109,7 @@ class Server:
             raise OpenCodeError(
                 f"At {self._client.base_url} is no OpenCode server that knows {path}."
             ) from error
+
+
+def _removal(name: str) -> str:
+    return f"/mcp/{quote(name, safe='')}/disconnect"
