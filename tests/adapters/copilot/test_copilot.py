@@ -579,12 +579,10 @@ async def test_a_session_takes_up_tools_while_it_lives(own: RunningDaemon, start
     async with start(own, tools=[mine]) as copilot:
         assert "new" not in copilot.adapter.session.catalog.tools
         path = own.tool("new", NEW.replace("NUMBER", "1"))
-        await copilot.adapter.session.reload()
         await has(copilot.session, "new")
         assert await copilot.use(Use("new", {"text": "a"}), Use("mine")) == ["1: a", "mine"]
         assert "new" in offered(copilot.model.script.requests[0])
         path.unlink()
-        await copilot.adapter.session.reload()
         await has(copilot.session, "new", False)
         await copilot.use(Use("kit_echo", {"text": "a"}))
         assert "new" not in offered(copilot.model.script.requests[-1])
