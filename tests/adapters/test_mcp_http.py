@@ -227,7 +227,7 @@ async def test_a_host_over_http_does_not_choose_the_directory(door: Door, era: s
 async def until(true: Callable[[], bool]) -> None:
     """Wait for what another process does, and has no word for."""
     async with asyncio.timeout(SECONDS_MAX):
-        while not await asyncio.to_thread(true):  # noqa: ASYNC110
+        while not await asyncio.to_thread(true):
             await asyncio.sleep(0.01)
 
 
@@ -553,6 +553,64 @@ async def test_a_session_that_is_not_there_is_not_found(door: Door, session_id: 
         assert status == 404
 
 
+def modern(method: str, name: str, params: dict[str, Any], client: object = None) -> bytes:
+    """A request of 2026-07-28, without its Host."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": client, "version": "1"}
+        if client is not None
+        else None,
+    }
+    body = {**PING, "method": method, "params": {**params, "_meta": meta}}
+    heads = {
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": method,
+        **({"Mcp-Name": name} if name else {}),
+    }
+    return request(body, headers={**ALLOWED, **heads, "Connection": "close", "Host": "127.0.0.1:PORT"})
+
+
+@pytest.mark.parametrize("client", ["", "\x00", "a\nb", "\ud800", "é" * 1000, "x" * 100_000, 1, [], "\u202e"])
+async def test_a_strange_name_is_no_harm(door: Door, client: object) -> None:
+    data = modern("tools/call", "kit_whoami", {"name": "kit_whoami", "arguments": {}}, client)
+    status, said = await answer(door.port, at(door, data))
+    assert (status, b"Traceback" in said) in ((200, False), (400, False))
+    listing = modern("tools/list", "", {}, client)
+    assert (await answer(door.port, at(door, listing)))[0] in (200, 400)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("kit_echo", {"text": "\ud800"}),
+        ("kit_echo", {"\ud800": 1}),
+        ("kit_\ud800", {}),
+        ("toolcell_read_output", {"output_id": "\ud800"}),
+        ("toolcell_read_output", {"output_id": "é"}),
+        ("toolcell_read_output", {"output_id": "o", "start": 1e300}),
+        ("toolcell_read_output", {"output_id": "o", "start": 2**62 - 1, "length": 2**61}),
+        ("toolcell_read_output", {"output_id": "../../etc/passwd"}),
+        ("", {}),
+        ("x" * 100_000, {}),
+    ],
+)
+async def test_strange_arguments_are_the_callers_fault(
+    door: Door, tool: str, arguments: dict[str, Any]
+) -> None:
+    head = "x" if not tool.isascii() or len(tool) > 1000 else tool
+    data = modern("tools/call", head, {"name": tool, "arguments": arguments}, "strange")
+    status, said = await answer(door.port, at(door, data))
+    assert status in (200, 400)
+    assert b'"code":-32603' not in said.replace(b" ", b"")  # no fault of ours
+    if status == 200:
+        assert b'"isError":true' in said.replace(b" ", b"")
+
+
+def at(door: Door, data: bytes) -> bytes:
+    return data.replace(b"127.0.0.1:PORT", f"127.0.0.1:{door.port}".encode())
+
+
 async def test_after_all_that_the_server_serves(door: Door, era: str) -> None:
     async with host(door, era) as client:
         assert text(await client.call_tool("kit_echo", {"text": "still"})) == "still"
@@ -621,7 +679,7 @@ async def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatc
         for _, writer in held:
             writer.transport.abort()
         async with asyncio.timeout(SECONDS_MAX):
-            while (await answer(port, request(PING, more=hosted(port))))[0] != 200:  # noqa: ASYNC110
+            while (await answer(port, request(PING, more=hosted(port))))[0] != 200:
                 await asyncio.sleep(0.01)  # it hears of the ends in its own time
 
 

@@ -63,7 +63,7 @@ async def read(session: Session, arguments: Mapping[str, object], limits: Limits
     output_id, start, length = (arguments.get(name) for name in ("output_id", "start", "length"))
     shown = limits.get("output_bytes")
     most = shown if isinstance(shown, int) else SHOWN_BYTES_MAX
-    if not isinstance(output_id, str) or not output_id:
+    if not isinstance(output_id, str) or not output_id.isascii() or not output_id:
         return _wrong("output_id: should be the id that the note below an output names")
     if (first := _count(start, 0)) is None:
         return _wrong(f"start: should be a number of bytes, got {start!r}")

@@ -191,18 +191,34 @@ class Guests:
             surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
             guest = _Guest(Stay(surroundings, socket=self._socket, daemon=self._daemon))
             self._guests[key] = guest
-            self._group.create_task(guest.run(), name=f"host {key[0]}")
+            self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1
         if guest.leaves is not None:
             guest.leaves.cancel()
         try:
             await guest.there.wait()
+            if guest.dismissed.is_set():
+                raise MCPError(types.INTERNAL_ERROR, "The session has failed; try again.")
             yield guest.stay
         finally:
             guest.requests -= 1
             if guest.requests == 0 and self._guests.get(key) is guest:
                 loop = asyncio.get_running_loop()
                 guest.leaves = loop.call_later(IDLE_SECONDS, self._dismiss, key)
+
+    async def _guest(self, key: tuple[str, bool], guest: _Guest) -> None:
+        """One host's stay, until it is dismissed."""
+        try:
+            async with guest.stay:
+                guest.there.set()
+                await guest.dismissed.wait()
+        except Exception:  # noqa: BLE001  ours; the other hosts go on
+            _log.exception("The stay of a host has failed.")
+        finally:
+            if self._guests.get(key) is guest:
+                self._dismiss(key)
+            guest.dismissed.set()
+            guest.there.set()
 
     def _make_room(self) -> None:
         """Send away whoever was quiet longest; raises MCPError where nobody is."""
@@ -228,12 +244,6 @@ class _Guest:
         self.leaves: asyncio.TimerHandle | None = None
         self.there = asyncio.Event()
         self.dismissed = asyncio.Event()
-
-    async def run(self) -> None:
-        """Be there until dismissed."""
-        async with self.stay:
-            self.there.set()
-            await self.dismissed.wait()
 
 
 class _Watched:

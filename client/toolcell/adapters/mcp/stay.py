@@ -27,7 +27,7 @@ from toolcell.adapters import reading
 from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Unavailable, connect
 
 from .cuts import limits_of
-from .surroundings import Surroundings, message_id, root_directory, same_place, session_id
+from .surroundings import Surroundings, clipped, message_id, root_directory, same_place, session_id
 from .talk import Context, Talk
 from .translation import failure, result_of, tools_of
 
@@ -173,7 +173,7 @@ class Stay:
         try:
             async with connect(
                 self._socket,
-                agent=agent[:AGENT_CHARACTERS_MAX] or AGENT,
+                agent=agent or AGENT,
                 directory=await self._directory(context),
                 limits=limits_of(agent),
                 ask=self._ask if can_elicit(context) else None,
@@ -261,9 +261,9 @@ class Stay:
 
 
 def client_name(context: Context) -> str:
-    """What the host calls itself; empty where it does not say."""
+    """What the host calls itself, as far as the daemon takes it; empty where it does not say."""
     info = context.session.client_params
-    return info.client_info.name if info is not None else ""
+    return clipped(info.client_info.name)[:AGENT_CHARACTERS_MAX] if info is not None else ""
 
 
 def can_elicit(context: Context) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Surroundings", "message_id", "root_directory", "same_place", "session_id"]
+__all__ = ["Surroundings", "clipped", "message_id", "root_directory", "same_place", "session_id"]
 
 SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID")
 DIRECTORY_VARIABLE = "CLAUDE_PROJECT_DIR"
@@ -36,7 +36,7 @@ class Surroundings:
         found = (environment.get(name) for name in SESSION_VARIABLES)
         ours = f"mcp-{os.urandom(8).hex()}"
         return cls(
-            session_id=next((_clipped(name) for name in found if name), ours),
+            session_id=next((clipped(name) for name in found if name), ours),
             directory=directory or environment.get(DIRECTORY_VARIABLE) or None,
             here=os.getcwd(),
         )
@@ -67,9 +67,9 @@ def same_place(one: str, other: str) -> bool:
 
 
 def _text(value: object) -> str:
-    return _clipped(value) if isinstance(value, str) else ""
+    return clipped(value) if isinstance(value, str) else ""
 
 
-def _clipped(text: str) -> str:
+def clipped(text: str) -> str:
     """What the daemon accepts of a foreign id."""
     return "".join(letter for letter in text if letter.isprintable())[:ID_CHARACTERS_MAX]
