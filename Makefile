@@ -69,7 +69,7 @@ test-agents: types-agents ## the real agents, with models of our own, through ea
 
 types-agents: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
-	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
+	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
 test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
 	@$(BIN)/pytest --quiet $(KILLS)

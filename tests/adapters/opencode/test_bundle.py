@@ -64,7 +64,7 @@ def test_the_plugin_is_small_and_names_the_libraries_in_it() -> None:
 
 def test_an_entry_of_the_configuration_names_the_file_and_what_to_start() -> None:
     uri, options = plugin_entry(socket="/run/d.sock", start=False)
-    assert Path(unquote(urlsplit(uri).path)) == plugin_path()
+    assert Path(unquote(urlsplit(str(uri)).path)) == plugin_path()
     assert options.pop("command")[1:] == ["-m", "toolcell.cli"]
     assert options == {"socket": "/run/d.sock", "start": False}
     assert list(plugin_entry()[1]) == ["command"]

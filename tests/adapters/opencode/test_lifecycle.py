@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def start(home: Path, model: Model) -> Start:
     @contextmanager
     def start(
         daemon: RunningDaemon, environment: dict[str, str] | None = None, **options: Any
-    ) -> Iterator[OpenCode]:
+    ) -> Generator[OpenCode]:
         uri, given = plugin_entry(socket=daemon.socket, start=False)
         config = {"plugin": [[uri, given | options]]}
         with serving(home / "home", daemon.project, model, environment, **config) as opencode:

@@ -32,16 +32,9 @@ def config() -> dict[str, Any]:
 
 @asynccontextmanager
 async def registered(kit: RunningDaemon, opencode: OpenCode, **options: Any) -> AsyncGenerator[Registration]:
-    async with register(
-        opencode.url,
-        **{
-            "directory": kit.project,
-            "password": PASSWORD,
-            "socket": kit.socket,
-            "daemon": "running",
-            **options,
-        },
-    ) as registration:
+    given: dict[str, Any] = {"directory": kit.project, "password": PASSWORD, "socket": kit.socket}
+    given |= {"daemon": "running", **options}
+    async with register(opencode.url, **given) as registration:
         yield registration
 
 

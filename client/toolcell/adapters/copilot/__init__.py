@@ -11,7 +11,7 @@ SDK's and back.
 from __future__ import annotations
 
 try:
-    import copilot.session_events
+    import copilot.session_events  # pyright: ignore[reportUnusedImport]
     import copilot.tools  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
     raise ImportError(

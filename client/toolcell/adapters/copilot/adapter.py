@@ -20,7 +20,7 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
 from copilot import CopilotClient, CopilotSession
@@ -122,7 +122,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     async def _prepare(self, made: Made) -> tuple[Conversation, dict[str, Any]]:
         """What a session of ours has beside what its host wants."""
-        options = {"working_directory": self.directory, **made.options}
+        options: dict[str, Any] = {"working_directory": self.directory, **made.options}
         if _resolved(options["working_directory"]) != self.directory:
             raise ValueError(
                 f"the tools are those of {self.directory}, and the session is to work in"
@@ -255,19 +255,20 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         if not isinstance(arguments, Mapping):
             message = f"{tool} was not run: its arguments should be an object, not {arguments!r:.200}."
             return self.result(Outcome(Kind.invalid_arguments, message=message))
+        named = cast("Mapping[str, object]", arguments)
 
         async def tell(event: Event) -> None:
             if isinstance(event, Progress) and conversation is not None and conversation.session is not None:
                 await _log(conversation.session, line_of(tool, event))
 
         if conversation is None or origin.call_id is None:
-            return await self.call(tool, arguments, origin)
+            return await self.call(tool, named, origin)
         # The SDK's task knows nothing of the call that this session works for.
         SERVED.set(conversation.served)
         self._running[origin.call_id] = conversation, invocation
         try:
             with conversation.at_work():
-                return await self.call(tool, arguments, origin, on_event=tell)
+                return await self.call(tool, named, origin, on_event=tell)
         finally:
             del self._running[origin.call_id]
 
