@@ -31,6 +31,7 @@ from tests.pace import SLOWNESS
 from tests.process.conftest import RunningDaemon
 
 from toolcell.adapters.agent import AgentAdapter, Origin
+from toolcell.adapters.happening import ToolComplete, ToolStart
 from toolcell.adapters.reading import HANDLE_BYTES_MAX, READ_OUTPUT
 from toolcell.client.limits import parse_size
 
@@ -211,6 +212,31 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
         async with self.connected(kit) as adapter:
             shown = await self.call(adapter, "kit_asks", path="x")
             assert shown.failed
+
+    async def test_the_application_hears_of_every_tool_that_began_and_how_it_ended(
+        self, kit: RunningDaemon
+    ) -> None:
+        heard: list[ToolStart | ToolComplete] = []
+        async with self.connected(kit) as adapter:
+            adapter.on_tool = heard.append
+            await self.call(adapter, "kit_echo", text="hi")
+            await self.call(adapter, "kit_fails", why="x")
+        began, ended, _, failed = (happening.to_dict() for happening in heard)
+        assert (began["type"], ended["type"]) == ("tool.start", "tool.complete")
+        assert began["data"]["toolUseId"] == ended["data"]["toolUseId"] != failed["data"]["toolUseId"]
+        assert began["data"]["toolInput"] == {"text": "hi"}
+        assert (ended["data"]["toolResult"], ended["data"]["success"]) == ("hi", True)
+        assert (failed["data"]["success"], failed["data"]["error"]) == (False, "It did not work: x")
+
+    async def test_an_application_that_fails_to_listen_does_not_fail_the_call(
+        self, kit: RunningDaemon
+    ) -> None:
+        def broken(happening: ToolStart | ToolComplete) -> None:
+            raise RuntimeError("the screen is gone")
+
+        async with self.connected(kit) as adapter:
+            adapter.on_tool = broken
+            assert (await self.call(adapter, "kit_echo", text="hi")).text == "hi"
 
     async def test_an_edit_is_offered_without_asking(self, kit: RunningDaemon) -> None:
         added = kit.project / ".toolcell" / "tools" / f"{type(self).__name__.lower()}.py"

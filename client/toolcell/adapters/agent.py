@@ -15,11 +15,13 @@ the agent never does, the notice is ours, and the rest can be read with the tool
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 from toolcell.client import (
@@ -37,8 +39,11 @@ from toolcell.client import (
 )
 
 from . import reading
+from .happening import ToolComplete, ToolStart
 
 __all__ = ["NOBODY", "AgentAdapter", "Origin"]
+
+logger = logging.getLogger(__name__)
 
 ToolT = TypeVar("ToolT")
 ResultT = TypeVar("ResultT")
@@ -73,6 +78,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         self.session = session
         self.directory = os.path.realpath(os.curdir)
         """Whose tools these are, and where the agent should work; `connect` sets it to its own."""
+        self.on_tool: Callable[[ToolStart | ToolComplete], object] | None = None
+        """Called when a tool begins and when it has ended, for an application that shows that; must return soon."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.session!r}>"
@@ -205,7 +212,19 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             )
         except (TypeError, ValueError) as error:
             return Outcome(Kind.invalid_arguments, message=str(error))
-        if on_event is not None:
-            async for event in call:
-                await on_event(event)
-        return reading.with_handle(await call)
+        self._tell(ToolStart(origin.session_id, call.id, tool, arguments or {}, datetime.now(UTC)))
+        try:
+            if on_event is not None:
+                async for event in call:
+                    await on_event(event)
+            return reading.with_handle(await call)
+        finally:
+            if call.outcome is not None:  # else whoever waited was cancelled twice, and left before the tool
+                self._tell(ToolComplete(origin.session_id, call.id, tool, call.outcome, datetime.now(UTC)))
+
+    def _tell(self, happening: ToolStart | ToolComplete) -> None:
+        if self.on_tool is not None:
+            try:
+                self.on_tool(happening)
+            except Exception:
+                logger.exception("Nobody was told of %s %s", happening.tool, happening.call_id)
