@@ -75,9 +75,9 @@ def picture() -> ToolResult:
     return ToolResult(["look", Image(data=b"\\x89PNG\\r\\n\\x1a\\n"), Link("https://example.org/more", name="more")])
 
 @tool
-def long() -> str:
+def long(width: int = 0) -> str:
     """Many lines."""
-    return "\\n".join(f"line {number}" for number in range(5000))
+    return "\\n".join(f"line {number}".ljust(width, ".") for number in range(5000))
 
 @tool
 def steps(context: ToolContext) -> str:
@@ -265,19 +265,21 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ("somebody", 50_000 + HANDLE_BYTES_MAX, None),  # our own limit, and the note
     ],
 )
+@pytest.mark.parametrize("width", [0, 60], ids=["many lines", "many bytes"])
 async def test_a_host_reads_on_what_was_cut_and_never_cuts_itself(
-    served: RunningDaemon, era: str, name: str, bytes_max: int, lines_max: int | None
+    served: RunningDaemon, era: str, name: str, bytes_max: int, lines_max: int | None, width: int
 ) -> None:
-    whole = "\n".join(f"line {number}" for number in range(5000)).encode()
+    whole = "\n".join(f"line {number}".ljust(width, ".") for number in range(5000)).encode()
     info = types.Implementation(name=name, version="1")
     async with host(served, era, client_info=info) as client:
-        cut = await client.call_tool("kit_long")
+        cut = await client.call_tool("kit_long", {"width": width})
         assert not cut.is_error
         shown = "".join(block.text for block in cut.content if isinstance(block, types.TextContent))
         assert len(shown.encode()) <= bytes_max
         assert lines_max is None or len(shown.splitlines()) <= lines_max
-        assert shown.startswith("line 0\nline 1\n")
-        assert "lines omitted]" in shown
+        kept, cut_here, _ = shown.partition("\n\n[truncated: ")
+        assert cut_here
+        assert whole.startswith(kept.encode())
         found = re.search(r'toolcell_read_output\(output_id="(o-[^"]+)", start=0\)', shown)
         assert found
 
