@@ -23,6 +23,12 @@ BARE = """
         return "really"
 
     @tool
+    def titled(context: ToolContext) -> str:
+        context.metadata("Three rows", rows=2)
+        context.metadata(rows=3)
+        return "titled"
+
+    @tool
     async def twice(context: ToolContext) -> str:
         await context.ask("Really?")
         await context.ask("Is it?", patterns=["really"])
@@ -101,3 +107,11 @@ async def test_what_opencode_is_told_to_cut_is_cut_a_little_earlier(opencode: Op
         states = [(await stay.part(use))["state"] for use in uses]
     assert [state["metadata"]["truncated"] for state in states] == [False] * 4
     assert all(len(state["output"].splitlines()) > 80 or len(state["output"]) > 3_500 for state in states)
+
+
+async def test_what_a_tool_says_beside_its_result_is_kept(opencode: OpenCode) -> None:
+    use = Use("bare_titled")
+    async with opencode.stay() as stay:
+        assert await stay.use(use) == ["titled"]
+        state = (await stay.part(use))["state"]
+    assert (state["title"], state["metadata"]["rows"]) == ("Three rows", 3)
