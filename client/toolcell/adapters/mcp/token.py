@@ -36,9 +36,10 @@ def token_in_file(path: str) -> tuple[str, bool]:
             return _read(path), False
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            return _make(path), True
-    except FileExistsError:  # somebody else was quicker
-        return token_in_file(path)
+            try:
+                return _make(path), True
+            except FileExistsError:  # somebody else was quicker
+                return _read(path), False
     except OSError as error:
         reason = "it is a link" if os.path.islink(path) else error.strerror
         raise BadToken(f"{path} cannot be used: {reason}.") from error
