@@ -309,6 +309,16 @@ async def test_one_id_of_two_calls_at_the_same_time_is_two_calls(
         assert await gone(first)
 
 
+async def test_an_id_that_comes_again_is_another_call(opencode: OpenCode) -> None:
+    found: list[dict[str, str]] = []
+    for _ in range(2):
+        async with opencode.stay() as stay:
+            (said,) = await stay.use(Use("kit_whoami", id="call_1"))
+            found.append({"stay": stay.id, **json.loads(said)})
+    assert [one["session_id"] for one in found] == [one["stay"] for one in found]
+    assert [one["call_id"].split(".")[0] for one in found] == ["call_1"] * 2
+
+
 async def test_what_a_tool_says_of_itself_is_looked_at_with_every_message(
     kit: RunningDaemon, opencode: OpenCode
 ) -> None:

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import psutil
@@ -40,8 +40,12 @@ async def registered(kit: RunningDaemon, opencode: OpenCode, **options: Any) -> 
 
 def bridges(opencode: OpenCode) -> list[psutil.Process]:
     """What OpenCode runs of ours."""
-    children = psutil.Process(opencode.pid).children(recursive=True)
-    return [child for child in children if "mcp" in child.cmdline()]
+    found: list[psutil.Process] = []
+    for child in psutil.Process(opencode.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it is just ending
+            if "mcp" in child.cmdline():
+                found.append(child)
+    return found
 
 
 async def status(opencode: OpenCode, name: str = "toolcell") -> str | None:

@@ -18,6 +18,7 @@ const CLOSE_MS = 15_000 // the ladder of an abort for what still runs, and some
 const REFRESH_MS = 3_000 // what takes longer to load comes as a change of its own
 const ACKNOWLEDGE_AFTER_MS = 500 // how long the daemon keeps the last outcome for nothing
 const ACKNOWLEDGE_AFTER_BYTES = 256 * 1024 // a quarter of what the daemon retains
+const USED_MAX = 20_000 // more than the daemon remembers of a session
 
 const LEFT = new Refusal("session_closed", "The session has been left.")
 const DROPPED = new Refusal("unreachable", "The daemon ended the connection.")
@@ -34,6 +35,7 @@ export class Session {
   #opening
   #agent
   #inbox = new Inbox()
+  #used = new Set() // ids of calls
   #parts = []
   #refreshes = [] // who waits for the answer to a Refresh
   #line = null // the link and its stream, while the daemon listens
@@ -90,8 +92,7 @@ export class Session {
 
   /** Start a tool; the call is on its way when this returns. */
   call(request, args, onEvent) {
-    // The same id is the same call, and OpenCode's are the model's: one that is under way may be another call's.
-    const callId = this.flights.has(request.callId) ? `${request.callId}.${crypto.randomUUID()}` : request.callId
+    const callId = this.#unused(request.callId)
     const encoded = Buffer.from(JSON.stringify(args ?? {}))
     const flight = new Flight(this, { ...request, callId }, encoded, onEvent)
     this.flights.set(flight.id, flight)
@@ -99,6 +100,14 @@ export class Session {
     else if (this.#line) this.#sendAll(flight.messages())
     else this.#wake?.()
     return flight
+  }
+
+  /** An id as it is the first time: to the daemon the same id is the same call, and some models count from 0 again. */
+  #unused(id) {
+    const unused = this.#used.has(id) ? `${id}.${crypto.randomUUID()}` : id
+    this.#used.add(unused)
+    if (this.#used.size > USED_MAX) this.#used.delete(this.#used.values().next().value)
+    return unused
   }
 
   /** Say something; without a line it is left to the next Welcome, which has the state of each call told. */
