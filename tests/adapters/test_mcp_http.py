@@ -99,7 +99,8 @@ def serving(daemon: RunningDaemon, token: Path) -> Generator[Door]:
                 process.send_signal(signal.SIGTERM)
             assert process.wait(SECONDS_MAX) == 0
             assert process.stderr is not None
-            assert process.stderr.read() == b""
+            said = process.stderr.read().decode()
+            assert not said, said
         finally:
             process.kill()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Self
@@ -46,11 +47,19 @@ class Bridge:
         async with self._stay as stay:
             serving = server(stay.list_tools, stay.call_tool, stay.listen)
             options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
-            async for item in read:
+            while (item := await _next(read)) is not None:
                 if not _is_discovery(item):
                     await serving.run(_Resumed(item, read), write, options)
                     return
                 await _answer(serving, item, write, options)
+
+
+async def _next(read: ReadStream[SessionMessage | Exception]) -> SessionMessage | Exception | None:
+    """What comes next; None where the host, or the transport, has ended the stream."""
+    try:
+        return await read.receive()
+    except (anyio.EndOfStream, anyio.ClosedResourceError):
+        return None
 
 
 def _is_discovery(item: SessionMessage | Exception) -> bool:
@@ -74,7 +83,10 @@ async def _answer(
         with asked, answered:
             group.create_task(serving.run(asking, answering, options), name="discovery")
             await asked.send(item)
-            await write.send(await answered.receive())
+            with suppress(
+                anyio.BrokenResourceError, anyio.ClosedResourceError
+            ):  # it does not hear it any more
+                await write.send(await answered.receive())
 
 
 class _Resumed:
