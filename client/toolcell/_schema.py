@@ -83,14 +83,14 @@ def from_fields(fields: Mapping[str, Any]) -> Parameters:
     """Parameters of names and their types, which may be `Annotated` with a `Field`."""
     try:
         adapter = record(fields, ConfigDict(allow_inf_nan=False))
-    except (PydanticUserError, TypeError, NameError) as error:
+    except Exception as error:  # its types have hooks of their own, which may raise anything
         raise Unfit(_culprit(fields, error)) from error
 
     @functools.cache
     def make_schema() -> dict[str, Any]:
         try:
             return _closed(adapter.json_schema(schema_generator=_Plain))
-        except (PydanticUserError, TypeError, NameError) as error:
+        except Exception as error:  # its types have hooks of their own, which may raise anything
             raise Unfit(_culprit(fields, error)) from error
 
     return Parameters(fields, adapter, make_schema)
@@ -123,7 +123,7 @@ def from_args(args: object) -> Parameters:
     try:
         adapter = TypeAdapter[Any](args)
         schema = adapter.json_schema(schema_generator=_Plain)
-    except (PydanticUserError, TypeError, NameError) as error:
+    except Exception as error:  # its types have hooks of their own, which may raise anything
         raise Unfit(f"args={args.__name__} has no JSON Schema: {_first_line(error)}") from error
     if schema.get("type") != "object" and "$ref" not in schema:
         raise Unfit(
@@ -199,13 +199,18 @@ def _culprit(fields: Mapping[str, Any], error: Exception) -> str:
     for name, annotation in fields.items():
         try:
             TypeAdapter[Any](annotation).json_schema(schema_generator=_Plain)
-        except (PydanticUserError, TypeError, NameError) as own:
+        except Exception as own:  # noqa: BLE001  as above
             return f"parameter {name!r} has a type that JSON cannot fill: {_first_line(own)}"
     return f"its parameters have no JSON Schema: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].partition(". Set `arbitrary")[0]
+    line = str(error).partition("\n")[0].partition(". Set `arbitrary")[0]
+    return (
+        line
+        if isinstance(error, PydanticUserError | TypeError | NameError)
+        else f"{type(error).__name__}: {line}"
+    )
 
 
 class _Plain(GenerateJsonSchema):

@@ -99,6 +99,12 @@ def test_the_second_of_two_equal_names_is_rejected_with_the_line_of_the_first() 
         ("@tool\ndef bad(*rest: str): ...", "*rest: str"),
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
         ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
+        (
+            "class Odd(str):\n    @classmethod\n    def __get_pydantic_json_schema__(cls, core, handler):\n"
+            "        raise KeyError('ref')\n    @classmethod\n    def __get_pydantic_core_schema__(cls, source, handler):\n"
+            "        return handler(str)\n@tool\ndef bad(s: Odd): ...",
+            "'s' has a type that JSON cannot fill: KeyError: 'ref'",
+        ),
         ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
         ("@tool(output='end')\ndef bad(): ...", 'output: should be "head", "tail" or "middle", got "end"'),
