@@ -32,7 +32,7 @@ FUZZ ?= tests/fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-agents types-agents test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types imports contract pytest test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
@@ -64,8 +64,11 @@ pytest: $(READY) ## the tests alone, with branch coverage
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
 
-test-agents: types-agents ## the real agents, with models of our own, through each of the adapters
+test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet $(AGENTS)
+
+plugin: $(VENV)/agents ## the plugin for OpenCode, from its sources and its libraries into one file
+	@$(BIN)/python client/toolcell/adapters/opencode/plugin/build.py $(VENV)/node/node_modules
 
 types-agents: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)

@@ -91,6 +91,19 @@ def test_the_second_of_two_equal_names_is_rejected_with_the_line_of_the_first() 
     assert "line 3" in found.problems[0].message
 
 
+ODD = """
+class Odd(str):
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        return handler(str)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core, handler):
+        raise KeyError("ref")
+
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -99,12 +112,7 @@ def test_the_second_of_two_equal_names_is_rejected_with_the_line_of_the_first() 
         ("@tool\ndef bad(*rest: str): ...", "*rest: str"),
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
         ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),
-        (
-            "class Odd(str):\n    @classmethod\n    def __get_pydantic_json_schema__(cls, core, handler):\n"
-            "        raise KeyError('ref')\n    @classmethod\n    def __get_pydantic_core_schema__(cls, source, handler):\n"
-            "        return handler(str)\n@tool\ndef bad(s: Odd): ...",
-            "'s' has a type that JSON cannot fill: KeyError: 'ref'",
-        ),
+        (ODD + "@tool\ndef bad(s: Odd): ...", "'s' has a type that JSON cannot fill: KeyError: 'ref'"),
         ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
         ("@tool(output='end')\ndef bad(): ...", 'output: should be "head", "tail" or "middle", got "end"'),

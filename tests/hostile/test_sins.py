@@ -115,7 +115,7 @@ async def beside(world: World, daemon: HostileDaemon, *, wanted: bool) -> AsyncG
     async with connect(daemon.socket, daemon="running", directory=home) as session:
         call = session.call("neighbour", {"secret": world.secret})
         async with asyncio.timeout(10):
-            while not (home / "told").exists():  # noqa: ASYNC110  # a process tells it, and has no event
+            while not (home / "told").exists():  # a process tells it, and has no event
                 await asyncio.sleep(0.01)
         world.neighbour = {
             "neighbour": worker_in(str(home)),

