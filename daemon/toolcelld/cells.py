@@ -241,6 +241,11 @@ class Cell:
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._say(b"abort")
 
+    def remind(self) -> None:
+        """Have the worker signalled once more; what has been delivered is not delivered again."""
+        if self._ending is None:
+            self._say(b"abort")
+
     def await_listener(self, came: Callable[[socket.socket], None]) -> None:
         """Have the one descriptor that the worker passes up, before it runs anybody's code; what comes later is not read."""
         self.loop.add_reader(self._abort, self._on_listener, came)

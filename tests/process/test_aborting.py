@@ -447,3 +447,37 @@ async def until_there(call: Call) -> None:
         if isinstance(event, Update):
             return
     pytest.fail(f"it ended before it was there: {call.outcome}")
+
+
+LATE_HEARER = """
+import signal, time
+from toolcell import ToolContext, tool
+
+@tool
+def late_hearer(context: ToolContext) -> None:
+    # A signal that is lost, as one is that comes between the look for signals and the system call that sleeps.
+    heard = signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)
+    context.update("there")
+    while not context.directory.joinpath("aborted").exists():
+        time.sleep(0.001)
+    signal.signal(signal.SIGRTMIN + 1, heard)
+    time.sleep(60)
+"""
+
+
+async def test_a_signal_that_is_lost_is_sent_again(daemon: RunningDaemon) -> None:
+    daemon.config.write_text(daemon.config.read_text() + '[daemon]\nabort_grace = "20s"\n')
+    daemon.reload()
+    daemon.tool("late_hearer", LATE_HEARER)
+    async with daemon.connect() as session:
+        call = session.call("late_hearer")
+        async for event in call:
+            if isinstance(event, Update):
+                call.abort()
+                async with daemon.operate() as operator:
+                    request = operator_pb2.GetCallRequest(call_id=call.id)
+                    while (await operator.ask(operator.operator.GetCall, request)).call.state != "aborting":
+                        await asyncio.sleep(0)
+                (daemon.project / "aborted").touch()
+        outcome = await call
+    assert (outcome.kind, outcome.stopped) == (Kind.aborted, "settled")
