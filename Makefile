@@ -32,12 +32,13 @@ FUZZ ?= tests/fuzz
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types imports contract pytest test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types types-mypy types-pyright imports contract pytest test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
 
-test: check ## everything: the checks below, then the tests with branch coverage
+test: $(READY) ## everything: the checks below, then the tests with branch coverage
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
 	@$(MAKE) --no-print-directory pytest
 
 check: lint types imports contract ## what can be said without running: ruff, mypy, pyright, imports, the contract
@@ -46,8 +47,12 @@ lint: $(READY) ## ruff, the linter and the formatter
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --diff
 
-types: $(READY) ## mypy and pyright, both strict
+types: types-mypy types-pyright ## mypy and pyright, both strict
+
+types-mypy: $(READY)
 	@$(BIN)/mypy --no-error-summary
+
+types-pyright: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
 
 imports: $(READY) ## who may import whom
@@ -59,7 +64,7 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
 pytest: $(READY) ## the tests alone, with branch coverage
-	@$(BIN)/pytest --quiet $(SIDE_BY_SIDE) --cov --cov-report=term $(TESTS)
+	@$(BIN)/pytest --quiet $(SIDE_BY_SIDE) --durations=15 --cov --cov-report=term $(TESTS)
 
 test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
