@@ -16,6 +16,7 @@ READY := $(VENV)/ready
 # Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
 # The sins, the kill matrix and the agents take minutes, so they are suites of their own.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
+# They wait for each other's programs most of the time, so three files go on at once.
 AGENTS ?= tests/adapters
 AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
 HOSTILE ?= tests/hostile
@@ -70,7 +71,7 @@ test-hostile: $(READY) ## every sin of tests/hostile under every profile; some f
 	@$(BIN)/pytest --quiet $(HOSTILE)
 
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
-	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet $(AGENTS)
+	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=15 $(AGENTS)
 
 plugin: $(VENV)/agents ## the plugin for OpenCode, from its sources and its libraries into one file
 	@$(BIN)/python client/toolcell/adapters/opencode/plugin/build.py $(VENV)/node/node_modules
