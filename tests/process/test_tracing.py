@@ -36,7 +36,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     yield exporter
     provider.shutdown()
 
@@ -51,7 +51,7 @@ async def test_a_call_is_a_span_with_its_queue_and_its_run_and_the_tool_knows_th
 ) -> None:
     daemon.tool("t", TOOL)
     async with daemon.connect() as session:
-        with trace.get_tracer("test").start_as_current_span("turn") as turn:
+        with trace.get_tracer_provider().get_tracer("test").start_as_current_span("turn") as turn:
             outcome = await session.call("t_where", call_id="c-1")
     called, queue, run = (
         named(spans, name) for name in ("execute_tool t_where", "toolcell.queue", "toolcell.run")

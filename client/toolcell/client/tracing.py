@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry, where the application uses it: one for each call, and below it what the daemon did.
 
-An application that traces has imported OpenTelemetry, so that is how it is found out: without it a call costs one look
-into a dictionary more. Names are those of the semantic conventions for generative AI, `execute_tool {name}`.
+An application that traces has imported OpenTelemetry and set it up, so that is how it is found out: for everybody else
+a call costs one look into a dictionary more. Names are those of the semantic conventions for generative AI, `execute_tool {name}`.
 
 A cell has no network and can send no spans of its own. So the daemon's figures become spans here, once the call has
 ended, and the tool gets the trace's context as `ToolContext.traceparent`: what it sends by other ways joins the trace.
@@ -9,6 +9,7 @@ ended, and the tool gets the trace's context as `ToolContext.traceparent`: what 
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from importlib import metadata
@@ -27,7 +28,10 @@ def begin(tool: str, call_id: str) -> Traced | None:
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
-    tracer = trace.get_tracer("toolcell", metadata.version("toolcell"))
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):  # imported, by a library perhaps, and never set up
+        return None
+    tracer = provider.get_tracer("toolcell", _version())
     span = tracer.start_span(
         f"execute_tool {tool}",
         attributes={
@@ -38,6 +42,11 @@ def begin(tool: str, call_id: str) -> Traced | None:
         },
     )
     return Traced(trace, tracer, span)
+
+
+@functools.cache
+def _version() -> str:
+    return metadata.version("toolcell")
 
 
 class Traced:
