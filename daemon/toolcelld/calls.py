@@ -411,7 +411,7 @@ class Call:
 
     def _answer(self, header: dict[str, Any], payload: bytes) -> None:
         if self.worker is not None and self.worker.state is not WorkerState.DEAD:
-            self.worker.cell.send(header, payload)
+            self.worker.cell.wire.send(header, payload)
 
     def _questions_changed(self) -> None:
         """No clock runs while a question is open, and the place is free for others."""

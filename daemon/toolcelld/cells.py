@@ -19,17 +19,18 @@ import signal
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from toolcelld.census import Census
 from toolcelld.death import Death, Proof
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, split
+from toolcelld.frames import Frame, FrameError
 from toolcelld.groups import Accounts, Group, Groups
 from toolcelld.printing import SOURCES, Printing, Source
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.usage import Usage
+from toolcelld.wire import Wire
 from toolcelld.worker.policy import CellLimits
 
 __all__ = ["Cell", "Receiver"]
@@ -55,27 +56,6 @@ class Receiver:
         """The worker sent something that is no frame; the cell is being ended."""
 
 
-class _Protocol(asyncio.Protocol):
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-        self._decoder = Decoder()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            frames = self._decoder.feed(data)
-        except FrameError as error:
-            self._cell.break_off(error)
-            return
-        for frame in frames:
-            self._cell.receiver.on_frame(self._cell.shown(frame))
-
-    def pause_writing(self) -> None:
-        self._cell.writable.clear()
-
-    def resume_writing(self) -> None:
-        self._cell.writable.set()
-
-
 class Cell:
     """A running cell. Made by `Cell.start`, over when `ended` is done."""
 
@@ -85,8 +65,6 @@ class Cell:
         self._init_pid = 0  # in `strict` only
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Death] = self.loop.create_future()
-        self.writable = asyncio.Event()
-        self.writable.set()
         self._spawned: Spawned | None = None
         self._replace_zygote: Callable[[], None] = lambda: None
         self._unswept: asyncio.TimerHandle | None = None
@@ -100,9 +78,7 @@ class Cell:
         self._group: Group | None = None
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._printing = Printing(self._on_printed)
-        self._redaction: Redaction | None = None
-        self._transport: asyncio.Transport | None = None
-        self._broken_off = False
+        self.wire = Wire(self._on_frame, self._on_garbled)
         self._life: socket.socket
         self._abort: socket.socket
         self._census: Census | None = None
@@ -133,8 +109,7 @@ class Cell:
             cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
             theirs.append(abort)
             theirs.extend(cell._printing.add(source) for source in SOURCES)
-            transport, _ = await cell.loop.create_connection(lambda: _Protocol(cell), sock=protocol)
-            cell._transport = transport
+            await cell.wire.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
                     cell._spawned = await runtime.spawn(theirs, apart=apart)
@@ -186,42 +161,24 @@ class Cell:
                 return self._group.limit(limits)
         return False
 
-    # To the worker
-
-    def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
-        """Queue one message for the worker; a cell that has ended takes it silently."""
-        transport = self._transport
-        if transport is not None and not transport.is_closing():
-            for frame in split(header, payload):
-                transport.write(frame)
-
     def conceal(self, redaction: Redaction) -> None:
         """From here on nobody hears these values from this cell."""
-        self._redaction = redaction
+        self.wire.conceal(redaction)
         self._printing.conceal(redaction)
 
-    def shown(self, frame: Frame) -> Frame:
-        """A frame as it may be heard."""
-        return frame if self._redaction is None else self._redaction.frame(frame)
+    # What the worker says; whoever has the cell by now hears it
 
-    def pause_frames(self) -> None:
-        """Read no more frames for now: the worker's writes will wait."""
-        if self._transport is not None and self._transport.is_reading():
-            self._transport.pause_reading()
+    def _on_frame(self, frame: Frame) -> None:
+        self.receiver.on_frame(frame)
 
-    def resume_frames(self) -> None:
-        """Read frames again."""
-        if (
-            self._transport is not None
-            and not self._transport.is_closing()
-            and not self._transport.is_reading()
-        ):
-            self._transport.resume_reading()
+    def _on_garbled(self, error: FrameError) -> None:
+        self.receiver.on_broken(error)
+        self.end()
 
     # What the tool prints
 
     def _on_printed(self, source: Source, data: bytes) -> bool:
-        return self.receiver.on_output(source, data)  # whoever has the cell by now
+        return self.receiver.on_output(source, data)
 
     def drain(self) -> None:
         """Take what was printed until now, so that it is before what comes next."""
@@ -306,16 +263,6 @@ class Cell:
         if not self.ended.done():
             self._finish()  # neither keeper nor zygote answers: proof "none" says so
 
-    def break_off(self, error: FrameError) -> None:
-        """End the cell because its worker broke the protocol."""
-        self._broken_off = True
-        if self._transport is not None:
-            self._transport.pause_reading()
-        if self._redaction is not None:
-            error = FrameError(self._redaction.redacted(str(error).encode(errors="replace")).decode())
-        self.receiver.on_broken(error)
-        self.end()
-
     # From the keeper
 
     def _say(self, word: bytes) -> bool:
@@ -385,21 +332,9 @@ class Cell:
                 self._on_life()
             self._finish()
 
-    def _hear_the_rest(self) -> None:
-        """What the worker said last: its words and its end come on ways of their own, and either may be the first."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or self._broken_off:
-            return
-        protocol = transport.get_protocol()
-        assert isinstance(protocol, _Protocol)
-        number: int = transport.get_extra_info("socket").fileno()
-        with contextlib.suppress(OSError):  # it is empty; everybody who could write is gone
-            while not self._broken_off and (data := os.read(number, PAYLOAD_BYTES_MAX)):
-                protocol.data_received(data)
-
     def _finish(self) -> None:
         self.drain()
-        self._hear_the_rest()
+        self.wire.hear_the_rest()
         accounts = self._group.accounts() if self._group is not None else Accounts()
         if self._leave_group():  # whoever ended it
             self._proof = "cgroup"
@@ -422,9 +357,7 @@ class Cell:
             self._unswept.cancel()
         self._give_up_surveys()
         self._leave_group()  # where it was never used
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
+        self.wire.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)

@@ -134,7 +134,7 @@ class Intake:
                     raise FrameError(f"a frame of type {str(kind)[:40]} in a call")
         except FrameError as error:
             assert self._cell is not None
-            self._cell.break_off(error)
+            self._cell.wire.break_off(error)
 
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
@@ -160,7 +160,7 @@ class Intake:
             return  # what was read together with the frame that began it; the writing goes on below
         if waits:
             assert self._cell is not None
-            self._cell.pause_frames()
+            self._cell.wire.pause()
             self._writing.add("result")
             self._do(self._write_result(reader))
         elif not reader.missing:
@@ -172,7 +172,7 @@ class Intake:
         self._writing.discard("result")
         if not reader.missing:
             self._reported()
-        self._cell.resume_frames()
+        self._cell.wire.resume()
 
     def _reported(self) -> None:
         """The result is whole. What was printed before it stands in the pipes."""

@@ -77,7 +77,7 @@ class Loading:
                 message = _text(header.get("message"), 1000)
                 self.fail(StartFailed("setup", f"sandbox_setup_failed: {message}"))
             case unexpected:
-                cell.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
+                cell.wire.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
 
     def _begin(self, cell: Cell, header: Mapping[str, Any], payload: bytes) -> None:
         size = header.get("size", len(payload))

@@ -163,8 +163,10 @@ class Worker(Receiver):
         held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.conceal(Redaction(secrets.values()))
-        self._cell.send({"type": "become"}, self.spec.wish(self._scratch_path, secrets, memory_held=held))
-        self._cell.send(
+        self._cell.wire.send(
+            {"type": "become"}, self.spec.wish(self._scratch_path, secrets, memory_held=held)
+        )
+        self._cell.wire.send(
             {
                 "type": "load",
                 "path": file.path,
@@ -215,7 +217,7 @@ class Worker(Receiver):
         """Ask an idle worker to exit, with its `atexit` run; after the grace the cell is ended."""
         if self._cell is None or self._cell.ended.done() or self._retiring is not None:
             return
-        self._cell.send({"type": "retire"})
+        self._cell.wire.send({"type": "retire"})
         self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
     def end_over(self, limit: str) -> None:
@@ -241,7 +243,7 @@ class Worker(Receiver):
         """Hand it a call; the answer is the call's number in this worker."""
         self.calls += 1
         self._listener = listener
-        self.cell.send(
+        self.cell.wire.send(
             {"type": "call", "seq": self.calls, "tool": invocation.tool, "context": invocation.context},
             invocation.arguments,
         )

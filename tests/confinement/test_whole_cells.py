@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from toolcelld import cells
 from toolcelld.blanks import Blanks
 from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
@@ -22,6 +21,7 @@ from toolcelld.loading import StartFailed
 from toolcelld.runtimes import Runtime
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
+from toolcelld.wire import Wire
 from toolcelld.worker.policy import CellLimits, Enclosure, Policy
 from toolcelld.workers import Worker
 
@@ -178,12 +178,12 @@ async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_r
 async def test_what_a_worker_said_before_its_end_is_heard_also_after_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = cells._Protocol.data_received  # pyright: ignore[reportPrivateUsage]
+    heard = Wire.data_received
 
-    def deaf(protocol: Any, data: bytes) -> None:
-        heard(protocol, data)
-        protocol._cell._transport.pause_reading()  # after hello, until the worker is dead
+    def deaf(wire: Wire, data: bytes) -> None:
+        heard(wire, data)
+        wire.pause()  # after hello, until the worker is dead
 
-    monkeypatch.setattr("toolcelld.cells._Protocol.data_received", deaf)
+    monkeypatch.setattr(Wire, "data_received", deaf)
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, Policy("baseline", writable=("/",)), "said = 0")

@@ -28,10 +28,11 @@ SEQUENCE = 3
 
 
 class FakeCell:
-    """A cell that only remembers that it was broken off."""
+    """A cell, and its wire, that only remembers that it was broken off."""
 
     def __init__(self) -> None:
         self.broken: list[FrameError] = []
+        self.wire = self
 
     def break_off(self, error: FrameError) -> None:
         self.broken.append(error)

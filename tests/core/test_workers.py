@@ -35,6 +35,7 @@ class FakeCell:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Death] = self.loop.create_future()
         self.sent: list[str] = []
+        self.wire = self
         self._worker = worker
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
