@@ -360,7 +360,7 @@ async def test_a_call_is_stopped_by_the_death_of_its_client_after_the_linger(dae
 GRANDCHILDREN = 50
 
 CROWD = f"""{HEAD}
-@tool(timeout=30, idle=1.5)
+@tool(timeout=30)
 def crowd(ending: str, context: ToolContext) -> str:
     mark("tc-crowd")
     ready, done = os.pipe()
@@ -371,12 +371,13 @@ def crowd(ending: str, context: ToolContext) -> str:
         context.progress(number)
     for _ in range(2 + {GRANDCHILDREN}):
         os.read(ready, 1)
+        context.progress(1)
     context.update("They are there.")
-    if ending == "wait":
-        time.sleep(60)
     while not os.path.exists("go"):
         context.progress(1)
         time.sleep(0.01)
+    if ending == "wait":
+        time.sleep(60)
     if ending == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     return "returned"
@@ -426,7 +427,11 @@ async def test_chains_and_daemonised_grandchildren_are_gone_when_the_call_has_en
     daemon.tool("crowd", CROWD)
 
     async with daemon.connect() as session:
-        call = session.call("crowd", {"ending": "wait" if ending in ("abort", "idle") else ending})
+        call = session.call(
+            "crowd",
+            {"ending": "wait" if ending in ("abort", "idle") else ending},
+            limits={"idle": 1.5} if ending == "idle" else None,  # while they come it gives signs of life
+        )
         await until_there(call)
         # The worker and the grandchildren; of the two chains one may be between two processes.
         assert len(bearing("tc-crowd")) >= 1 + GRANDCHILDREN
