@@ -24,7 +24,7 @@ from toolcelld import events
 from toolcelld.bugs import Bugs
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
-from toolcelld.clocks import Clock, IdleClock
+from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.course import NOTHING, Course
 from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
@@ -47,8 +47,6 @@ __all__ = ["Call", "Host"]
 
 logger = logging.getLogger(__name__)
 
-REMINDER_SECONDS: Final = 0.01
-"""After an abort, and then in doubling steps: most tools have stopped by the first."""
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
@@ -113,8 +111,7 @@ class Call:
         self._has_place = False
         self._given_back = False
         self.done: asyncio.Future[None] = self._loop.create_future()
-        self._grace: asyncio.TimerHandle | None = None
-        self._grace_until = 0.0
+        self._grace: Grace | None = None
         self._paused = False
         self._deadline = Clock(request.limits.timeout_seconds, self._timed_out)
         self._timeout = Clock(self.limits.timeout_seconds, self._timed_out)
@@ -359,22 +356,8 @@ class Call:
         assert worker is not None
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
-        self._grace_until = self._loop.time() + self.course.grace_seconds
-        self._remind_later(REMINDER_SECONDS)
+        self._grace = Grace(self.course.grace_seconds, worker.cell.remind, self._grace_over)
         return True
-
-    def _remind_later(self, seconds: float) -> None:
-        left = self._grace_until - self._loop.time()
-        self._grace = self._loop.call_later(max(0.0, min(seconds, left)), self._remind, seconds)
-
-    def _remind(self, seconds: float) -> None:
-        """A signal that comes just before a system call does not interrupt it, and a tool would sleep on."""
-        assert self.worker is not None
-        if self._loop.time() >= self._grace_until:
-            self._grace_over()
-        else:
-            self.worker.cell.remind()
-            self._remind_later(2 * seconds)
 
     def _grace_over(self) -> None:
         assert self.course.stop is not None

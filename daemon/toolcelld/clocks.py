@@ -1,11 +1,15 @@
-"""Clocks of a call: they run, pause while a question is open, and expire once."""
+"""Clocks of a call: they run, pause while a question is open, and expire once; and the grace of one that is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
-__all__ = ["Clock", "IdleClock"]
+__all__ = ["Clock", "Grace", "IdleClock"]
+
+REMINDER_SECONDS: Final = 0.01
+"""After an abort, and then in doubling steps: most tools have stopped by the first."""
 
 
 class Clock:
@@ -76,3 +80,34 @@ class IdleClock:
             self._expired()
         else:
             self._timer = self._loop.call_later(self._seconds - silent, self._look)
+
+
+class Grace:
+    """What a tool has from its abort until its cell is ended. Meanwhile it is reminded, in doubling steps.
+
+    A signal that comes just before a system call does not interrupt it, and the tool would sleep on.
+    """
+
+    __slots__ = ("_loop", "_over", "_remind", "_timer", "_until")
+
+    def __init__(self, seconds: float, remind: Callable[[], object], over: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._remind = remind
+        self._over = over
+        self._until = self._loop.time() + seconds
+        self._wait(REMINDER_SECONDS)
+
+    def cancel(self) -> None:
+        """It stopped by itself."""
+        self._timer.cancel()
+
+    def _wait(self, seconds: float) -> None:
+        left = max(0.0, self._until - self._loop.time())
+        self._timer = self._loop.call_later(min(seconds, left), self._look, seconds)
+
+    def _look(self, waited: float) -> None:
+        if self._loop.time() >= self._until:
+            self._over()
+        else:
+            self._remind()
+            self._wait(2 * waited)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcelld.clocks import Clock, IdleClock
+from toolcelld.clocks import Clock, Grace, IdleClock
 
 WHOLE = st.integers(1, 12)
 """Seconds that floats add up without an error."""
@@ -109,5 +109,42 @@ def test_a_clock_without_a_limit_never_expires() -> None:
             clock.run()
             await asyncio.sleep(100_000)
             clock.pause()
+
+    on_a_loop(life)
+
+
+def test_a_grace_reminds_in_doubling_steps_and_is_over_once() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        told: list[tuple[str, float]] = []
+        began = loop.time()
+        Grace(
+            0.1,
+            lambda: told.append(("remind", round(loop.time() - began, 6))),
+            lambda: told.append(("over", round(loop.time() - began, 6))),
+        )
+        await asyncio.sleep(10)
+        assert told == [("remind", 0.01), ("remind", 0.03), ("remind", 0.07), ("over", 0.1)]
+
+    on_a_loop(life)
+
+
+def test_a_grace_that_is_cancelled_says_nothing_more() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        told: list[str] = []
+        grace = Grace(10, lambda: told.append("remind"), lambda: told.append("over"))
+        await asyncio.sleep(0.02)
+        grace.cancel()
+        await asyncio.sleep(100)
+        assert told == ["remind"]
+
+    on_a_loop(life)
+
+
+def test_no_grace_at_all_is_over_at_once() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        told: list[str] = []
+        Grace(0, lambda: told.append("remind"), lambda: told.append("over"))
+        await asyncio.sleep(1)
+        assert told == ["over"]
 
     on_a_loop(life)
