@@ -3,7 +3,8 @@
 One timer serves all calls. It is wound when a worker gets a call and runs out when nothing runs any
 more, so a call that ends before the first look has cost one test of an attribute. Each look reads
 every busy cell's processes (see `usage`); the next one waits ten times as long as the last one
-took, so that looking never takes more than a tenth of the daemon.
+worked, so that looking never takes more than a tenth of the daemon. Work is processor time: on a busy
+machine a look stands still most of the time, and what it looks at may not.
 
 Memory and processes are stopped at once: what is growing would grow on during a grace. The other
 limits are stopped like a time-out. Where there are control groups the kernel holds memory and
@@ -38,7 +39,7 @@ INTERVAL_SECONDS: Final = 0.05
 YOUNG_SECONDS: Final = INTERVAL_SECONDS / 2
 """A call that began after this is not looked at yet: most have ended by the next look."""
 SHARE: Final = 10
-"""A look is followed by this many times its own duration without one."""
+"""A look is followed by this many times its own work without one."""
 DISK_LOOKS: Final = 5
 """Every so many looks the disk's turn comes: it fills more slowly, and a walk takes longer."""
 AT_ONCE: Final = frozenset({"memory", "processes"})
@@ -89,7 +90,7 @@ class Meter:
             self._timer = None
 
     def _look(self) -> None:
-        began = self._loop.time()
+        began = time.thread_time()
         now = time.time()
         calls = [*self._calls()]
         running = [call for call in calls if call.state in (CallState.RUNNING, CallState.ABORTING)]
@@ -101,9 +102,9 @@ class Meter:
         for worker in self._loading:
             self._look_at_loading(worker)
         # Also for those that wait: one of them may have been given its worker and not know it yet.
-        took = self._loop.time() - began
+        worked = time.thread_time() - began
         self._timer = (
-            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * took), self._look)
+            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * worked), self._look)
             if calls or self._loading
             else None
         )

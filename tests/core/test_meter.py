@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from toolcelld.calls import Call
+from toolcelld.lifecycle import Call as State
 from toolcelld.meter import Meter
 
 pytestmark = pytest.mark.anyio
@@ -56,3 +60,25 @@ async def test_a_closed_meter_looks_no_more() -> None:
         meter.wake()
         meter.close()
         assert meter.resting
+
+
+async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_soon_as_ever() -> None:
+    order: list[str] = []
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def calls() -> list[Call]:
+        order.append("look")
+        if len(order) == 1:
+            time.sleep(0.2)  # others have the processors; ten times that are two seconds
+            loop.call_later(1.0, order.append, "a second later")
+        else:
+            over.set()
+        return cast("list[Call]", [SimpleNamespace(state=State.WAITING)])
+
+    async with asyncio.TaskGroup() as tasks:
+        meter = Meter(calls, tasks)
+        meter.wake()
+        await asyncio.wait_for(over.wait(), 10)
+        meter.close()
+    assert order == ["look", "look"]
