@@ -117,13 +117,12 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
     tool = catalog.tools.get(name)
     if tool is not None:
         return tool
-    for problem in catalog.problems:
-        if name in (problem.tool, _stem(problem.path)):
-            where = f"{problem.path} line {problem.line}" if problem.line else problem.path
-            raise Refusal(
-                RefusalReason.BROKEN_TOOL,
-                f"{problem.tool or name} is {problem.reason}: {where}: {problem.message}",
-            )
+    if (problem := catalog.problem_of(name)) is not None:
+        where = f"{problem.path} line {problem.line}" if problem.line else problem.path
+        raise Refusal(
+            RefusalReason.BROKEN_TOOL,
+            f"{problem.tool or name} is {problem.reason}: {where}: {problem.message}",
+        )
     near = difflib.get_close_matches(name, catalog.tools, n=3, cutoff=0.0)
     hint = f"; it sees {', '.join(near)}" if near else "; it sees no tools at all"
     waiting = f" ({catalog.pending} files are still being described)" if catalog.pending else ""
@@ -132,12 +131,6 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
         f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
         field=field,
     )
-
-
-def _stem(path: str) -> str:
-    """What a file's tools are called by; a package is called like its directory."""
-    directory, file = os.path.split(path)
-    return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")
 
 
 def granted_environment(

@@ -75,6 +75,18 @@ class Catalog:
         default_factory=dict[str, tuple[ToolInfo, ...]]
     )  # last good
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether there may be tools that it does not know yet."""
+        return self.pending > 0 or not self.generation
+
+    def problem_of(self, name: str) -> Problem | None:
+        """What is wrong with the tool of that name, or with the file that is called so."""
+        for problem in self.problems:
+            if name in (problem.tool, _stem(problem.path)):
+                return problem
+        return None
+
     def says_the_same_as(self, other: Catalog) -> bool:
         """Whether only the number differs."""
         return self == replace(other, generation=self.generation)
@@ -273,3 +285,9 @@ def _line(line: int) -> int:
 def _line_of_text(text: str) -> str:
     """One line for a terminal: a file must not be able to rewrite the screen."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def _stem(path: str) -> str:
+    """What a file's tools are called by; a package is called like its directory."""
+    directory, file = os.path.split(path)
+    return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")

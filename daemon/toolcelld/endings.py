@@ -46,6 +46,10 @@ class Endings:
         """A call is admitted; the digest covers its tool and arguments."""
         self._running[call_id] = digest
 
+    def forget(self, call_id: str) -> bytes:
+        """The call has not come to run, and the same id may come again; its digest."""
+        return self._running.pop(call_id)
+
     def end(self, call: Call, told: tuple[events.Event, ...]) -> None:
         """The call has ended, and this was told of it; the oldest endings make room."""
         size = sum(event.size_bytes for event in told)

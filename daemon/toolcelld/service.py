@@ -240,8 +240,7 @@ class ToolCell(rpc.ToolCellServicer):
             session = await self._edge.sessions.open(opened, field="directory")
             number = session.attach()
             try:
-                call = session.admit(wanted)
-                assert call is not None
+                session.admit(wanted)
                 over = False
                 while not over:
                     await session.outbox.ready.wait()

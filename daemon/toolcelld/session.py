@@ -25,12 +25,13 @@ from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, Pin
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
+from toolcelld.early import Early
 from toolcelld.endings import Endings
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
 from toolcelld.limits import NO_LIMITS, Limits, lower
-from toolcelld.outbox import Outbox
-from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
+from toolcelld.outbox import Outbox, parts
+from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
 from toolcelld.profiles import project_of
 from toolcelld.regime import Regime
@@ -142,6 +143,7 @@ class Session:
         self._pin = pin
         self._on_closed = closed
         self.endings = Endings()
+        self._early = Early(self._admit_early)
         self._admission = Admission(
             lambda: house.regime,
             house.environment,
@@ -207,6 +209,8 @@ class Session:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+        for call_id in self._early.drop_all():
+            self._end_early(call_id, stop)
         for call in list(self.calls.values()):
             call.stop(stop)
         self._close_if_empty()
@@ -255,29 +259,41 @@ class Session:
         else:
             self.outbox.put(events.CatalogChanged(catalog.generation))
         self._house.happened("catalog.changed", session_id=self.id)
+        self._early.look(lambda request: not self._may_come(request.tool))
 
     # Calls
 
-    def admit(self, request: Request) -> Call | None:
-        """Start a call, or rejoin it (None). Raises `Refusal`."""
+    def admit(self, request: Request) -> None:
+        """Start a call, rejoin it, or have it wait until its tool is described. Raises `Refusal`."""
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
         if (told := self.endings.rejoin(request.call_id, digest)) is not None:
-            for event in told:
+            for event in told if request.call_id not in self._early else ():
                 self.outbox.put(replace(event, number=0))
-            return None
+            return
+        self._check_room()
+        if self._may_come(request.tool):
+            self.endings.begin(request.call_id, digest)
+            self._early.wait(request)
+        else:
+            self._start(request, digest)
+
+    def _check_room(self) -> None:
+        """Whether there can be another call at all."""
         if self.state is not State.OPEN:
             raise Refusal(
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
             )
         if self.draining:
             raise draining()
-        if len(self.calls) >= CALLS_MAX:
+        if len(self.calls) + len(self._early) >= CALLS_MAX:
             raise Refusal(
                 RefusalReason.BUSY,
                 f"the session has {CALLS_MAX} calls already; wait for some to end.",
                 retry_seconds=1,
                 quota=f"calls of a session: {CALLS_MAX}",
             )
+
+    def _start(self, request: Request, digest: bytes) -> None:
         prepared = self._admission.prepare(request.tool, self.catalog)
         self._house.pool.quarantine.check(prepared.spec.file)
         limits = lower(self.request.limits, request.limits)
@@ -299,7 +315,27 @@ class Session:
             self._telling = self._loop.call_later(QUIET_SECONDS, self._tell_beginnings)
         self._house.happened("call.accepted", session_id=self.id, call=call)
         call.start(self._house.pool, self._house.tasks)
-        return call
+
+    def _may_come(self, tool: str) -> bool:
+        """Whether a tool that is not there may be in a file that is still being described."""
+        return (
+            tool not in self.catalog.tools and self.catalog.is_partial and not self.catalog.problem_of(tool)
+        )
+
+    def _admit_early(self, request: Request) -> None:
+        """Start a call that has waited for its tool, or refuse it."""
+        digest = self.endings.forget(request.call_id)
+        try:
+            self._check_room()
+            self._start(request, digest)
+        except Refusal as refusal:
+            self.outbox.put(events.Refused(refusal, call_id=request.call_id))
+
+    def _end_early(self, call_id: str, stop: Stop) -> None:
+        self.endings.forget(call_id)
+        outcome = Outcome(stop.kind, stop.cause, f"{stop.text}; it had not started.", EMPTY_BODY)
+        for event in parts(call_id, outcome):
+            self.outbox.put(event)
 
     def _check_ancestors(self, request: Request, spec: CellSpec) -> None:
         """Calls that start calls: not too deep, and never one that waits for a cell which an ancestor holds."""
@@ -361,6 +397,9 @@ class Session:
         call = self.calls.get(call_id)
         if call is not None:
             return call.stop(stop)
+        if self._early.drop(call_id):
+            self._end_early(call_id, stop)
+            return True
         if call_id in self.endings:
             return False
         raise Refusal(

@@ -441,7 +441,7 @@ async def test_chains_and_daemonised_grandchildren_are_gone_when_the_call_has_en
         outcome = await call
         left = bearing("tc-crowd")
 
-    assert left == []
+    assert left == [], outcome
     assert (outcome.kind, outcome.cause) == (kind, cause), outcome.message
     if outcome.ok:
         assert outcome.facts.leftover_processes > 0

@@ -124,7 +124,9 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_UNSPECIFIED: _RefusalReason.ValueType  # 0
     """Not set."""
     REFUSAL_REASON_UNKNOWN_TOOL: _RefusalReason.ValueType  # 1
-    """NOT_FOUND: the directory sees no such tool."""
+    """NOT_FOUND: the directory sees no such tool. While files are still being described, a call waits for up to
+    15 s, and no longer than its own timeout, before it is refused so.
+    """
     REFUSAL_REASON_BROKEN_TOOL: _RefusalReason.ValueType  # 2
     """FAILED_PRECONDITION: the tool's file cannot be loaded."""
     REFUSAL_REASON_NOT_ALLOWED: _RefusalReason.ValueType  # 3
@@ -180,7 +182,9 @@ class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
 REFUSAL_REASON_UNSPECIFIED: RefusalReason.ValueType  # 0
 """Not set."""
 REFUSAL_REASON_UNKNOWN_TOOL: RefusalReason.ValueType  # 1
-"""NOT_FOUND: the directory sees no such tool."""
+"""NOT_FOUND: the directory sees no such tool. While files are still being described, a call waits for up to
+15 s, and no longer than its own timeout, before it is refused so.
+"""
 REFUSAL_REASON_BROKEN_TOOL: RefusalReason.ValueType  # 2
 """FAILED_PRECONDITION: the tool's file cannot be loaded."""
 REFUSAL_REASON_NOT_ALLOWED: RefusalReason.ValueType  # 3

@@ -1,0 +1,185 @@
+"""A call of a tool whose file is still being described waits for it, and only as long as that may bring it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from tests.process.conftest import RunningDaemon
+from tests.process.wire import dialled, refusal_of_rpc
+
+from toolcell.client import Call, Outcome, Session
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+GO = ".toolcell/tools/go"
+"""Beside the file, where it may read while it is described."""
+
+
+@pytest.fixture(autouse=True)
+def late(daemon: RunningDaemon) -> None:
+    """A file that loads for as long as there is no file `go`; the daemon gives it ten seconds."""
+    daemon.tool(
+        "late",
+        f"""
+        import pathlib, time
+        while not pathlib.Path({str(daemon.project / GO)!r}).exists():
+            time.sleep(0.01)
+        from toolcell import tool
+
+        @tool
+        def late(n: int = 1) -> int:
+            return n
+        """,
+    )
+
+
+@asynccontextmanager
+async def opened(daemon: RunningDaemon) -> AsyncGenerator[Session]:
+    """A session that does not know the tool yet."""
+    async with daemon.connect(linger=0.2) as session:
+        assert "late" not in session.catalog.tools
+        yield session
+
+
+def ended(call: Call) -> asyncio.Future[Outcome]:
+    async def outcome() -> Outcome:
+        return await call
+
+    return asyncio.ensure_future(outcome())
+
+
+def go(daemon: RunningDaemon) -> None:
+    (daemon.project / GO).touch()
+
+
+async def test_a_call_waits_for_its_tool_and_one_of_no_tool_is_refused_when_all_are_known(
+    daemon: RunningDaemon,
+) -> None:
+    async with opened(daemon) as session:
+        calls = [session.call("late", {"n": n}) for n in range(3)]
+        nobody = session.call("nobody")
+        done, _ = await asyncio.wait([ended(call) for call in [*calls, nobody]], timeout=0.3)
+        assert not done
+        go(daemon)
+        assert [(await call).details for call in calls] == [0, 1, 2]
+        outcome = await nobody
+        assert (outcome.kind, outcome.cause, outcome.ran) == ("refused", "unknown_tool", False)
+        assert "being described" not in outcome.message
+        assert (await session.call("late")).ok
+
+
+async def test_an_abort_ends_a_call_that_waits_and_its_id_may_come_again(daemon: RunningDaemon) -> None:
+    async with opened(daemon) as session:
+        call = session.call("late", call_id="c-1")
+        await asyncio.sleep(0.05)
+        call.abort()
+        outcome = await call
+        assert (outcome.kind, outcome.cause, outcome.ran) == ("aborted", "client", False), outcome
+        assert outcome.message == "by the client; it had not started."
+        again = session.call("late", call_id="c-1")
+        go(daemon)
+        assert (await again).ok
+
+
+async def test_a_call_waits_no_longer_than_it_may_take(daemon: RunningDaemon) -> None:
+    async with opened(daemon) as session:
+        outcome = await session.call("late", timeout=0.2)
+        assert (outcome.kind, outcome.cause, outcome.ran) == ("refused", "unknown_tool", False)
+        assert "(1 files are still being described)" in outcome.message
+        go(daemon)
+
+
+async def test_a_call_that_waits_ends_with_its_session(daemon: RunningDaemon) -> None:
+    async with opened(daemon) as session:
+        call = session.call("late")
+        await asyncio.sleep(0.05)
+    outcome = await call
+    assert (outcome.kind, outcome.ran) == ("aborted", False), outcome
+    go(daemon)
+
+
+async def test_a_call_that_waits_is_found_again_and_runs_once(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "late",
+        f"""
+        import pathlib, time
+        while not pathlib.Path({str(daemon.project / GO)!r}).exists():
+            time.sleep(0.01)
+        from toolcell import tool
+
+        @tool
+        def late(n: int = 1) -> int:
+            with open({str(daemon.project / "runs")!r}, "a") as runs:
+                runs.write("x")
+            return n
+        """,
+    )
+    call = pb.AttachRequest(call=pb.Call(call_id="c-1", tool="late", arguments=b"{}"))
+    other = pb.AttachRequest(call=pb.Call(call_id="c-1", tool="late", arguments=b'{"n": 2}'))
+    async with dialled(daemon) as wire:
+        stream = wire.tools.Attach(metadata=wire.agent)
+        await stream.write(
+            pb.AttachRequest(open=pb.Open(protocol=1, agent="t", directory=str(daemon.project)))
+        )
+        welcome = (await stream.read()).events[0].welcome
+        await stream.write(call)
+        await stream.write(other)
+        refused = await until(stream, "refused")
+        assert refused.call_id == "c-1"
+        stream.cancel()
+        stream = wire.tools.Attach(metadata=wire.agent)
+        opening = pb.Open(protocol=1, session_id=welcome.session_id, resume_token=welcome.resume_token)
+        await stream.write(pb.AttachRequest(open=opening))
+        await stream.write(call)
+        go(daemon)
+        ended = await until(stream, "outcome")
+        assert ended.call_id == "c-1"
+        await stream.write(pb.AttachRequest(close=pb.Close()))
+        await stream.done_writing()
+        while await stream.read() is not grpc.aio.EOF:
+            pass
+    assert (daemon.project / "runs").read_text() == "x"
+
+
+async def until(stream: Any, kind: str) -> pb.Event:
+    async with asyncio.timeout(30):
+        while True:
+            event: pb.Event
+            for event in (await stream.read()).events:
+                if event.WhichOneof("event") == kind:
+                    return event
+
+
+async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -> None:
+    async with dialled(daemon) as wire:
+        request = pb.CallToolRequest(
+            call=pb.Call(tool="late", arguments=b"{}"), directory=str(daemon.project), agent="t"
+        )
+        rpc = wire.tools.CallTool(request, metadata=wire.agent)
+        await asyncio.sleep(2.5)  # longer than a session waits for its tools
+        go(daemon)
+        kinds = [answer.event.WhichOneof("event") async for answer in rpc]
+        assert kinds[-1] == "outcome"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in wire.tools.CallTool(
+                pb.CallToolRequest(call=pb.Call(tool="nobody"), directory=str(daemon.project)),
+                metadata=wire.agent,
+            ):
+                pass
+        assert refusal_of_rpc(caught.value).reason == "UNKNOWN_TOOL"
+
+
+async def test_no_more_calls_wait_than_a_session_may_have(daemon: RunningDaemon) -> None:
+    async with opened(daemon) as session:
+        calls = [session.call("nobody") for _ in range(520)]
+        outcomes = await asyncio.gather(*calls[512:])
+        assert {outcome.cause for outcome in outcomes} == {"busy"}
+        go(daemon)
+        outcomes = await asyncio.gather(*calls[:512])
+        assert {outcome.cause for outcome in outcomes} == {"unknown_tool"}
