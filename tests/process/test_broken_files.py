@@ -261,12 +261,14 @@ async def test_a_bad_edit_keeps_the_last_good_generation(daemon: RunningDaemon) 
 
     async with daemon.connect() as session:
         shutil.copy(BROKEN / "raises.py", path)
+        daemon.describe()
         catalog = await session.reload()
         (problem,) = catalog.problems
         assert (problem.reason, problem.line) == ("stale", 2)
         assert problem.message == "ValueError: the index is empty; what it was before is still used"
         assert await text_of(session, "good") == "good"
         daemon.tool("good", GOOD.replace('return "good"', 'return "mended"'))
+        daemon.describe()
         assert (await session.reload()).problems == ()
         assert await text_of(session, "good") == "mended"
 
@@ -283,6 +285,7 @@ async def test_a_running_session_keeps_its_generation_until_it_reloads(daemon: R
             assert await text_of(old, "good") == "good"
         daemon.tool("good", GOOD.replace('return "good"', 'return "newest"'))
         assert await text_of(old, "good") == "good"
+        daemon.describe()
         await old.reload()
         assert await text_of(old, "good") == "newest"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ async def test_a_session_opens_at_once_and_the_rest_of_its_tools_arrives(daemon:
     write_files(daemon)
     arrived = asyncio.Event()
     generations: list[int] = []
+    began = time.monotonic()
 
     def on_catalog(catalog: Catalog) -> None:
         generations.append(catalog.generation)
@@ -62,7 +64,8 @@ async def test_a_session_opens_at_once_and_the_rest_of_its_tools_arrives(daemon:
                 await arrived.wait()
             assert generations == sorted(set(generations))
             assert generations[0] > first.generation
-            assert len(generations) < FILES // 2  # not a generation for every file
+            # Not a generation for every file: as few as four a second, however many seconds it takes here.
+            assert len(generations) <= 4 * (time.monotonic() - began) + 2
         await assert_whole(session)
         # What is known opens whole, though the broken one is looked at again.
         async with daemon.connect() as second:
