@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from tests.process.conftest import RunningDaemon, daemon, make_daemon
 
-__all__ = ["KIT", "daemon", "make_daemon"]
+__all__ = ["KIT", "TALK", "daemon", "make_daemon"]
 
 KIT = Path(__file__).parent / "kit" / "kit.py"
+TALK = KIT.with_name("talk.py").read_text()
+"""Tools that use the services of an adapter, for the tests of services."""
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from claude_agent_sdk import AgentDefinition
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import Start, adapted, fields
 from tests.adapters.claude.test_claude import appears, gone, process_of, result, texts, use
+from tests.adapters.conftest import TALK
 from tests.adapters.script import Turn
 from tests.process.conftest import RunningDaemon
 
@@ -21,18 +22,6 @@ from toolcell.client import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-TALK = """
-    import json
-    from toolcell import ToolContext, tool
-
-    @tool
-    async def talk(service: str, arguments: dict[str, str], context: ToolContext) -> str:
-        return json.dumps(await context.request(f"session.{service}", **arguments))
-
-    @tool
-    async def selfish(context: ToolContext) -> str:
-        return str(await context.request("session.send", prompt="Me?", session_id=context.session_id))
-    """
 HELPER = AgentDefinition(description="Helps.", prompt="You are the one who helps.")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -122,16 +120,3 @@ def test_whom_to_ask_stays_as_it_was_where_nobody_is_named(adapter: ClaudeAdapte
     options(adapter, ask=yes, on_event=yes)
     options(adapter)
     assert (adapter.asked, adapter.on_event) == (yes, yes)
-
-
-@pytest.mark.parametrize("missing", ["claude_agent_sdk", "mcp"])
-def test_without_the_extra_the_import_names_it(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None\nimport toolcell.adapters.claude"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == (
-        "ImportError: toolcell.adapters.claude needs the Claude Agent SDK, and the MCP SDK, version 2 or newer."
-        " Install them: pip install 'toolcell[claude]'"
-    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from copilot import CopilotSession
+from tests.adapters.conftest import TALK
 from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Start, adapted
 from tests.adapters.copilot.test_copilot import until
 from tests.adapters.openai import results
@@ -19,22 +20,6 @@ from toolcell.client import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
 
-TALK = """
-    import json
-    from toolcell import ToolContext, tool
-
-    @tool
-    async def talk(service: str, arguments: dict[str, str], context: ToolContext) -> str:
-        return json.dumps(await context.request(f"session.{service}", **arguments))
-
-    @tool
-    async def selfish(context: ToolContext) -> str:
-        return str(await context.request("session.send", prompt="Me?", session_id=context.session_id))
-
-    @tool(isolation="session")
-    async def held(prompt: str, context: ToolContext) -> str:
-        return str(await context.request("session.send", prompt=prompt))
-    """
 HELPER = {
     "name": "helper",
     "display_name": "Helper",
