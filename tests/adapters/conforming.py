@@ -33,6 +33,7 @@ from tests.process.conftest import RunningDaemon
 from toolcell.adapters.agent import AgentAdapter, Origin
 from toolcell.adapters.happening import ToolComplete, ToolStart
 from toolcell.adapters.reading import HANDLE_BYTES_MAX, READ_OUTPUT
+from toolcell.client import Event
 from toolcell.client.limits import parse_size
 
 __all__ = ["Conforming", "Shown"]
@@ -237,6 +238,12 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
         async with self.connected(kit) as adapter:
             adapter.on_tool = broken
             assert (await self.call(adapter, "kit_echo", text="hi")).text == "hi"
+
+            async def lost(event: Event) -> None:
+                raise RuntimeError("the screen is gone")
+
+            result = await adapter.call("kit_steps", {"count": 3}, on_event=lost)
+            assert not self.shown(result).failed
 
     async def test_an_edit_is_offered_without_asking(self, kit: RunningDaemon) -> None:
         added = kit.project / ".toolcell" / "tools" / f"{type(self).__name__.lower()}.py"

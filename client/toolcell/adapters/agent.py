@@ -186,7 +186,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
     ) -> ResultT:
         """Run one of `tools` and say how it ended; being cancelled aborts it, and returns when it has stopped.
 
-        `on_event` is awaited for what happens until then, in order.
+        `on_event` is awaited for what happens until then, in order; one that raises is logged, and no harm to the call.
         """
         return self.result(await self.outcome(tool, arguments, origin, on_event=on_event))
 
@@ -216,7 +216,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         try:
             if on_event is not None:
                 async for event in call:
-                    await on_event(event)
+                    await _pass_on(call, event, on_event)
             return reading.with_handle(await call)
         finally:
             if call.outcome is not None:  # else whoever waited was cancelled twice, and left before the tool
@@ -228,3 +228,10 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
                 self.on_tool(happening)
             except Exception:
                 logger.exception("Nobody was told of %s %s", happening.tool, happening.call_id)
+
+
+async def _pass_on(call: Call, event: Event, on_event: Callable[[Event], Awaitable[object]]) -> None:
+    try:
+        await on_event(event)
+    except Exception:  # the call goes on, and whoever waits for it waits for its outcome
+        logger.exception("Nobody was told of %s of %s %s", event, call.tool, call.id)
