@@ -263,6 +263,7 @@ def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.Ca
         if last
         else [],
         last=last,
+        pending=max(catalog.pending, catalog.is_partial) if last else 0,
     )
 
 

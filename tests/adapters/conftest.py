@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 from tests.process.conftest import RunningDaemon, daemon, make_daemon
 
-__all__ = ["KIT", "TALK", "daemon", "make_daemon"]
+__all__ = ["KIT", "LATE", "TALK", "daemon", "make_daemon"]
 
 KIT = Path(__file__).parent / "kit" / "kit.py"
 TALK = KIT.with_name("talk.py").read_text()
 """Tools that use the services of an adapter, for the tests of services."""
+LATE = """
+    import time
+    from toolcell import tool
+
+    time.sleep(6)  # longer than a session waits for its tools when it opens, and again when it reloads
+
+    @tool
+    def late() -> str:
+        return "late"
+    """
 
 
 @pytest.fixture(scope="module")

@@ -298,6 +298,7 @@ def test_a_session_that_was_left_says_so(daemon: RunningDaemon) -> None:
     wishes: list[Callable[[], object]] = [
         lambda: session.call("t_double", {"n": 1}),
         session.reload,
+        session.described,
         lambda: session.read_output("o-1"),
     ]
     for wish in wishes:

@@ -62,11 +62,14 @@ async def test_a_call_waits_for_its_tool_and_one_of_no_tool_is_refused_when_all_
     daemon: RunningDaemon,
 ) -> None:
     async with opened(daemon) as session:
+        assert session.catalog.pending == (await session.described(0.01)).pending == 1
         calls = [session.call("late", {"n": n}) for n in range(3)]
         nobody = session.call("nobody")
         done, _ = await asyncio.wait([ended(call) for call in [*calls, nobody]], timeout=0.3)
         assert not done
         go(daemon)
+        catalog = await session.described()
+        assert (catalog.pending, list(catalog.tools)) == (0, ["late"])
         assert [(await call).details for call in calls] == [0, 1, 2]
         outcome = await nobody
         assert (outcome.kind, outcome.cause, outcome.ran) == ("refused", "unknown_tool", False)

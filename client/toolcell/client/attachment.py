@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -78,6 +79,7 @@ class Attachment:
         self._inbox = Inbox()
         self._parts: list[pb.CatalogPart] = []
         self._opened = asyncio.Event()
+        self._whole = asyncio.Event()  # the catalog is; or none will come any more
         self._wanted = asyncio.Event()
         self._reloads: list[asyncio.Future[Catalog]] = []
 
@@ -136,6 +138,13 @@ class Attachment:
         self.send(pb.AttachRequest(refresh=pb.Refresh()))
         return await catalog
 
+    async def described(self, seconds: float) -> Catalog:
+        """The catalog once it is whole, or after so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._whole.wait()
+        return self.catalog
+
     async def _end_pump(self) -> None:
         self._pump.cancel()
         await asyncio.wait({self._pump})
@@ -148,6 +157,7 @@ class Attachment:
                 await self._keep_attached()
             finally:
                 self.over = self.over or LEFT
+                self._whole.set()
                 self._lose(self.over)
 
     async def _keep_attached(self) -> None:
@@ -263,6 +273,10 @@ class Attachment:
     def _show(self, catalog: Catalog, *, answers: bool) -> None:
         changed = catalog != self.catalog  # a restarted daemon counts anew
         self.catalog = catalog
+        if catalog.pending:
+            self._whole.clear()
+        else:
+            self._whole.set()
         self._parts.clear()
         if answers:
             for reload in self._take_reloads():

@@ -112,6 +112,10 @@ class Session:
         """Scan the directory again; the new catalog is the session's. Raises Refused."""
         return self._stay.run(lambda _: self._stay.session.reload())
 
+    def described(self, seconds: float = 10) -> Catalog:
+        """The catalog once every file is described, or as it is after that long. Opening waits two seconds for that."""
+        return self._stay.run(lambda _: self._stay.session.described(seconds))
+
     def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""
         return self._stay.run(lambda _: self._stay.session.read_output(output_id, start=start, length=length))

@@ -42,3 +42,5 @@ class Catalog:
     generation: int
     tools: Mapping[str, ToolInfo]
     problems: tuple[Problem, ...]
+    pending: int = 0
+    """Files that are still being described, at least; the session takes up by itself what they bring."""

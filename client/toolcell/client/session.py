@@ -117,6 +117,10 @@ class Session:
         """Scan the directory again; the new catalog is the session's. Raises Refused."""
         return await self._attachment.reload()
 
+    async def described(self, seconds: float = 10) -> Catalog:
+        """The catalog once every file is described, or as it is after that long. Opening waits two seconds for that."""
+        return await self._attachment.described(seconds)
+
     async def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""
         if start < 0 or length <= 0:

@@ -135,11 +135,11 @@ def read_json(data: bytes) -> Any:
 
 def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
     """A catalog from all its parts."""
-    generation = 0
+    generation = pending = 0
     tools: dict[str, ToolInfo] = {}
     problems: list[Problem] = []
     for part in parts:
-        generation = part.generation
+        generation, pending = part.generation, part.pending
         for tool in part.tools:
             tools[tool.name] = ToolInfo(
                 tool.name,
@@ -153,7 +153,7 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
                 tool.network,
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
-    return Catalog(generation, tools, tuple(problems))
+    return Catalog(generation, tools, tuple(problems), pending)
 
 
 def _read_body(body: bytes) -> tuple[tuple[Block, ...], Any]:

@@ -943,12 +943,17 @@ class CatalogPart(_message.Message):
     PROBLEMS_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """The catalog's number for this directory; rises with every change."""
     last: _builtins.bool
     """Whether the catalog is complete."""
     answers: _builtins.bool
     """Whether it answers a Refresh, and so has what was there when that was asked; others come unasked."""
+    pending: _builtins.int
+    """In the last part: files that are still being described, at least. What they bring comes unasked, also to a
+    session that does not follow; 0: nothing is missing.
+    """
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
         """Sorted by name over all parts."""
@@ -965,10 +970,11 @@ class CatalogPart(_message.Message):
         problems: _abc.Iterable[Global___Problem] | None = ...,
         last: _builtins.bool = ...,
         answers: _builtins.bool = ...,
+        pending: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "generation", b"generation", "last", b"last", "problems", b"problems", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "generation", b"generation", "last", b"last", "pending", b"pending", "problems", b"problems", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ from claude_agent_sdk.types import PermissionResult
 from psutil import Process
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import KEY, Claude, Start, adapted, fields
-from tests.adapters.conftest import KIT
+from tests.adapters.conftest import KIT, LATE
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
 from tests.pace import SLOWNESS
@@ -107,6 +107,18 @@ async def test_the_model_is_offered_every_tool_as_it_was_written(kit: RunningDae
             assert tool["description"] == info.description
             assert tool["input_schema"] == {"properties": {}, **info.input_schema}
         assert "$defs" in offered["mcp__toolcell__kit_order"]["input_schema"]
+
+
+async def test_a_file_that_takes_long_to_describe_is_offered_all_the_same(
+    kit: RunningDaemon, start: Start
+) -> None:
+    late = kit.tool("late", LATE)
+    try:
+        async with start(kit) as claude:
+            await claude.turn()
+            assert "mcp__toolcell__late" in claude.model.offered()
+    finally:
+        late.unlink()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from tests.adapters.conftest import LATE
+from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Use
 from tests.process.conftest import RunningDaemon
@@ -45,11 +47,18 @@ BARE = """
 def config(kit: RunningDaemon) -> dict[str, Any]:
     """The plugin, tools that ask in few words, a user who trusts one of them and nobody with c.py, and short results."""
     kit.tool("bare", BARE)
+    kit.tool("late", LATE)
     return {
         "tool_output": {"max_lines": 100, "max_bytes": 5_000},
         "plugin": [plugin_entry(socket=kit.socket, start=False)],
         "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trus*": "allow"},
     }
+
+
+async def test_a_file_that_takes_long_to_describe_is_offered_from_the_first(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        await stay.use(Use("bare_titled"))
+        assert "late" in offered(opencode.model.script.requests[0])
 
 
 async def test_a_question_without_patterns_is_put_all_the_same(opencode: OpenCode) -> None:

@@ -32,6 +32,8 @@ __all__ = ["SERVER", "ClaudeAdapter"]
 SERVER = "toolcell"
 """The name of the server; the model knows a tool as mcp__toolcell__NAME."""
 USE_ID = "claudecode/toolUseId"
+DESCRIBED_SECONDS_MAX = 15.0
+"""A file that hangs while it is described takes ten, and Claude Code waits thirty for a server."""
 
 
 class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
@@ -118,9 +120,11 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     async def _list_tools(
         self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        # A client lists when it begins or resumes, and files may have changed since the last one.
+        # A client lists when it begins or resumes, and not by itself again: files may have changed since the last one,
+        # and what is still being described would be missing.
         with suppress(Refused):  # then what is known has to do
             await self.session.reload()
+        await self.session.described(DESCRIBED_SECONDS_MAX)
         return types.ListToolsResult(tools=self.tools())
 
     async def _before(self, said: HookInput, use_id: str | None, context: HookContext) -> HookJSONOutput:

@@ -13,6 +13,7 @@ const LINGER_SECONDS = 2 // a daemon that is replaced is back by then; for a hos
 const RETRY_FIRST_MS = 20
 const RETRY_MAX_MS = 1_000
 const OPEN_MS = 60_000 // the tools are described meanwhile, which runs their files; OpenCode waits for it
+const DESCRIBED_MS = 15_000 // a file that hangs takes ten; OpenCode never asks again, so what is missing now stays so
 const WELCOME_MS = 15_000 // a daemon that is alive answers at once; one that swaps may need seconds
 const CLOSE_MS = 15_000 // the ladder of an abort for what still runs, and some
 const REFRESH_MS = 3_000 // what takes longer to load comes as a change of its own
@@ -42,6 +43,7 @@ export class Session {
   #over = null // why there will never be a line again
   #wake = null
   #opened
+  #patience = null // with files that are still being described
   #pump
 
   /**
@@ -71,8 +73,8 @@ export class Session {
         reject(SLOW)
         this.close()
       }, OPEN_MS)
-      this.#opened = () => (clearTimeout(timer), resolve())
-      this.#pump = this.#keepAttached().then(() => (clearTimeout(timer), reject(this.#over)))
+      this.#opened = () => (clearTimeout(timer), clearTimeout(this.#patience), resolve())
+      this.#pump = this.#keepAttached().then(() => (clearTimeout(timer), clearTimeout(this.#patience), reject(this.#over)))
     })
   }
 
@@ -268,7 +270,8 @@ export class Session {
     )
     this.#parts = []
     if (part.answers) this.#refreshed()
-    this.#opened()
+    if (!part.pending) this.#opened()
+    else this.#patience ??= setTimeout(() => this.#opened(), DESCRIBED_MS)
   }
 
   #refreshed() {
