@@ -7,6 +7,7 @@ tools, and answer requests without tools (titles, summaries) with a word.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ class Turn:
 
     text: str = ""
     uses: tuple[Use, ...] = ()
+    to: str = ""
+    """Only for a session whose user said this, where several are at work; empty: for whichever comes first."""
 
 
 @dataclass
@@ -48,4 +51,8 @@ class Script:
     def next(self, request: dict[str, Any]) -> Turn:
         """The turn for a request with tools."""
         self.requests.append(request)
-        return self.turns.pop(0) if self.turns else Turn(text="nothing more")
+        said = json.dumps([message for message in request["messages"] if message["role"] == "user"])
+        for place, turn in enumerate(self.turns):
+            if turn.to in said:
+                return self.turns.pop(place)
+        return Turn(text="nothing more")

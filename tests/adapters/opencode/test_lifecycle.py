@@ -190,12 +190,12 @@ async def test_a_command_that_cannot_start_the_daemon_is_named(
 
 
 async def test_the_daemon_is_started_where_none_runs_and_not_told_opencodes_secrets(
-    make_daemon: Callable[[], RunningDaemon], start: Start
+    make_daemon: Callable[[], RunningDaemon], home: Path, start: Start
 ) -> None:
     nobody = make_daemon()
     shutil.copy(KIT, nobody.project / ".toolcell" / "tools" / "kit.py")
     os.mkdir(Path(nobody.socket).parent, 0o700)
-    environment = {"TOOLCELL_CONFIG": str(nobody.config), "XDG_STATE_HOME": str(nobody.state)}
+    environment = {"TOOLCELL_CONFIG": str(nobody.config), "XDG_STATE_HOME": str(home / "state")}
     with start(nobody, environment, start=True) as opencode:
         try:
             async with opencode.stay() as stay:

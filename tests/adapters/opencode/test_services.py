@@ -75,8 +75,12 @@ async def test_a_session_is_begun_for_an_agent_and_goes_on_by_itself(
     async with opencode.stay() as stay:
         (said,) = await stay.use(unknown)
         assert "no agent nobody; there are " in said
-        # Both sessions work at the same time, so each of the turns does for either.
-        opencode.model.script.turns += [Turn(uses=(begun,)), *[Turn(uses=(who,))] * 2]
+        # Both sessions work at the same time.
+        opencode.model.script.turns += [
+            Turn(uses=(who,), to="Look."),
+            Turn(uses=(begun,)),
+            Turn(text="begun"),
+        ]
         await stay.turn()
         session = json.loads((await stay.part(begun))["state"]["output"])["session_id"]
 
