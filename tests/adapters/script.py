@@ -51,7 +51,7 @@ class Script:
     def next(self, request: dict[str, Any]) -> Turn:
         """The turn for a request with tools."""
         self.requests.append(request)
-        said = json.dumps([message for message in request["messages"] if message["role"] == "user"])
+        said = json.dumps([message for message in request.get("messages", ()) if message["role"] == "user"])
         for place, turn in enumerate(self.turns):
             if turn.to in said:
                 return self.turns.pop(place)

@@ -56,7 +56,7 @@ class Registration:
         async with connect(
             self._socket, agent="opencode", directory=self._server.directory, daemon=self._daemon, linger=0
         ) as session:
-            self.tools = len(session.catalog.tools)
+            self.tools = len((await session.described()).tools)
         if (await self._server.mcp()).get(self.name, {}).get("status") == "connected" and self._there:
             return self.tools
         self._there = True
