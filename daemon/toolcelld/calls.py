@@ -26,6 +26,7 @@ from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.course import NOTHING, Course
+from toolcelld.history import CallSummary
 from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
@@ -87,7 +88,8 @@ class Call:
         generation: int,
         grace_seconds: float,
     ) -> None:
-        self.request = request
+        self.request = request._replace(arguments=b"")
+        self._arguments = request.arguments  # until a worker has them, or none will
         self.id = request.call_id
         self.tool = tool
         self.settings = settings
@@ -131,6 +133,26 @@ class Call:
     def ended(self) -> bool:
         """Whether it has its ending."""
         return self.outcome is not None or self.refusal is not None
+
+    def summary(self) -> CallSummary:
+        """The call as it is now, for lists."""
+        request = self.request
+        return CallSummary(
+            call_id=self.id,
+            session_id=self.host.id,
+            tool=self.tool.name,
+            path=self.tool.path,
+            state=State.ENDED if self.ended else self.state,
+            accepted_at=self.accepted_at,
+            worker_id=self.worker.id if self.worker is not None else "",
+            agent=request.agent,
+            agent_name=request.agent_name,
+            directory=self.host.directory,
+            agent_session_id=request.session_id,
+            message_id=request.message_id,
+            outcome=self.outcome,
+            story=tuple(self.story),
+        )
 
     def note(self, text: str) -> None:
         """Write a line of what happened, for operators."""
@@ -237,7 +259,8 @@ class Call:
         }
         if request.traceparent:
             context["traceparent"] = request.traceparent
-        self._sequence = worker.begin(Invocation(self.tool.export, request.arguments, context), self.intake)
+        self._sequence = worker.begin(Invocation(self.tool.export, self._arguments, context), self.intake)
+        self._arguments = b""
         self.intake.listen(worker.cell, self._sequence)
         # The worker is at it while the rest is done.
         self._timeout.run()
@@ -439,11 +462,13 @@ class Call:
         return self.course.outcome(self.intake, result, logs)
 
     def _end(self, outcome: Outcome) -> None:
-        self.outcome = outcome
+        told = parts(self.id, outcome)
+        self.outcome = told[0].outcome
         self.note(f"ended: {outcome.kind}" + (f" ({outcome.cause})" if outcome.cause else ""))
-        self._done(tuple(parts(self.id, outcome)))
+        self._done(told)
 
     def _done(self, told: tuple[events.Event, ...]) -> None:
+        self._arguments = b""
         self._stop_clocks()
         self.done.set_result(None)
         self.host.on_ended(self, told)

@@ -90,7 +90,7 @@ class Course:
             cause=verdict.cause,
             message=verdict.message,
             body=result.body,
-            metadata=heard.metadata,
+            metadata=heard.encoded_metadata(),
             output=result.output,
             ran=verdict.ran,
             stopped=verdict.stopped,

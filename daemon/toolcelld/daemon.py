@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -41,6 +40,7 @@ from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.description import Broken, Description
 from toolcelld.groups import Groups
+from toolcelld.history import CallHistory, CallSummary
 from toolcelld.host import Host, examine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
@@ -72,7 +72,6 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS: Final = 10.0
 """What running calls get when the daemon is to stop; the unit's TimeoutStopSec is longer."""
-CALLS_REMEMBERED_MAX: Final = 1000
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
 """The arguments of a CallTool and what is around them; messages of Attach are at most 64 KiB."""
 IDLE_CHECKS: Final = 10
@@ -105,7 +104,7 @@ class Daemon:
         self.logbook = Logbook()
         self.happenings: Feed[Happening] = Feed()
         self.calls_ended = 0
-        self._recent: deque[Call] = deque(maxlen=CALLS_REMEMBERED_MAX)
+        self.recent = CallHistory()
         self._gate = Gate(premises)
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
@@ -175,11 +174,6 @@ class Daemon:
         return await trust.forget(self.store, directory)
 
     @property
-    def recent(self) -> list[Call]:
-        """Calls that have ended, the newest last."""
-        return list(self._recent)
-
-    @property
     def blanks_ready(self) -> int:
         """Cells that wait for somebody to take them."""
         return sum(blanks.ready for blanks in self._blanks.values())
@@ -205,11 +199,13 @@ class Daemon:
         """Keep a line of a tool."""
         self.logbook.write(Line(time.time(), source, level, text, tool, call_id))
 
+    def remember(self, call: CallSummary, size_bytes: int) -> None:
+        """Keep an ended call for operators."""
+        self.calls_ended += 1
+        self.recent.add(call, size_bytes)
+
     def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
-        """Tell who watches; remember a call that has ended."""
-        if what == "call.ended" and call is not None:
-            self.calls_ended += 1
-            self._recent.append(call)
+        """Tell who watches."""
         if not self.happenings.followed:
             return
         message = ""

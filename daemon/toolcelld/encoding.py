@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ from pydantic_core import from_json
 from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
-from toolcelld.calls import Call
 from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.history import CallSummary
 from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
 from toolcelld.request import Request
-from toolcelld.session import OpenRequest, Session
+from toolcelld.session import OpenRequest
 from toolcelld.sources import Problem
 from toolcelld.spills import Output
 
@@ -211,8 +210,7 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     wire.kind = _KINDS[outcome.kind.value]  # type: ignore[assignment]  # the enum's number
     wire.cause = outcome.cause
     wire.message = outcome.message
-    if outcome.metadata:
-        wire.metadata = json.dumps(outcome.metadata, ensure_ascii=False).encode(errors="replace")
+    wire.metadata = outcome.metadata
     if outcome.output is not None:
         wire.output.CopyFrom(encode_output(outcome.output))
     wire.ran = outcome.ran
@@ -297,20 +295,20 @@ def encode_problem(problem: Problem, message_characters_max: int | None = None) 
     )
 
 
-def call_info(call: Call, session: Session | None = None) -> pb.CallInfo:
+def call_info(call: CallSummary) -> pb.CallInfo:
     """A call, for lists."""
     info = pb.CallInfo(
-        call_id=call.id,
-        session_id=session.id if session is not None else call.host.id,
-        tool=call.tool.name,
-        state="ended" if call.ended else call.state.value,
+        call_id=call.call_id,
+        session_id=call.session_id,
+        tool=call.tool,
+        state=call.state.value,
         accepted=timestamp(call.accepted_at),
-        worker_id=call.worker.id if call.worker is not None else "",
-        agent=call.request.agent,
-        agent_name=call.request.agent_name,
-        directory=call.host.directory,
-        agent_session_id=call.request.session_id,
-        message_id=call.request.message_id,
+        worker_id=call.worker_id,
+        agent=call.agent,
+        agent_name=call.agent_name,
+        directory=call.directory,
+        agent_session_id=call.agent_session_id,
+        message_id=call.message_id,
     )
     if call.outcome is not None:
         _fill_outcome(info.outcome, call.outcome)

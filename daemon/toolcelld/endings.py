@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from toolcelld import events
-from toolcelld.calls import Call
+from toolcelld.history import CallSummary
 from toolcelld.outcome import Refusal, RefusalReason
 
 __all__ = ["Endings"]
@@ -19,6 +19,7 @@ __all__ = ["Endings"]
 ENDED_MAX: Final = 256
 """Ended calls that a repeated call id finds again, with their outcomes."""
 ENDED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What they take together, with everything that is kept of a call. The newest one is kept whatever it takes."""
 FORGOTTEN_MAX: Final = 10_000
 """Ids of calls whose outcome is not kept any more, so that they never run twice."""
 
@@ -27,7 +28,7 @@ class _Ended(NamedTuple):
     digest: bytes
     events: tuple[events.Event, ...]
     size_bytes: int
-    call: Call
+    call: CallSummary
 
 
 class Endings:
@@ -50,10 +51,10 @@ class Endings:
         """The call has not come to run, and the same id may come again; its digest."""
         return self._running.pop(call_id)
 
-    def end(self, call: Call, told: tuple[events.Event, ...]) -> None:
+    def end(self, call: CallSummary, told: tuple[events.Event, ...], size_bytes: int) -> None:
         """The call has ended, and this was told of it; the oldest endings make room."""
-        size = sum(event.size_bytes for event in told)
-        self._ended[call.id] = _Ended(self._running.pop(call.id), told, size, call)
+        size = size_bytes + sum(event.size_bytes for event in told)
+        self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), told, size, call)
         self._ended_bytes += size
         while len(self._ended) > ENDED_MAX or (self._ended_bytes > ENDED_BYTES_MAX and len(self._ended) > 1):
             old_id, old = self._ended.popitem(last=False)
@@ -62,7 +63,7 @@ class Endings:
             if len(self._forgotten) > FORGOTTEN_MAX:
                 self._forgotten.popitem(last=False)
 
-    def call(self, call_id: str) -> Call | None:
+    def call(self, call_id: str) -> CallSummary | None:
         """The ended call, if its ending is kept."""
         ended = self._ended.get(call_id)
         return None if ended is None else ended.call

@@ -7,7 +7,6 @@ whole story is one message.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -122,7 +121,7 @@ class Requested(Event):
 
 @dataclass(slots=True)
 class Ended(Event):
-    """The call's outcome; `body` is its first part, and `more` says that chunks follow."""
+    """The call's outcome without its body; `body` is the first part of that, and `more` says that chunks follow."""
 
     urgent = True
     outcome: Outcome
@@ -130,8 +129,8 @@ class Ended(Event):
     more: bool = False
 
     def measure(self) -> None:
-        metadata = len(json.dumps(self.outcome.metadata)) if self.outcome.metadata else 0
-        self.size_bytes = 512 + len(self.body) + _bytes(self.outcome.message) + metadata
+        outcome = self.outcome
+        self.size_bytes = 512 + len(self.body) + _bytes(outcome.message) + len(outcome.metadata)
 
 
 @dataclass(slots=True)

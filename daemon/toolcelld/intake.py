@@ -281,6 +281,10 @@ class Intake:
 
     # The end
 
+    def encoded_metadata(self) -> bytes:
+        """The merged metadata as a JSON object; empty for none."""
+        return _encoded(self.metadata) if self.metadata else b""
+
     def settle_now(self) -> Result | None:
         """The result, where nothing waits for the disk and nothing printed was too long."""
         if self._chores:

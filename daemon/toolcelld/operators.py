@@ -16,12 +16,12 @@ import psutil
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
-from toolcelld.calls import Call
 from toolcelld.catalogs import DirectoryError
 from toolcelld.config import ConfigError
 from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.groups import Groups
+from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
@@ -65,16 +65,12 @@ class Site(Edge, Protocol):
     started_at: float
     socket: str
     calls_ended: int
+    recent: CallHistory
     groups: Groups
 
     @property
     def state(self) -> State:
         """Where it is."""
-        ...
-
-    @property
-    def recent(self) -> list[Call]:
-        """Calls that have ended, the newest last."""
         ...
 
     @property
@@ -174,18 +170,19 @@ class Operator(rpc.OperatorServicer):
             quarantined=map(_quarantined, self._site.pool.quarantine.all),
         )
 
-    def _calls(self) -> Iterator[Call]:
+    def _calls(self) -> Iterator[CallSummary]:
         for session in self._site.sessions.all:
-            yield from session.calls.values()
-        yield from reversed(self._site.recent)
+            for call in session.calls.values():
+                yield call.summary()
+        yield from self._site.recent
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
         most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
-        found: list[Call] = []
+        found: list[CallSummary] = []
         for call in self._calls():
-            if request.session_id and call.host.id != request.session_id:
+            if request.session_id and call.session_id != request.session_id:
                 continue
-            if request.tool and call.tool.name != request.tool:
+            if request.tool and call.tool != request.tool:
                 continue
             found.append(call)
             if len(found) == most:
@@ -199,8 +196,10 @@ class Operator(rpc.OperatorServicer):
             return pb.GetCallResponse(call=call_info(call), story=story)
         raise AssertionError
 
-    def _find_call(self, beginning: str) -> Call:
-        found = {call.id: call for call in self._calls() if beginning and call.id.startswith(beginning)}
+    def _find_call(self, beginning: str) -> CallSummary:
+        found = {
+            call.call_id: call for call in self._calls() if beginning and call.call_id.startswith(beginning)
+        }
         if beginning in found:
             return found[beginning]
         if len(found) == 1:
@@ -373,7 +372,7 @@ class Operator(rpc.OperatorServicer):
             found.path
             for session in self._site.sessions.all
             if (found := session.catalog.tools.get(tool)) is not None
-        } | {call.tool.path for call in self._calls() if call.tool.name == tool}
+        } | {call.path for call in self._calls() if call.tool == tool}
 
 
 def _quarantined(held: Quarantined) -> pb.Quarantined:

@@ -203,14 +203,15 @@ def _droppable_bytes(queue: deque[Event]) -> int:
     return sum(event.size_bytes for event in queue if event.droppable)
 
 
-def parts(call_id: str, outcome: Outcome) -> Iterator[Event]:
+def parts(call_id: str, outcome: Outcome) -> tuple[Ended, *tuple[Chunk, ...]]:
     """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
     body = outcome.body
-    ended = Ended(outcome, b"", call_id=call_id)
+    ended = Ended(outcome._replace(body=b""), b"", call_id=call_id)
     first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
     ended.body, ended.more = body[:first], len(body) > first
     ended.measure()
-    yield ended
-    for start in range(first, len(body), PART_BYTES):
-        end = start + PART_BYTES
-        yield Chunk(body[start:end], last=end >= len(body), call_id=call_id)
+    rest = range(first, len(body), PART_BYTES)
+    return ended, *(
+        Chunk(body[start : start + PART_BYTES], last=start + PART_BYTES >= len(body), call_id=call_id)
+        for start in rest
+    )

@@ -12,11 +12,9 @@ what happened, with figures, and in lines of its own what would change it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
-from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
@@ -168,7 +166,6 @@ class Facts(NamedTuple):
     logs: tuple[Output, ...] = ()
 
 
-NO_METADATA: Final[Mapping[str, Any]] = MappingProxyType({})
 NO_FACTS: Final = Facts()
 
 
@@ -179,7 +176,7 @@ class Outcome(NamedTuple):
     cause: str
     message: str
     body: bytes  # JSON: {"content": […], "details": …}
-    metadata: Mapping[str, Any] = NO_METADATA
+    metadata: bytes = b""  # JSON, an object; empty for none
     output: Output | None = None
     ran: bool = False
     stopped: Stopped | None = None

@@ -384,7 +384,7 @@ def _welcome(session: Session, *, resumed: bool) -> pb.Event:
             daemon_version=toolcelld.version(),
             protocol=PROTOCOL,
             generation=session.catalog.generation,
-            calls=[call_info(call, session) for call in session.known_calls()],
+            calls=[call_info(call) for call in session.known_calls()],
             directory=session.directory,
             worktree=session.worktree,
         )

@@ -27,6 +27,7 @@ from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.early import Early
 from toolcelld.endings import Endings
+from toolcelld.history import CallSummary
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
 from toolcelld.limits import NO_LIMITS, Limits, lower
@@ -98,6 +99,10 @@ class House(Protocol):
 
     def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
         """Tell operators."""
+        ...
+
+    def remember(self, call: CallSummary, size_bytes: int) -> None:
+        """Keep an ended call for operators."""
         ...
 
 
@@ -449,7 +454,10 @@ class Session:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
-        self.endings.end(call, told)
+        summary = call.summary()
+        size_bytes = summary.size_bytes
+        self.endings.end(summary, told, size_bytes)
+        self._house.remember(summary, size_bytes)
         self._house.happened("call.ended", session_id=self.id, call=call)
         self._close_if_empty()
 
@@ -465,10 +473,11 @@ class Session:
         if worker.spec.serial and worker.calls:
             self._lost.add(worker.spec.file.path)
 
-    def known_calls(self) -> list[Call]:
+    def known_calls(self) -> list[CallSummary]:
         """Running ones, and those whose ending may not have arrived."""
+        running = (call.summary() for call in self.calls.values())
         untold = (self.endings.call(call_id) for call_id in self.outbox.endings())
-        return [*self.calls.values(), *(call for call in untold if call is not None)]
+        return [*running, *(call for call in untold if call is not None)]
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state.upper()} of {self.agent} with {len(self.calls)} calls>"

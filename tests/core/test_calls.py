@@ -134,7 +134,7 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -
 @pytest.mark.parametrize("body_bytes", [0, 100, 60_000, 300_000])
 async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(body_bytes: int) -> None:
     body = bytes(body_bytes)
-    around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, body, {"title": "x" * 30_000})
+    around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, body, b'{"title": "%s"}' % (b"x" * 30_000))
     first, *rest = parts("c-1", around)
     assert isinstance(first, events.Ended)
     chunks = [event for event in rest if isinstance(event, events.Chunk)]
