@@ -39,9 +39,7 @@ from toolcelld.pool import Pool
 from toolcelld.questions import Questions
 from toolcelld.regime import secret_missing
 from toolcelld.request import Request
-from toolcelld.results import Result
 from toolcelld.slots import Slots
-from toolcelld.spills import Output
 from toolcelld.workers import Invocation, Worker
 
 __all__ = ["Call", "Host"]
@@ -100,8 +98,7 @@ class Call:
             tool.name, settings, self.limits, generation=generation, grace_seconds=grace_seconds
         )
         self.machine = Machine(CALL, State.WAITING)
-        self.outcome: Outcome | None = None
-        self.refusal: Refusal | None = None
+        self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
         self.accepted_at = time.time()
         self.begun_at = 0.0
         self.worker: Worker | None = None
@@ -132,7 +129,12 @@ class Call:
     @property
     def ended(self) -> bool:
         """Whether it has its ending."""
-        return self.outcome is not None or self.refusal is not None
+        return self.machine.state is State.ENDED
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, without the body of its result; None before that, and for a call that was refused."""
+        return self.ending if isinstance(self.ending, Outcome) else None
 
     def summary(self) -> CallSummary:
         """The call as it is now, for lists."""
@@ -142,7 +144,7 @@ class Call:
             session_id=self.host.id,
             tool=self.tool.name,
             path=self.tool.path,
-            state=State.ENDED if self.ended else self.state,
+            state=self.state,
             accepted_at=self.accepted_at,
             worker_id=self.worker.id if self.worker is not None else "",
             agent=request.agent,
@@ -185,31 +187,24 @@ class Call:
     async def _queue(self, pool: Pool) -> None:
         """Wait for a place and a worker; a stop ends the waiting, and the call."""
         with Bugs(self._fail):
-            if self.course.stop is not None:  # before there was anything to wait for
-                self._end(self._judged(NOTHING, ()))
+            if self.ended:  # before there was anything to wait for
                 return
             self._lease = self._loop.create_task(self._lease_slowly(pool))  # awaited on the next line
             try:
                 worker = await self._lease
             except asyncio.CancelledError:
-                if self.course.stop is None:
+                if not self.ended:
                     self._lease.cancel()
                     raise
-                self._end(self._judged(NOTHING, ()))
             except (Refusal, StartFailed) as failure:
-                if self.course.stop is not None:
-                    self._end(self._judged(NOTHING, ()))
-                elif isinstance(failure, Refusal):
-                    self._refuse(failure)
-                else:
-                    self._not_started(failure)
+                if not self.ended:
+                    self._end(CallEvent.REFUSED, self._not_started(failure))
             else:
-                if self.course.stop is None:
+                if not self.ended:
                     self._begin(worker)
                 else:  # in the moment between the worker's being granted and our knowing it
                     self.host.slots.give()
                     pool.give_back(worker, WorkerEvent.DONE)
-                    self._end(self._judged(NOTHING, ()))
             finally:
                 self._lease = None
 
@@ -283,7 +278,7 @@ class Call:
                 and (settled := self.intake.settle_now()) is not None
             ):
                 self._give_back(WorkerEvent.DONE)
-                self._end(self._judged(settled, ()))
+                self._end(CallEvent.REPORTED, self.course.outcome(self.intake, settled, ()))
             else:
                 self._tasks.create_task(self._finish(), name=f"finish {self.id}")
 
@@ -304,7 +299,8 @@ class Call:
         with Bugs(self._fail):
             await self._settle()
             result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
-            self._end(self._judged(result, logs))
+            event = CallEvent.LOST if self.intake.report is None else CallEvent.REPORTED
+            self._end(event, self.course.outcome(self.intake, result, logs))
 
     async def _settle(self) -> None:
         """Decide about the worker; a cell that will not be used again is empty when this returns."""
@@ -355,7 +351,8 @@ class Call:
             ran = self.worker is not None
             message = f"a bug in the daemon: {type(error).__name__}: {error}; {self!r}"[:1000]
             self._end(
-                Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
+                CallEvent.FAILED,
+                Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran),
             )
 
     # The ways to stop
@@ -369,12 +366,12 @@ class Call:
         self.course.wish_to_stop(stop)
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
-        was = self.machine.state
-        self.machine.fire(CallEvent.ABORT)
-        if was is State.WAITING:
+        if self.machine.state is State.WAITING:
+            self._end(CallEvent.ABORT, self.course.outcome(self.intake, NOTHING, ()))
             if self._lease is not None:
                 self._lease.cancel()
             return True
+        self.machine.fire(CallEvent.ABORT)
         worker = self.worker
         assert worker is not None
         worker.fire(WorkerEvent.ABORT)
@@ -436,38 +433,31 @@ class Call:
 
     # The ending
 
-    def _refuse(self, refusal: Refusal) -> None:
-        if self.machine.allows(CallEvent.REFUSED):
-            self.machine.fire(CallEvent.REFUSED)
-        self.refusal = refusal
-        self.note(f"refused: {refusal.reason}")
-        self._done((events.Refused(refusal, call_id=self.id),))
-
-    def _not_started(self, failure: StartFailed) -> None:
+    def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
+        """The ending of a call that no worker will have."""
+        if isinstance(failure, Refusal):
+            return failure
         if failure.stage in OUR_STAGES:
-            self.machine.fire(CallEvent.REFUSED)
             cause = "sandbox_setup_failed" if failure.stage == "setup" else "spawn"
-            self._end(Outcome(Kind.INTERNAL, cause, failure.message, EMPTY_BODY))
-            return
+            return Outcome(Kind.INTERNAL, cause, failure.message, EMPTY_BODY)
         if failure.stage == "secrets":
-            self._refuse(secret_missing(self.tool.name, failure.message))
-            return
+            return secret_missing(self.tool.name, failure.message)
         line = f" line {failure.line}" if failure.line else ""
-        message = f"{self.tool.path}{line}: {failure.message}"
-        self._refuse(Refusal(RefusalReason.BROKEN_TOOL, message))
+        return Refusal(RefusalReason.BROKEN_TOOL, f"{self.tool.path}{line}: {failure.message}")
 
-    def _judged(self, result: Result, logs: tuple[Output, ...]) -> Outcome:
-        if self.machine.state is not State.ENDED:
-            self.machine.fire(CallEvent.REPORTED if self.intake.report is not None else CallEvent.LOST)
-        return self.course.outcome(self.intake, result, logs)
-
-    def _end(self, outcome: Outcome) -> None:
-        told = parts(self.id, outcome)
-        self.outcome = told[0].outcome
-        self.note(f"ended: {outcome.kind}" + (f" ({outcome.cause})" if outcome.cause else ""))
-        self._done(told)
-
-    def _done(self, told: tuple[events.Event, ...]) -> None:
+    def _end(self, event: CallEvent, ending: Outcome | Refusal) -> None:
+        """Assign the ending, here and nowhere else, together with the state ENDED; then tell it."""
+        told: tuple[events.Event, ...]
+        if isinstance(ending, Refusal):
+            told = (events.Refused(ending, call_id=self.id),)
+            text = f"refused: {ending.reason}"
+        else:
+            told = first, *_ = parts(self.id, ending)
+            ending = first.outcome  # without the body, which is told and not kept
+            text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
+        self.machine.fire(event)
+        self.ending = ending
+        self.note(text)
         self._arguments = b""
         self._stop_clocks()
         self.done.set_result(None)

@@ -108,6 +108,7 @@ class CallEvent(StrEnum):
     REPORTED = auto()  # the worker said how it ended
     LOST = auto()  # the worker is gone, or the call was taken from it
     ABORT = auto()  # a person, a clock, a limit, or the end of the session
+    FAILED = auto()  # a bug of ours
 
 
 CALL: Final[Mapping[Call, Mapping[CallEvent, Call]]] = {
@@ -115,20 +116,20 @@ CALL: Final[Mapping[Call, Mapping[CallEvent, Call]]] = {
         CallEvent.LEASED: Call.RUNNING,
         CallEvent.REFUSED: Call.ENDED,
         CallEvent.ABORT: Call.ENDED,
+        CallEvent.FAILED: Call.ENDED,
     },
     Call.RUNNING: {
         CallEvent.REPORTED: Call.ENDED,
         CallEvent.LOST: Call.ENDED,
         CallEvent.ABORT: Call.ABORTING,
+        CallEvent.FAILED: Call.ENDED,
     },
     Call.ABORTING: {
         CallEvent.REPORTED: Call.ENDED,
         CallEvent.LOST: Call.ENDED,
-        CallEvent.ABORT: Call.ABORTING,
+        CallEvent.FAILED: Call.ENDED,
     },
-    Call.ENDED: {
-        CallEvent.ABORT: Call.ENDED,
-    },
+    Call.ENDED: {},
 }
 
 
@@ -262,10 +263,6 @@ class Machine(Generic[S, E]):
         self.story.append(event)
         self.state = target
         return target
-
-    def allows(self, event: E) -> bool:
-        """Whether the event can happen now."""
-        return event in self._table[self.state]
 
     def __repr__(self) -> str:
         return f"<{self.state.upper()} after {', '.join(self.story) or 'nothing'}>"

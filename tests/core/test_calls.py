@@ -12,6 +12,8 @@ from toolcelld.calls import Call
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
+from toolcelld.lifecycle import Call as State
+from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.limits import resolve
 from toolcelld.outbox import MESSAGE_BYTES, parts
@@ -21,7 +23,7 @@ from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
-from toolcelld.workers import Worker
+from toolcelld.workers import Invocation, Listener, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +131,85 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -
     assert pool.returned == ([(worker, WorkerEvent.DONE)] if moment == 2 else [])
     assert host.slots.take_now()
     assert host.ended == 1
+
+
+def is_consistent(call: Call) -> bool:
+    """Whether the table and the call say the same of whether it has ended."""
+    return (call.state is State.ENDED) == (call.ending is not None)
+
+
+@pytest.mark.parametrize("moment", range(8))
+async def test_a_waiting_call_that_is_stopped_has_its_outcome_as_soon_as_it_has_ended(moment: int) -> None:
+    host, pool = FakeHost(), FakePool()
+    async with asyncio.TaskGroup() as tasks:
+        call = a_call(host)
+        call.start(cast("Pool", pool), tasks)
+        await moments(moment)
+        call.stop(STOP)
+        assert is_consistent(call)
+        assert call.summary().state is call.state
+        assert not call.stop(STOP) or not call.ended
+    assert call.state is State.ENDED
+    assert call.done.done()
+
+
+class BrokenWorker:
+    """A worker whose code has a bug where it takes a call."""
+
+    id = "w-1"
+    state = WorkerState.BUSY
+    call_id = ""
+
+    def __init__(self) -> None:
+        self.cell = self
+        self.over = False
+
+    def begin(self, invocation: Invocation, listener: Listener) -> int:
+        raise RuntimeError("a bug")
+
+    def release(self) -> None:
+        """Nothing listens."""
+
+    def end(self) -> None:
+        self.over = True
+
+
+class PoolOfOne(FakePool):
+    """A pool that has one warm worker."""
+
+    def __init__(self, worker: object) -> None:
+        super().__init__()
+        self.worker = worker
+
+    def lease_now(self, spec: CellSpec) -> Worker | None:
+        return cast("Worker", self.worker)
+
+
+async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too() -> None:
+    host, worker = FakeHost(), BrokenWorker()
+    async with asyncio.TaskGroup() as tasks:
+        call = a_call(host)
+        call.start(cast("Pool", PoolOfOne(worker)), tasks)
+    assert call.outcome is not None
+    assert (call.outcome.kind, call.outcome.cause, call.outcome.ran) == (Kind.INTERNAL, "failure", True)
+    assert call.state is State.ENDED
+    assert call.summary().state is State.ENDED
+    assert worker.over
+    assert host.slots.take_now()
+    assert (host.ended, call.stop(STOP)) == (1, False)
+
+
+async def test_a_bug_while_a_call_waits_ends_it() -> None:
+    host, pool = FakeHost(), FakePool()
+    async with asyncio.TaskGroup() as tasks:
+        call = a_call(host)
+        call.start(cast("Pool", pool), tasks)
+        await moments(5)
+        pool.granted.set_exception(RuntimeError("a bug"))
+    assert call.outcome is not None
+    assert (call.outcome.kind, call.outcome.ran) == (Kind.INTERNAL, False)
+    assert call.state is State.ENDED
+    assert host.slots.take_now()
 
 
 @pytest.mark.parametrize("body_bytes", [0, 100, 60_000, 300_000])
