@@ -1,8 +1,8 @@
 """How a call ended, judged once, from evidence, by one pure function.
 
-The precedence is isolate's: our own failure, then a limit, then an abort, then what the tool
-said. A limit passed is a limit passed, whatever the exit code: a tool that returns normally
-after its time has still timed out. Three faults have three shapes, and this is one of them: a
+The precedence is isolate's: a limit, then an abort, then what the tool said. A limit passed is a
+limit passed, whatever the exit code: a tool that returns normally after its time has still timed
+out. Three faults have three shapes, and this is one of them: a
 tool that failed is an `Outcome`; a caller that erred gets a `Refusal`; our own bugs raise.
 
 An outcome has a kind for programs, facts for policy and a message for people. The message says
@@ -133,7 +133,6 @@ class Evidence(NamedTuple):
     death: Death | None = None  # of the cell, where it ended with the call
     leftovers: int = 0  # processes besides the worker when it reported
     broken: str = ""  # what it sent that is no frame
-    failure: str = ""  # our own
 
 
 class Verdict(NamedTuple):
@@ -198,8 +197,6 @@ def judge(evidence: Evidence) -> Verdict:
     """What it comes to; see the precedence at the top."""
     report = evidence.report
     ran = evidence.started and (report is None or report.ran)
-    if evidence.failure:
-        return Verdict(Kind.INTERNAL, "failure", evidence.failure, ran, side_effects_possible=ran)
     if (limit := _limit_passed(evidence)) is not None:
         return limit
     if evidence.stop is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -248,11 +248,6 @@ class Pool:
         for worker in [worker for worker in self._workers.values() if worker.spec.owner == owner]:
             self.retire(worker)
 
-    def retire_stale(self, is_stale: Callable[[CellSpec], bool]) -> None:
-        """Retire idle workers whose file is not what any catalog has any more."""
-        for worker in [idle for row in self._idle.values() for idle in row if is_stale(idle.spec)]:
-            self.retire(worker)
-
     async def aclose(self) -> None:
         """Retire everybody and wait until the last cell is empty; nobody waits for a worker any more."""
         for lease in list(self._waiting):
@@ -332,10 +327,6 @@ class Pool:
             self.retire(min(idle, key=lambda worker: (worker.spec in wanted, worker.since)))
 
     # What dies
-
-    def release(self, names: Collection[str]) -> list[Quarantined]:
-        """Let files with these paths or stems out of quarantine."""
-        return self.quarantine.release(names)
 
     def _died_of_its_tool(self, worker: Worker) -> None:
         file = worker.spec.file

@@ -75,7 +75,6 @@ EVIDENCE = st.builds(
     death=st.none() | DEATHS,
     leftovers=st.integers(0, 5),
     broken=st.sampled_from(["", "payload of 9 bytes"]),
-    failure=st.sampled_from(["", "", "a bug"]),
 )
 
 
@@ -142,11 +141,9 @@ def limit_of(found: Evidence) -> str:
 
 
 @given(EVIDENCE)
-def test_the_first_of_failure_limit_stop_crash_and_report_decides(found: Evidence) -> None:
+def test_the_first_of_limit_stop_crash_and_report_decides(found: Evidence) -> None:
     verdict = judge(found)
-    if found.failure:
-        assert (verdict.kind, verdict.message) == (Kind.INTERNAL, found.failure)
-    elif limit := limit_of(found):
+    if limit := limit_of(found):
         assert (verdict.kind, verdict.cause) == (Kind.LIMIT_EXCEEDED, limit)
     elif found.stop is not None:
         assert (verdict.kind, verdict.cause) == (found.stop.kind, found.stop.cause)
@@ -168,7 +165,7 @@ def test_every_ending_but_a_good_one_says_something(found: Evidence) -> None:
 @given(EVIDENCE)
 def test_a_proof_of_stop_stands_on_evidence(found: Evidence) -> None:
     verdict = judge(found)
-    by_stop = not (found.failure or limit_of(found)) and found.stop is not None and found.started
+    by_stop = not limit_of(found) and found.stop is not None and found.started
     assert (verdict.stopped is not None) is by_stop
     if verdict.stopped == "settled":
         assert found.report is not None
