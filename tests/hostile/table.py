@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from tests.hostile.world import KEPT, World
+from tests.hostile.target import KEPT, World
 
 __all__ = ["SINS", "SINS_DIRECTORY", "Profile", "Sin"]
 
 Profile: TypeAlias = Literal["none", "baseline", "strict"]
 Won: TypeAlias = Callable[[World], bool]
 
-SINS_DIRECTORY: Final = Path(__file__).parent / "sins"
+SINS_DIRECTORY: Final = Path(__file__).parent / "attacks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +270,7 @@ def _sins() -> tuple[Sin, ...]:
         "neighbours",
         ("read_operator_token", told("the token is")),
         ("reach_daemon_socket", told("it answered with")),
-        ("squat_beside_socket", lambda world: world.squatted("daemon_socket")),
+        ("plant_beside_socket", lambda world: world.squatted("daemon_socket")),
         ("read_state", told("SQLite format")),
         ("write_state", lambda world: world.squatted("daemon_state")),
         ("write_configuration", lambda world: world.tag in Path(world.daemon["daemon_config"]).read_text()),
@@ -336,7 +336,7 @@ def _sins() -> tuple[Sin, ...]:
         ("daemonise", lives),
         ("leave_nohup", lives),
         ("crash_and_leave", lives, {"ends": "crashed/SIGSEGV"}),
-        ("hop", lives),
+        ("fork_chain", lives),
         ("stop_children", lives),
         ("hold_output_open", lives),
         ("stop_itself", NOTHING, {"ends": "timed_out/timeout", "limits": {"timeout": 1}}),
@@ -344,7 +344,7 @@ def _sins() -> tuple[Sin, ...]:
         ("kill_victim", hurt),
         ("kill_daemon", NOTHING),
         ("kill_parent", NOTHING),
-        ("kill_everybody", hurt, {"ends": "ok tool_error crashed/SIGKILL"}),
+        ("kill_all", hurt, {"ends": "ok tool_error crashed/SIGKILL"}),
         ("kill_by_pidfd", hurt),
         ("kill_by_owner", hurt),
         ("trace_victim", hurt),
@@ -366,7 +366,7 @@ def _sins() -> tuple[Sin, ...]:
         ("read_daemon_memory", told("it is open")),
         ("copy_victim_memory", told("it may look")),
         ("steal_descriptor", told("stolen")),
-        ("look_through_descriptors", lambda world: world.told_of_descriptors()),
+        ("list_descriptors", lambda world: world.told_of_descriptors()),
     )
     sins(
         "kernel surface",
@@ -381,7 +381,7 @@ def _sins() -> tuple[Sin, ...]:
         ("turn_randomness_off", told("it is off")),
         ("trace_child", told("it is traced")),
         ("change_descriptor_table", told("it may look"), {"absent": no_x86}),
-        ("call_by_old_gate", told("it answered"), {"absent": no_x86, "ends": "ok tool_error crashed"}),
+        ("call_by_int80", told("it answered"), {"absent": no_x86, "ends": "ok tool_error crashed"}),
         ("open_performance_counter", told("it is open"), {"absent": setting("/proc/sys/kernel/perf_event_paranoid", "3", "4")}),
         ("leave_shared_memory", lambda world: bool(world.system_v())),
         ("leave_semaphores", lambda world: bool(world.system_v())),
@@ -444,7 +444,7 @@ def _sins() -> tuple[Sin, ...]:
         ("forge_unknown_word", NOTHING, protocol),
         ("forge_wrong_types", NOTHING, {"ends": "crashed/protocol internal/failure"}),
         (
-            "forge_endless_figures",
+            "forge_infinite_usage",
             lambda world: world.told_figures_without_end(),
             {"ends": "ok crashed/protocol"},
         ),
@@ -461,8 +461,8 @@ def _sins() -> tuple[Sin, ...]:
         ("replace_output", NOTHING, {"ends": "ok"}),
         ("raise_when_shown", NOTHING, {"ends": "tool_error"}),
         ("return_unshowable", NOTHING),
-        ("exit_politely", NOTHING, {"ends": "tool_error"}),
-        ("interrupt_itself", NOTHING, {"ends": "tool_error"}),
+        ("raise_system_exit", NOTHING, {"ends": "tool_error"}),
+        ("raise_keyboard_interrupt", NOTHING, {"ends": "tool_error"}),
         ("exit_at_once", NOTHING, {"ends": "crashed"}),
         ("segfault", NOTHING, {"ends": "crashed/SIGSEGV"}),
         ("overflow_stack", NOTHING, {"ends": "crashed tool_error limit_exceeded/memory"}),
@@ -480,7 +480,7 @@ def _sins() -> tuple[Sin, ...]:
         ("raise_at_import", NOTHING, {"ends": "refused"}),
         ("flood_at_import", daemon_swollen, {"ends": "ok refused"}),
         ("fork_at_import", lives, {"ends": "ok refused"}),
-        ("hide_behind_a_name", NOTHING, {"ends": "refused"}),
+        ("forge_tool_name", NOTHING, {"ends": "refused"}),
     )
     return tuple(found)
 

@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def exit_politely(world: dict[str, Any]) -> str:
+def raise_system_exit(world: dict[str, Any]) -> str:
     sys.exit(0)

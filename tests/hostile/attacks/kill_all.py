@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def kill_everybody(world: dict[str, Any]) -> str:
+def kill_all(world: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         os.kill(-1, signal.SIGKILL)

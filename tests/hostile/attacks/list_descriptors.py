@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def look_through_descriptors(world: dict[str, Any]) -> str:
+def list_descriptors(world: dict[str, Any]) -> str:
     found: list[str] = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself

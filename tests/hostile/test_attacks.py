@@ -13,7 +13,7 @@ from typing import Final, get_args
 import pytest
 from tests.hostile.conftest import HostileDaemon
 from tests.hostile.table import SINS, SINS_DIRECTORY, Profile, Sin
-from tests.hostile.world import World
+from tests.hostile.target import World
 
 from toolcell.client import Outcome, connect
 

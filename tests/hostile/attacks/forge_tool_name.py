@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool(name="../../good")
-def hide_behind_a_name(world: dict[str, Any]) -> str:
+def forge_tool_name(world: dict[str, Any]) -> str:
     return "hidden"

@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool
-def interrupt_itself(world: dict[str, Any]) -> str:
+def raise_keyboard_interrupt(world: dict[str, Any]) -> str:
     raise KeyboardInterrupt

@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def squat_beside_socket(world: dict[str, Any]) -> str:
+def plant_beside_socket(world: dict[str, Any]) -> str:
     Path(os.path.dirname(world["daemon_socket"]), world["tag"]).touch()
     return "planted"

@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def hop(world: dict[str, Any]) -> str:
+def fork_chain(world: dict[str, Any]) -> str:
     for _ in range(2):
         if os.fork() == 0:
             end = time.monotonic() + 10
