@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 # Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
-# The sins, the kill matrix and the agents take minutes, so they are suites of their own.
+# The hostile suite, the kill matrix and the agents take minutes, so they are suites of their own.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
 # They wait for each other's programs most of the time, so three files go on at once.
 AGENTS ?= tests/adapters
@@ -67,7 +67,7 @@ contract: $(READY) ## buf, over the contract
 pytest: $(READY) ## the tests alone, with branch coverage
 	@$(BIN)/pytest --quiet $(SIDE_BY_SIDE) --durations=15 --cov --cov-report=term $(TESTS)
 
-test-hostile: $(READY) ## every sin of tests/hostile under every profile; some four minutes
+test-hostile: $(READY) ## every attack of tests/hostile under every profile; some four minutes
 	@$(BIN)/pytest --quiet $(HOSTILE)
 
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters

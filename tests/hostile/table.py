@@ -1,12 +1,12 @@
-"""Every sin: what its attacker got if he won, how its call is to end, and what keeps it from being tried.
+"""The attacks: for each what its success is, how its call ends, and which profiles do not prevent it.
 
-The file of the same name in `sins/` is the tool; its docstring says what he wants. `won` looks at the
-world after the call, from outside; `True` of `succeeds` says that he wins under `none`, where only the
-keeper, the limits and the hygiene of every cell are in his way: that is the proof that `won` can see it.
-For every sin alike the test looks whether the daemon and another project's tool work on and whether
-anything is left on the machine; a sin that wants no more than that has `NOTHING` to win beside.
+`attacks/NAME.py` is the tool; its docstring says what it does. `succeeded` looks at the target after the
+call, from outside of the cell. With `succeeds_unconfined` the attack succeeds under `none`, where only the
+keeper, the limits and the preparation of every cell are in its way: this proves that `succeeded` can see it.
+After every attack the test checks that the daemon and a tool of another project work and that nothing is left
+on the machine; an attack whose only aim is to prevent that has `never` as its success.
 
-An ending is words such as `ok`, or `crashed/SIGSEGV`: kinds of outcome, with the cause where it counts.
+An ending is words such as `ok`, or `crashed/SIGSEGV`: kinds of outcome, with the cause where it matters.
 """
 
 from __future__ import annotations
@@ -21,99 +21,101 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from tests.hostile.target import KEPT, World
+from tests.hostile.target import KEPT, Target
 
-__all__ = ["SINS", "SINS_DIRECTORY", "Profile", "Sin"]
+__all__ = ["ATTACKS", "ATTACKS_DIRECTORY", "Attack", "Profile"]
 
 Profile: TypeAlias = Literal["none", "baseline", "strict"]
-Won: TypeAlias = Callable[[World], bool]
+Success: TypeAlias = Callable[[Target], bool]
 
-SINS_DIRECTORY: Final = Path(__file__).parent / "attacks"
+ATTACKS_DIRECTORY: Final = Path(__file__).parent / "attacks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sin:
-    """One way to misbehave."""
+class Attack:
+    """One attack."""
 
     name: str
     kind: str
-    won: Won
-    succeeds: bool = False
-    """Under `none`."""
-    ends: str = "ok tool_error"
-    """How its call may end, in every profile; where a wall is met, an exception of the tool tells of it."""
+    succeeded: Success
+    succeeds_unconfined: bool = False
+    """Whether it succeeds under `none`."""
+    endings: str = "ok tool_error"
+    """How its call may end when it is prevented; mostly an exception of the tool says what was refused."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Keys of its own [tool.NAME]."""
-    needs: Literal["", "root"] = ""
-    """Who it must be tried by to be worth trying; what only root could do is no news for others."""
+    root: Literal["", "differs", "needed"] = ""
+    """`differs` where the kernel checks root by other rules than a user: capabilities, tracing, signals, limits of a
+    user; `needed` where a user could never succeed. Root's attacks on the rest would repeat the user's."""
     neighbour: bool = False
-    """Another tool runs at the same time and is to be hurt."""
-    uncovered: Mapping[Profile, str] = field(default_factory=dict[Profile, str])
-    """Profiles that do not keep him from it, each with the reason; he must win there, or the entry is out of date."""
-    while_it_runs: Callable[[World], bool] | None = None
-    """Looked at until it is true or the call is over; for what cannot be seen afterwards. Its answer is `World.seen`."""
-    absent: Callable[[], str] = lambda: ""
-    """Why this host has not what he needs; empty where it has."""
+    """Whether another tool runs at the same time, as the victim."""
+    not_prevented: Mapping[Profile, str] = field(default_factory=dict[Profile, str])
+    """Profiles that do not prevent it, each with the reason; it must succeed there, or the entry is out of date."""
+    while_it_runs: Callable[[Target], bool] | None = None
+    """Looked at until it is true or the call has ended, for an effect that is gone afterwards; becomes `Target.seen`."""
+    missing: Callable[[], str] = lambda: ""
+    """What this host lacks for it; empty where it lacks nothing."""
 
 
-# What an attacker has won
+# When an attack has succeeded
 
 
-def NOTHING(world: World) -> bool:
+def never(target: Target) -> bool:
+    """For an attack that only tries to disturb the daemon, or to leave something."""
     return False
 
 
-def learned(world: World) -> bool:
-    return world.learned()
+def has_secret(target: Target) -> bool:
+    return target.has_secret()
 
 
-def told(what: str) -> Won:
-    return lambda world: world.learned(what)
+def returned(what: str) -> Success:
+    return lambda target: target.has_secret(what)
 
 
-def planted(world: World) -> bool:
-    return os.path.lexists(world.outside / "planted")
+def planted(target: Target) -> bool:
+    return os.path.lexists(target.outside / "planted")
 
 
-def changed(world: World) -> bool:
-    kept = world.outside / "kept"
+def changed(target: Target) -> bool:
+    kept = target.outside / "kept"
     return not kept.exists() or kept.read_text() != KEPT
 
 
-def knocked(door: str) -> Won:
-    return lambda world: world.reached(door)
+def reached(service: str) -> Success:
+    return lambda target: target.reached(service)
 
 
-def hurt(world: World) -> bool:
-    return world.victim_hurt()
+def victim_changed(target: Target) -> bool:
+    return target.victim_changed()
 
 
-def lives(world: World) -> bool:
-    return bool(world.alive())
+def processes_left(target: Target) -> bool:
+    return bool(target.alive())
 
 
-def survived(world: World) -> bool:
-    """It had more than its limit for as long as it wanted."""
-    return (world.project / "survived").exists()
+def survived(target: Target) -> bool:
+    """It kept more than its limit until it returned."""
+    return (target.project / "survived").exists()
 
 
-def seen(world: World) -> bool:
-    return world.seen
+def seen(target: Target) -> bool:
+    return target.seen
 
 
-def neighbour_hurt(world: World) -> bool:
-    return world.neighbour_said != "unharmed"
+def neighbour_harmed(target: Target) -> bool:
+    return target.neighbour_result != "unharmed"
 
 
-def daemon_swollen(world: World) -> bool:
-    return world.daemon_memory_bytes() > 400 * 2**20
+def daemon_grew(target: Target) -> bool:
+    return target.daemon_memory_bytes() > 400 * 2**20
 
 
 # What a host may lack
 
 
 def no_x86() -> str:
-    return "" if platform.machine() == "x86_64" else "a gate of x86 alone"
+    return "" if platform.machine() == "x86_64" else "on x86-64 only"
 
 
 def no_ipv6() -> str:
@@ -126,25 +128,25 @@ def no_ipv6() -> str:
 
 
 def no_family(family: int, name: str) -> Callable[[], str]:
-    def absent() -> str:
+    def missing() -> str:
         try:
             socket.socket(family, socket.SOCK_STREAM).close()
         except OSError:
             return f"no sockets of {name}"
         return ""
 
-    return absent
+    return missing
 
 
 def no_protocol(number: int, name: str) -> Callable[[], str]:
-    def absent() -> str:
+    def missing() -> str:
         try:
             socket.socket(socket.AF_INET, socket.SOCK_STREAM, number).close()
         except OSError:
             return f"no {name}"
         return ""
 
-    return absent
+    return missing
 
 
 def no_disk() -> str:
@@ -181,308 +183,326 @@ def memory_is_held() -> str:
 
 
 def setting(path: str, *forbidding: str) -> Callable[[], str]:
-    """A setting of the kernel that forbids it to everybody."""
+    """A kernel setting that forbids it for all users."""
 
-    def absent() -> str:
+    def missing() -> str:
         try:
             value = Path(path).read_text().strip()
         except OSError:
             return f"no {path}"
         return f"{path} is {value}" if value in forbidding else ""
 
-    return absent
+    return missing
 
 
 def no_system_call(number_x86: int, number_arm: int) -> Callable[[], str]:
-    def absent() -> str:
+    def missing() -> str:
         number = number_x86 if platform.machine() == "x86_64" else number_arm
         libc = ctypes.CDLL(None, use_errno=True)
         libc.syscall(ctypes.c_long(number), -1, -1, -1, -1, -1)
         return "the kernel was built without it" if ctypes.get_errno() == 38 else ""
 
-    return absent
+    return missing
 
 
-# Why a profile does not keep him from it
+# Why a profile does not prevent an attack
 
-BY_LANDLOCK = "Landlock knows no right for it; only a view without the file keeps it away"
-SHARED_TEMPORARY = "it writes to /tmp, which is everybody's and is not measured"
-IN_THE_KERNEL = "what lies in pipes is the kernel's memory: a control group counts it, the meter does not; a user has 64 MiB of it"
-UNCOUNTED = "a memfd is in no process's count, and only the filter of a confined cell refuses it"
-WITHIN = "Landlock only adds rights: below a writable directory nothing can be taken out"
+BY_LANDLOCK = "Landlock has no right for it; only a view without the file prevents it"
+SHARED_TEMPORARY = "it writes to the shared /tmp, which is not measured"
+IN_THE_KERNEL = "the content of pipes is kernel memory: a control group counts it, the meter does not; a user has 64 MiB of it"
+UNCOUNTED = "no process's usage includes a memfd, and only the filter of a confined cell refuses it"
+WITHIN = "Landlock only adds rights: it cannot exclude a path below a writable directory"
 
 
-def _sins() -> tuple[Sin, ...]:
-    found: list[Sin] = []
+def _attacks() -> tuple[Attack, ...]:
+    found: list[Attack] = []
+    as_root = {"root": "differs"}
 
-    def sins(kind: str, *entries: tuple[str, Won] | tuple[str, Won, dict[str, Any]], **common: Any) -> None:
-        for name, won, *rest in entries:
-            found.append(Sin(name=name, kind=kind, won=won, **{**common, **(rest[0] if rest else {})}))
+    def add(
+        kind: str, *entries: tuple[str, Success] | tuple[str, Success, dict[str, Any]], **common: Any
+    ) -> None:
+        for name, succeeded, *rest in entries:
+            found.append(
+                Attack(name=name, kind=kind, succeeded=succeeded, **{**common, **(rest[0] if rest else {})})
+            )
 
-    sins(
+    add(
         "filesystem",
-        ("read_home_key", learned),
-        ("read_key_through_symlink", learned),
-        ("read_key_by_child", learned),
-        ("list_home", learned),
-        ("append_to_profile", lambda world: (world.home / ".bashrc").read_text() != KEPT),
+        ("read_home_key", has_secret),
+        ("read_key_through_symlink", has_secret),
+        ("read_key_by_child", has_secret),
+        ("list_home", has_secret),
+        ("append_to_profile", lambda target: (target.home / ".bashrc").read_text() != KEPT),
         ("write_outside", planted),
         ("write_through_parent", planted),
         ("symlink_outside", planted),
-        ("hardlink_in", learned),
+        ("hardlink_in", has_secret),
         ("rename_out", planted),
-        ("rename_in", learned),
+        ("rename_in", has_secret),
         ("unlink_outside", changed),
         ("truncate_outside", changed),
         ("make_directory_outside", planted),
         ("make_fifo_outside", planted),
         ("bind_socket_outside", planted),
-        ("plant_startup_file", lambda world: any(world.home.rglob("*.pth"))),
-        ("rewrite_other_tool", lambda world: (world.outside / "tools" / "innocent.py").read_text() != KEPT),
-        ("rewrite_own_file", lambda world: world.own_file_changed(), {"uncovered": {"baseline": WITHIN}}),
-        ("plant_git_hook", lambda world: (world.project / ".git/hooks/pre-commit").exists(), {"uncovered": {"baseline": WITHIN}}),
-        ("set_git_configuration", lambda world: (world.project / ".git/config").read_text() != KEPT, {"uncovered": {"baseline": WITHIN}}),
-        ("replace_git_directory", lambda world: (world.project / ".git/hooks/pre-commit").exists(), {"uncovered": {"baseline": WITHIN}}),
-        ("chmod_outside", lambda world: (world.outside / "secret").stat().st_mode & 0o777 == 0o777, {"uncovered": {"baseline": BY_LANDLOCK}}),
-        ("touch_outside", lambda world: (world.outside / "kept").stat().st_mtime == 1, {"uncovered": {"baseline": BY_LANDLOCK}}),
-        ("set_attribute_outside", lambda world: "user.planted" in os.listxattr(world.outside / "kept"), {"uncovered": {"baseline": BY_LANDLOCK}}),
-        ("stat_outside", told("it has 31 bytes"), {"uncovered": {"baseline": BY_LANDLOCK}}),
-        ("watch_outside", told("it watches")),
-        ("lock_outside", seen, {"while_it_runs": World.locked}),
-        ("run_program_outside", told(" ran")),
-        ("read_shadow", told("it holds"), {"needs": "root"}),
-        ("open_kernel_setting", told("it may be written"), {"needs": "root"}),
-        ("leave_control_group", told("it moved"), {"needs": "root", "absent": no_groups}),
-        ("write_terminal", lambda world: world.typed()),
-        ("type_into_terminal", lambda world: world.typed(), {"absent": setting("/proc/sys/dev/tty/legacy_tiocsti", "0")}),
-        ("fill_shared_memory", lambda world: bool(world.shared_memory())),
-        succeeds=True,
+        ("plant_startup_file", lambda target: any(target.home.rglob("*.pth"))),
+        ("rewrite_other_tool", lambda target: (target.outside / "tools" / "innocent.py").read_text() != KEPT),
+        ("rewrite_own_file", lambda target: target.own_file_changed(), {"not_prevented": {"baseline": WITHIN}}),
+        ("plant_git_hook", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": {"baseline": WITHIN}}),
+        ("set_git_configuration", lambda target: (target.project / ".git/config").read_text() != KEPT, {"not_prevented": {"baseline": WITHIN}}),
+        ("replace_git_directory", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": {"baseline": WITHIN}}),
+        ("chmod_outside", lambda target: (target.outside / "secret").stat().st_mode & 0o777 == 0o777, {"not_prevented": {"baseline": BY_LANDLOCK}}),
+        ("touch_outside", lambda target: (target.outside / "kept").stat().st_mtime == 1, {"not_prevented": {"baseline": BY_LANDLOCK}}),
+        ("set_attribute_outside", lambda target: "user.planted" in os.listxattr(target.outside / "kept"), {"not_prevented": {"baseline": BY_LANDLOCK}}),
+        ("stat_outside", returned("it has 31 bytes"), {"not_prevented": {"baseline": BY_LANDLOCK}}),
+        ("watch_outside", returned("it watches")),
+        ("lock_outside", seen, {"while_it_runs": Target.locked}),
+        ("run_program_outside", returned(" ran")),
+        ("read_shadow", returned("it holds"), {"root": "needed"}),
+        ("open_kernel_setting", returned("it may be written"), {"root": "needed"}),
+        ("leave_control_group", returned("it moved"), {"root": "needed", "missing": no_groups}),
+        ("write_terminal", lambda target: target.typed()),
+        ("type_into_terminal", lambda target: target.typed(), {"missing": setting("/proc/sys/dev/tty/legacy_tiocsti", "0")}),
+        ("fill_shared_memory", lambda target: bool(target.shared_memory())),
+        succeeds_unconfined=True,
     )  # fmt: skip
-    sins(
+    add(
         "filesystem",
-        ("read_block_device", told("it gave 16"), {"needs": "root", "absent": no_disk}),
-        ("make_block_device", lambda world: os.path.lexists(world.project / "disk")),
-        ("overwrite_running_program", told("it may be written")),
-        ("open_file_by_handle", told("it is open")),
-        ("follow_daemon_root", learned),
+        ("read_block_device", returned("it gave 16"), {"root": "needed", "missing": no_disk}),
+        ("make_block_device", lambda target: os.path.lexists(target.project / "disk")),
+        ("overwrite_running_program", returned("it may be written")),
+        ("open_file_by_handle", returned("it is open")),
+        ("follow_daemon_root", has_secret),
+        root="differs",
     )
-    sins(
+    add(
         "neighbours",
-        ("read_operator_token", told("the token is")),
-        ("reach_daemon_socket", told("it answered with")),
-        ("plant_beside_socket", lambda world: world.squatted("daemon_socket")),
-        ("read_state", told("SQLite format")),
-        ("write_state", lambda world: world.squatted("daemon_state")),
-        ("write_configuration", lambda world: world.tag in Path(world.daemon["daemon_config"]).read_text()),
-        ("read_neighbour_scratch", lambda world: world.learned(), {"neighbour": True}),
-        ("read_log", told("it begins: ")),
-        succeeds=True,
+        ("read_operator_token", returned("the token is")),
+        ("reach_daemon_socket", returned("it answered with")),
+        ("plant_beside_socket", lambda target: target.planted_beside("daemon_socket")),
+        ("read_state", returned("SQLite format")),
+        ("write_state", lambda target: target.planted_beside("daemon_state")),
+        (
+            "write_configuration",
+            lambda target: target.tag in Path(target.daemon["daemon_config"]).read_text(),
+        ),
+        ("read_neighbour_scratch", lambda target: target.has_secret(), {"neighbour": True}),
+        ("read_log", returned("it begins: ")),
+        succeeds_unconfined=True,
     )
-    sins(
+    add(
         "neighbours",
-        ("kill_neighbour", neighbour_hurt, {"neighbour": True}),
-        ("read_neighbour_memory", told("it is open"), {"neighbour": True}),
-        ("steal_neighbours_descriptor", told("stolen"), {"neighbour": True}),
-        ("plant_pipe_as_tool", NOTHING),
-        ("plant_endless_tool", NOTHING),
-        ("plant_loop_of_directories", NOTHING),
-        ("plant_disguised_tool", lambda world: world.secret in world.catalog),
-        ("leave_many_files", NOTHING),
+        ("kill_neighbour", neighbour_harmed, {**as_root, "neighbour": True}),
+        ("read_neighbour_memory", returned("it is open"), {**as_root, "neighbour": True}),
+        ("steal_neighbours_descriptor", returned("stolen"), {**as_root, "neighbour": True}),
+        ("plant_pipe_as_tool", never),
+        ("plant_endless_tool", never),
+        ("plant_loop_of_directories", never),
+        ("plant_disguised_tool", lambda target: target.secret in target.catalog),
+        ("leave_many_files", never, {"limits": {"timeout": 18}}),
         (
             "leave_in_scratch",
-            lambda world: world.found_in_scratch(),
-            {"uncovered": {"none": SHARED_TEMPORARY}},
+            lambda target: target.found_in_scratch(),
+            {"not_prevented": {"none": SHARED_TEMPORARY}},
         ),
     )
-    sins(
+    add(
         "network",
-        ("connect_tcp", knocked("tcp")),
-        ("connect_tcp6", knocked("tcp6"), {"absent": no_ipv6}),
-        ("connect_fast_open", knocked("tcp")),
-        ("connect_mptcp", knocked("tcp"), {"absent": no_protocol(262, "Multipath TCP")}),
-        ("send_udp", knocked("udp")),
-        ("connect_by_child", knocked("tcp")),
-        ("connect_by_thread", knocked("tcp")),
-        ("connect_at_import", knocked("tcp")),
-        ("reach_agent_socket", knocked("agent")),
-        ("reach_agent_by_child", knocked("agent")),
-        ("reach_agent_by_datagram", knocked("log")),
-        ("reach_abstract_socket", knocked("abstract")),
-        ("send_to_unnamed_peer", knocked("log")),
-        ("list_interfaces", lambda world: world.knows_interfaces()),
-        ("make_vsock", told("it was made"), {"absent": no_family(socket.AF_VSOCK, "VSOCK")}),
-        ("listen_on_host", seen, {"while_it_runs": World.came_in}),
-        succeeds=True,
+        ("connect_tcp", reached("tcp")),
+        ("connect_tcp6", reached("tcp6"), {"missing": no_ipv6}),
+        ("connect_fast_open", reached("tcp")),
+        ("connect_mptcp", reached("tcp"), {"missing": no_protocol(262, "Multipath TCP")}),
+        ("send_udp", reached("udp")),
+        ("connect_by_child", reached("tcp")),
+        ("connect_by_thread", reached("tcp")),
+        ("connect_at_import", reached("tcp")),
+        ("reach_agent_socket", reached("agent")),
+        ("reach_agent_by_child", reached("agent")),
+        ("reach_agent_by_datagram", reached("log")),
+        ("reach_abstract_socket", reached("abstract")),
+        ("send_to_unnamed_peer", reached("log")),
+        ("list_interfaces", lambda target: target.knows_interfaces()),
+        ("make_vsock", returned("it was made"), {"missing": no_family(socket.AF_VSOCK, "VSOCK")}),
+        ("listen_on_host", seen, {"while_it_runs": Target.accepts_connection}),
+        succeeds_unconfined=True,
     )
-    sins(
+    add(
         "network",
-        ("make_raw_socket", told("it was made")),
-        ("make_packet_socket", told("it was made")),
+        ("make_raw_socket", returned("it was made")),
+        ("make_packet_socket", returned("it was made")),
+        root="differs",
     )
-    sins(
+    add(
         "processes",
-        ("lower_victims_limits", hurt),
+        ("lower_victims_limits", victim_changed),
         (
             "renice_victim",
-            hurt,
-            {"absent": lambda: "everybody here is nice already" if os.nice(0) == 19 else ""},
+            victim_changed,
+            {"missing": lambda: "this process has the lowest priority already" if os.nice(0) == 19 else ""},
         ),
-        ("idle_victim", hurt),
-        ("pin_victim", hurt, {"absent": lambda: "" if (os.cpu_count() or 1) > 1 else "one processor"}),
-        succeeds=True,
+        ("idle_victim", victim_changed),
+        (
+            "pin_victim",
+            victim_changed,
+            {"missing": lambda: "" if (os.cpu_count() or 1) > 1 else "one processor"},
+        ),
+        root="differs",
+        succeeds_unconfined=True,
     )
-    sins(
+    add(
         "processes",
-        ("daemonise", lives),
-        ("leave_nohup", lives),
-        ("crash_and_leave", lives, {"ends": "crashed/SIGSEGV"}),
-        ("fork_chain", lives),
-        ("stop_children", lives),
-        ("hold_output_open", lives),
-        ("stop_itself", NOTHING, {"ends": "timed_out/timeout", "limits": {"timeout": 1}}),
-        ("ignore_everything", NOTHING, {"ends": "timed_out/timeout", "limits": {"timeout": 1}}),
-        ("kill_victim", hurt),
-        ("kill_daemon", NOTHING),
-        ("kill_parent", NOTHING),
-        ("kill_all", hurt, {"ends": "ok tool_error crashed/SIGKILL"}),
-        ("kill_by_pidfd", hurt),
-        ("kill_by_owner", hurt),
-        ("trace_victim", hurt),
+        ("daemonise", processes_left),
+        ("leave_nohup", processes_left),
+        ("crash_and_leave", processes_left, {"endings": "crashed/SIGSEGV"}),
+        ("fork_chain", processes_left),
+        ("stop_children", processes_left),
+        ("hold_output_open", processes_left),
+        ("stop_itself", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
+        ("ignore_everything", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
+        ("kill_victim", victim_changed, as_root),
+        ("kill_daemon", never, as_root),
+        ("kill_parent", never, as_root),
+        ("kill_all", victim_changed, {**as_root, "endings": "ok tool_error crashed/SIGKILL"}),
+        ("kill_by_pidfd", victim_changed, as_root),
+        ("kill_by_owner", victim_changed, as_root),
+        ("trace_victim", victim_changed, as_root),
     )
-    sins(
+    add(
         "secrets",
-        ("read_victim_command", learned),
-        ("find_commands", learned),
-        succeeds=True,
+        ("read_victim_command", has_secret),
+        ("find_commands", has_secret),
+        succeeds_unconfined=True,
     )
-    sins(
+    add(
         "secrets",
-        ("read_daemon_environment", lambda world: world.daemon_secret_told()),
-        ("read_victim_environment", learned),
-        ("read_zygote_environment", lambda world: world.daemon_secret_told()),
-        ("read_own_environment", lambda world: world.daemon_secret_told()),
-        ("read_child_environment", lambda world: world.daemon_secret_told()),
-        ("read_victim_memory", learned),
-        ("read_daemon_memory", told("it is open")),
-        ("copy_victim_memory", told("it may look")),
-        ("steal_descriptor", told("stolen")),
-        ("list_descriptors", lambda world: world.told_of_descriptors()),
+        ("read_daemon_environment", lambda target: target.has_daemon_secret()),
+        ("read_victim_environment", has_secret),
+        ("read_zygote_environment", lambda target: target.has_daemon_secret()),
+        ("read_own_environment", lambda target: target.has_daemon_secret()),
+        ("read_child_environment", lambda target: target.has_daemon_secret()),
+        ("read_victim_memory", has_secret),
+        ("read_daemon_memory", returned("it is open")),
+        ("copy_victim_memory", returned("it may look")),
+        ("steal_descriptor", returned("stolen")),
+        ("list_descriptors", lambda target: target.has_daemon_descriptors()),
+        root="differs",
     )
-    sins(
+    add(
         "kernel surface",
-        ("enter_user_namespace", told("it was entered")),
-        ("clone_user_namespace", told("it was entered")),
-        ("clone3_user_namespace", told("it was entered")),
-        ("mount_over", told("it was mounted")),
-        ("use_keyring", lambda world: world.in_keyring(), {"absent": no_system_call(248, 217)}),
-        ("make_io_uring", told("it was made"), {"absent": setting("/proc/sys/kernel/io_uring_disabled", "1", "2")}),
-        ("make_userfaultfd", told("it was made"), {"absent": no_system_call(323, 282)}),
-        ("watch_everything", told("it watches"), {"absent": no_system_call(300, 262)}),
-        ("turn_randomness_off", told("it is off")),
-        ("trace_child", told("it is traced")),
-        ("change_descriptor_table", told("it may look"), {"absent": no_x86}),
-        ("call_by_int80", told("it answered"), {"absent": no_x86, "ends": "ok tool_error crashed"}),
-        ("open_performance_counter", told("it is open"), {"absent": setting("/proc/sys/kernel/perf_event_paranoid", "3", "4")}),
-        ("leave_shared_memory", lambda world: bool(world.system_v())),
-        ("leave_semaphores", lambda world: bool(world.system_v())),
-        ("leave_messages", lambda world: bool(world.system_v())),
-        ("make_shared_queue", lambda world: world.queue()),
-        ("run_from_memory", told("it ran"), {"absent": memory_is_held}),
-        succeeds=True,
+        ("enter_user_namespace", returned("it was entered")),
+        ("clone_user_namespace", returned("it was entered")),
+        ("clone3_user_namespace", returned("it was entered")),
+        ("mount_over", returned("it was mounted")),
+        ("use_keyring", lambda target: target.in_keyring(), {"missing": no_system_call(248, 217)}),
+        ("make_io_uring", returned("it was made"), {"missing": setting("/proc/sys/kernel/io_uring_disabled", "1", "2")}),
+        ("make_userfaultfd", returned("it was made"), {"missing": no_system_call(323, 282)}),
+        ("watch_everything", returned("it watches"), {"missing": no_system_call(300, 262)}),
+        ("turn_randomness_off", returned("it is off")),
+        ("trace_child", returned("it is traced")),
+        ("change_descriptor_table", returned("it may look"), {"missing": no_x86}),
+        ("call_by_int80", returned("it answered"), {"missing": no_x86, "endings": "ok tool_error crashed"}),
+        ("open_performance_counter", returned("it is open"), {"missing": setting("/proc/sys/kernel/perf_event_paranoid", "3", "4")}),
+        ("leave_shared_memory", lambda target: bool(target.system_v())),
+        ("leave_semaphores", lambda target: bool(target.system_v())),
+        ("leave_messages", lambda target: bool(target.system_v())),
+        ("make_shared_queue", lambda target: target.queue()),
+        ("run_from_memory", returned("it ran"), {"missing": memory_is_held}),
+        root="differs",
+        succeeds_unconfined=True,
     )  # fmt: skip
-    sins(
+    add(
         "kernel surface",
-        ("unmount_view", told("taken off")),
-        ("open_mount_tree", told("it is open")),
-        ("change_root", told("changed")),
-        ("leave_namespaces", told("they were left")),
-        ("load_bpf", told("it was loaded")),
-        ("call_by_x32", told("it answered"), {"absent": no_x86, "ends": "ok tool_error crashed"}),
-        ("load_module", told("it may load")),
-        ("load_kernel", told("it may load")),
-        ("restart_machine", told("it may restart")),
-        ("read_kernel_log", told("it reads")),
-        ("gain_by_setuid", told("privileges can be had")),
+        ("unmount_view", returned("taken off")),
+        ("open_mount_tree", returned("it is open")),
+        ("change_root", returned("changed")),
+        ("leave_namespaces", returned("they were left")),
+        ("load_bpf", returned("it was loaded")),
+        ("call_by_x32", returned("it answered"), {"missing": no_x86, "endings": "ok tool_error crashed"}),
+        ("load_module", returned("it may load")),
+        ("load_kernel", returned("it may load")),
+        ("restart_machine", returned("it may restart")),
+        ("read_kernel_log", returned("it reads")),
+        ("gain_by_setuid", returned("privileges can be had")),
+        root="differs",
     )
-    memory = {"limits": {"memory": "128MiB"}, "ends": "limit_exceeded/memory"}
-    sins(
+    memory = {"limits": {"memory": "128MiB"}, "endings": "limit_exceeded/memory"}
+    add(
         "resources",
-        ("fork_bomb", survived, {"limits": {"processes": 20}, "ends": "limit_exceeded/processes tool_error"}),
-        ("fork_tree", survived, {"limits": {"processes": 20}, "ends": "limit_exceeded/processes tool_error"}),
-        ("thread_bomb", survived, {"limits": {"processes": 20}, "ends": "limit_exceeded/processes tool_error"}),
+        ("fork_bomb", survived, {**as_root, "limits": {"processes": 20}, "endings": "limit_exceeded/processes tool_error"}),
+        ("fork_tree", survived, {**as_root, "limits": {"processes": 20}, "endings": "limit_exceeded/processes tool_error"}),
+        ("thread_bomb", survived, {**as_root, "limits": {"processes": 20}, "endings": "limit_exceeded/processes tool_error"}),
         ("memory_bomb", survived, memory),
         ("memory_by_children", survived, memory),
-        ("memory_in_files", survived, {**memory, "uncovered": {"none": UNCOUNTED}, "ends": "limit_exceeded/memory tool_error"}),
+        ("memory_in_files", survived, {**memory, "not_prevented": {"none": UNCOUNTED}, "endings": "limit_exceeded/memory tool_error"}),
         ("memory_shared", survived, memory),
-        ("memory_in_system_v", survived, {**memory, "ends": "limit_exceeded/memory tool_error"}),
-        ("memory_in_pipes", survived, {"uncovered": dict.fromkeys(("none", "baseline", "strict"), IN_THE_KERNEL), "limits": {"memory": "32MiB"}}),
-        ("fill_scratch", survived, {"uncovered": {"none": SHARED_TEMPORARY}, "limits": {"disk": "16MiB"}, "ends": "limit_exceeded/disk tool_error"}),
-        ("open_everything", told("far too many"), {"limits": {"open_files": 64}}),
-        ("write_huge_file", lambda world: world.largest_file_bytes() > 2**20, {"limits": {"file_size": "1MiB"}, "ends": "limit_exceeded/file_size"}),
-        ("raise_limits", told("raised")),
-        ("spin", survived, {"limits": {"cpu": 1}, "ends": "limit_exceeded/cpu"}),
-        ("spin_by_children", survived, {"limits": {"cpu": 1}, "ends": "limit_exceeded/cpu"}),
-        ("dump_core", lambda world: any(world.project.glob("core*")), {"ends": "crashed/SIGABRT"}),
-        ("flood_output", daemon_swollen),
-        ("flood_one_line", daemon_swollen),
-        ("print_bytes", NOTHING),
-        ("return_too_much", daemon_swollen),
+        ("memory_in_system_v", survived, {**memory, "endings": "limit_exceeded/memory tool_error"}),
+        ("memory_in_pipes", survived, {**as_root, "not_prevented": dict.fromkeys(("none", "baseline", "strict"), IN_THE_KERNEL), "limits": {"memory": "32MiB"}}),
+        ("fill_scratch", survived, {"not_prevented": {"none": SHARED_TEMPORARY}, "limits": {"disk": "16MiB"}, "endings": "limit_exceeded/disk tool_error"}),
+        ("open_everything", returned("far too many"), {"limits": {"open_files": 64}}),
+        ("write_huge_file", lambda target: target.largest_file_bytes() > 2**20, {"limits": {"file_size": "1MiB"}, "endings": "limit_exceeded/file_size"}),
+        ("raise_limits", returned("raised"), as_root),
+        ("spin", survived, {"limits": {"cpu": 1}, "endings": "limit_exceeded/cpu"}),
+        ("spin_by_children", survived, {"limits": {"cpu": 1}, "endings": "limit_exceeded/cpu"}),
+        ("dump_core", lambda target: any(target.project.glob("core*")), {"endings": "crashed/SIGABRT"}),
+        ("flood_output", daemon_grew),
+        ("flood_one_line", daemon_grew),
+        ("print_bytes", never),
+        ("return_too_much", daemon_grew),
     )  # fmt: skip
-    protocol = {"ends": "crashed/protocol crashed"}
-    sins(
+    protocol = {"endings": "crashed/protocol crashed"}
+    add(
         "protocol",
-        ("write_garbage", NOTHING, protocol),
-        ("write_text_as_frames", NOTHING, protocol),
-        ("write_half_a_frame", NOTHING, {"limits": {"timeout": 1}, "ends": "timed_out/timeout"}),
-        ("announce_huge_frame", NOTHING, protocol),
-        ("close_protocol", NOTHING, protocol),
-        ("close_everything", NOTHING, protocol),
-        ("print_into_protocol", NOTHING, protocol),
-        ("shut_protocol_down", NOTHING, {"limits": {"timeout": 1}, "ends": "crashed timed_out/timeout"}),
-        ("read_protocol", told("it heard")),
-        ("forge_result_of_another", told("forged"), {"ends": "ok"}),
-        ("forge_unknown_word", NOTHING, protocol),
-        ("forge_wrong_types", NOTHING, {"ends": "crashed/protocol internal/failure"}),
+        ("write_garbage", never, protocol),
+        ("write_text_as_frames", never, protocol),
+        ("write_half_a_frame", never, {"limits": {"timeout": 1}, "endings": "timed_out/timeout"}),
+        ("announce_huge_frame", never, protocol),
+        ("close_protocol", never, protocol),
+        ("close_everything", never, protocol),
+        ("print_into_protocol", never, protocol),
+        ("shut_protocol_down", never, {"limits": {"timeout": 1}, "endings": "crashed timed_out/timeout"}),
+        ("read_protocol", returned("it heard")),
+        ("forge_result_of_another", returned("forged"), {"endings": "ok"}),
+        ("forge_unknown_word", never, protocol),
+        ("forge_wrong_types", never, {"endings": "crashed/protocol internal/failure"}),
         (
             "forge_infinite_usage",
-            lambda world: world.told_figures_without_end(),
-            {"ends": "ok crashed/protocol"},
+            lambda target: target.has_absurd_usage(),
+            {"endings": "ok crashed/protocol"},
         ),
-        ("forge_new_tools", lambda world: "good" in world.catalog, {"ends": "ok crashed/protocol"}),
-        ("forge_hello", NOTHING, {"ends": "ok crashed/protocol"}),
-        ("forge_failure", NOTHING, {"ends": "ok crashed/protocol"}),
-        ("forge_questions", daemon_swollen, {"ends": "ok crashed/protocol"}),
-        ("nest_deeply", NOTHING, protocol),
-        ("impersonate_keeper", NOTHING, {"ends": "ok crashed"}),
+        ("forge_new_tools", lambda target: "good" in target.catalog, {"endings": "ok crashed/protocol"}),
+        ("forge_hello", never, {"endings": "ok crashed/protocol"}),
+        ("forge_failure", never, {"endings": "ok crashed/protocol"}),
+        ("forge_questions", daemon_grew, {"endings": "ok crashed/protocol"}),
+        ("nest_deeply", never, protocol),
+        ("impersonate_keeper", never, {"endings": "ok crashed"}),
     )
-    sins(
+    add(
         "Python",
-        ("replace_runtime", NOTHING, {"limits": {"timeout": 1}, "ends": "timed_out/timeout"}),
-        ("replace_output", NOTHING, {"ends": "ok"}),
-        ("raise_when_shown", NOTHING, {"ends": "tool_error"}),
-        ("return_unshowable", NOTHING),
-        ("raise_system_exit", NOTHING, {"ends": "tool_error"}),
-        ("raise_keyboard_interrupt", NOTHING, {"ends": "tool_error"}),
-        ("exit_at_once", NOTHING, {"ends": "crashed"}),
-        ("segfault", NOTHING, {"ends": "crashed/SIGSEGV"}),
-        ("overflow_stack", NOTHING, {"ends": "crashed tool_error limit_exceeded/memory"}),
-        ("kill_itself", NOTHING, {"ends": "crashed/SIGKILL"}),
-        ("hang_at_exit", NOTHING, {"ends": "ok"}),
-        ("leave_thread", NOTHING, {"ends": "ok"}),
-        ("return_nonsense", NOTHING),
-        ("return_surrogates", NOTHING),
-        ("return_deep", NOTHING),
-        ("return_cycle", NOTHING, {"ends": "tool_error"}),
-        ("swallow_abort", NOTHING, {"limits": {"timeout": 1}, "ends": "timed_out/timeout"}),
-        ("hold_interpreter", NOTHING, {"limits": {"timeout": 1}, "ends": "timed_out/timeout"}),
-        ("hang_at_import", NOTHING, {"ends": "refused"}),
-        ("exit_at_import", NOTHING, {"ends": "refused"}),
-        ("raise_at_import", NOTHING, {"ends": "refused"}),
-        ("flood_at_import", daemon_swollen, {"ends": "ok refused"}),
-        ("fork_at_import", lives, {"ends": "ok refused"}),
-        ("forge_tool_name", NOTHING, {"ends": "refused"}),
+        ("replace_runtime", never, {"limits": {"timeout": 1}, "endings": "timed_out/timeout"}),
+        ("replace_output", never, {"endings": "ok"}),
+        ("raise_when_shown", never, {"endings": "tool_error"}),
+        ("return_unshowable", never),
+        ("raise_system_exit", never, {"endings": "tool_error"}),
+        ("raise_keyboard_interrupt", never, {"endings": "tool_error"}),
+        ("exit_at_once", never, {"endings": "crashed"}),
+        ("segfault", never, {"endings": "crashed/SIGSEGV"}),
+        ("overflow_stack", never, {"endings": "crashed tool_error limit_exceeded/memory"}),
+        ("kill_itself", never, {"endings": "crashed/SIGKILL"}),
+        ("hang_at_exit", never, {"endings": "ok"}),
+        ("leave_thread", never, {"endings": "ok"}),
+        ("return_nonsense", never),
+        ("return_surrogates", never),
+        ("return_deep", never),
+        ("return_cycle", never, {"endings": "tool_error"}),
+        ("swallow_abort", never, {"limits": {"timeout": 1}, "endings": "timed_out/timeout"}),
+        ("hold_interpreter", never, {"limits": {"timeout": 1}, "endings": "timed_out/timeout"}),
+        ("hang_at_import", never, {"endings": "refused"}),
+        ("exit_at_import", never, {"endings": "refused"}),
+        ("raise_at_import", never, {"endings": "refused"}),
+        ("flood_at_import", daemon_grew, {"endings": "ok refused"}),
+        ("fork_at_import", processes_left, {"endings": "ok refused"}),
+        ("forge_tool_name", never, {"endings": "refused"}),
     )
     return tuple(found)
 
 
-SINS: Final = _sins()
+ATTACKS: Final = _attacks()

@@ -1,9 +1,9 @@
-"""What stands around one sin: a home with secrets, places to plant things, doors to knock at, somebody to hurt.
+"""The surroundings of one attack: a home with secrets, places to plant files, services, and a process as victim.
 
-Everything is made for one run and taken away after it. What an attacker got is seen from here, from
-outside: a trap that was touched, a door that was knocked at, a secret among what the tool told.
-Nothing of the machine's own is put at risk: the secrets are made up, the doors are on loopback, and
-whom it may hurt is a process that only sleeps.
+They are made for one test and removed after it. Whether an attack succeeded is seen from here, outside
+of the cell: a changed file, a connection to a service, a secret in the tool's result.
+Nothing that belongs to the machine is at risk: the secrets are random, the services are on loopback, and
+the victim only sleeps.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ from typing import Any, Final, Self
 
 from toolcell.client import Outcome
 
-__all__ = ["KEPT", "World"]
+__all__ = ["KEPT", "Target"]
 
 KEPT: Final = "kept\n"
-"""What stands in files that nobody may change."""
+"""The content of files that no attack may change."""
 VICTIM_SECONDS: Final = 120
-"""The victim ends by itself then, whatever becomes of the test."""
+"""The victim exits by itself after this, also when the test is killed."""
 LOOPBACK_BYTES: Final = 32 * 1024
-"""More than the loopback of a new cell has seen."""
+"""More than the loopback of a new cell has received."""
 IPC_RMID: Final = 0
 SYSTEM_V: Final = ("shm", "sem", "msg")
 
 
-class World:
-    """One sin's surroundings, and what it has done to them."""
+class Target:
+    """The surroundings of one attack, and what the attack has changed in them."""
 
     def __init__(self, directory: Path, daemon: Mapping[str, Any]) -> None:
         self.directory = directory
         self.secret = f"SECRET-{secrets.token_hex(12)}"
         self.tag = f"toolcell-{secrets.token_hex(4)}"
-        """Part of every name that an attacker may leave on the machine, so that others' are not taken for it."""
-        self.key = 0x70000000 | secrets.randbits(24)  # for what System V finds by number
+        """Part of every name that an attack may leave on the machine, to tell it from others."""
+        self.key = 0x70000000 | secrets.randbits(24)  # of System V objects
         self.home = directory / "home"
         self.outside = directory / "outside"
         self.project = directory / "project"
         self.daemon = dict(daemon)
-        self.told = ""
-        """Everything that the tool said or left in its own project for its master to fetch."""
+        self.returned = ""
+        """All that the tool returned, or left in its own project for its author to fetch."""
         self.neighbour: dict[str, Any] = {}
-        """Who else runs: its number and where its secret lies."""
-        self.neighbour_said = ""
+        """The neighbour's process id and the place of its secret."""
+        self.neighbour_result = ""
         self.seen = False
-        """Whether what can be seen only while the sin runs was seen."""
+        """Whether the effect that can be seen only while the attack runs was seen."""
         self.catalog = ""
-        """What the daemon said of the project when it looked again afterwards."""
-        self._doors: dict[str, socket.socket] = {}
+        """The project's catalog, read again after the attack."""
+        self._services: dict[str, socket.socket] = {}
         self._ends = ExitStack()
 
     def __enter__(self) -> Self:
-        self._furnish()
-        self._open_doors()
+        self._make_files()
+        self._open_services()
         self._loopback_before = _use_loopback()
         self.terminal, slave = pty.openpty()
         self._ends.callback(os.close, self.terminal)
@@ -77,7 +77,7 @@ class World:
         self.terminal_name = os.ttyname(slave)
         sleeper = self.directory / f"sleep-{self.secret}"
         sleeper.symlink_to(shutil.which("sleep") or "/bin/sleep")
-        # Root's processes are out of a cell's reach as they can do more; this one can do as little as a cell.
+        # A cell cannot reach a process with root's capabilities, so the victim has none, like a cell.
         powerless = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all") if os.geteuid() == 0 else ()
         self.victim = subprocess.Popen(
             [*powerless, str(sleeper), str(VICTIM_SECONDS)],
@@ -92,11 +92,11 @@ class World:
         try:
             self._ends.close()
         finally:
-            self.remove_marks()
+            self.remove_leftovers()
             _writable_again(self.directory)
             shutil.rmtree(self.directory)
 
-    def _furnish(self) -> None:
+    def _make_files(self) -> None:
         for path, text in {
             self.home / ".ssh" / "id_ed25519": self.secret,
             self.home / ".aws" / "credentials": self.secret,
@@ -115,7 +115,7 @@ class World:
         (self.home / f"a-name-{self.secret}").touch()
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
 
-    def _open_doors(self) -> None:
+    def _open_services(self) -> None:
         stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
         for name, family, kind, address in (
             ("tcp", socket.AF_INET, stream, ("127.0.0.1", 0)),
@@ -125,17 +125,17 @@ class World:
             ("log", socket.AF_UNIX, datagram, str(self.outside / "log")),
             ("abstract", socket.AF_UNIX, stream, f"\0{self.tag}"),
         ):
-            door = self._ends.enter_context(socket.socket(family, kind))
+            service = self._ends.enter_context(socket.socket(family, kind))
             try:
-                door.bind(address)
+                service.bind(address)
             except OSError:
-                if name != "tcp6":  # a host without IPv6 has no such door
+                if name != "tcp6":  # a host without IPv6 has no such service
                     raise
                 continue
             if kind == stream:
-                door.listen()
-            door.setblocking(False)
-            self._doors[name] = door
+                service.listen()
+            service.setblocking(False)
+            self._services[name] = service
 
     def _end_victim(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -144,11 +144,11 @@ class World:
         self.victim.wait()
 
     def known(self) -> dict[str, Any]:
-        """What the attacker is told: where everything is, as if he had watched for long. The secret is not in it."""
+        """What the attack is told: the place of everything but the secret."""
         ports = {
-            f"{name}_port": door.getsockname()[1]
-            for name, door in self._doors.items()
-            if door.family != socket.AF_UNIX
+            f"{name}_port": service.getsockname()[1]
+            for name, service in self._services.items()
+            if service.family != socket.AF_UNIX
         }
         return {
             "home": str(self.home),
@@ -163,21 +163,21 @@ class World:
             **ports,
         }
 
-    def hear(self, outcome: Outcome) -> None:
-        """Keep what the tool said, and what it left to be fetched."""
-        self.told = json.dumps(outcome.to_dict(), default=str)
+    def keep(self, outcome: Outcome) -> None:
+        """Keep what the tool returned, and what it left to be fetched."""
+        self.returned = json.dumps(outcome.to_dict(), default=str)
         with contextlib.suppress(OSError):
-            self.told += (self.project / "loot").read_text(errors="replace")
+            self.returned += (self.project / "loot").read_text(errors="replace")
 
-    # What was done
+    # Effects
 
-    def learned(self, what: str = "") -> bool:
-        """Whether the tool told the secret, or `what`."""
-        return (what or self.secret) in self.told
+    def has_secret(self, what: str = "") -> bool:
+        """Whether the tool returned the secret, or `what`."""
+        return (what or self.secret) in self.returned
 
-    def reached(self, door: str) -> bool:
-        """Whether somebody knocked there."""
-        listener = self._doors[door]
+    def reached(self, service: str) -> bool:
+        """Whether the service received a connection or a datagram."""
+        listener = self._services[service]
         with contextlib.suppress(BlockingIOError):
             if listener.type == socket.SOCK_STREAM:
                 listener.accept()[0].close()
@@ -186,8 +186,8 @@ class World:
             return True
         return False
 
-    def came_in(self) -> bool:
-        """Whether the attacker's own door on the machine's loopback let us in."""
+    def accepts_connection(self) -> bool:
+        """Whether the attack's own service on the machine's loopback accepts a connection."""
         try:
             port = int((self.project / "port").read_text() or "0")
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -196,7 +196,7 @@ class World:
         return True
 
     def locked(self) -> bool:
-        """Whether the file outside is locked by somebody; tells him that it was seen."""
+        """Whether the file outside is locked; tells the attack that this was seen."""
         with (self.outside / "kept").open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -206,7 +206,7 @@ class World:
         return False
 
     def own_file_changed(self) -> bool:
-        """Whether a tool file of the project says that it was planted."""
+        """Whether a tool file of the project was rewritten."""
         return any(
             path.read_text().endswith("# planted\n") for path in self._tools().glob("*.py") if path.is_file()
         )
@@ -214,8 +214,8 @@ class World:
     def _tools(self) -> Path:
         return self.project / ".toolcell" / "tools"
 
-    def squatted(self, place: str) -> bool:
-        """Whether there is something of his beside the daemon's socket, or in its state."""
+    def planted_beside(self, place: str) -> bool:
+        """Whether the attack left a file beside the daemon's socket, or in its state."""
         path = Path(self.daemon[place])
         found = list((path if path.is_dir() else path.parent).glob(self.tag))
         for intruder in found:
@@ -223,7 +223,7 @@ class World:
         return bool(found)
 
     def found_in_scratch(self) -> bool:
-        """Whether what he left in his temporary directory is still somewhere."""
+        """Whether a file that the attack left in its temporary directory still exists."""
         places = (Path(tempfile.gettempdir()), Path("/tmp"), Path(self.daemon["daemon_state"]))
         found = {
             path
@@ -236,33 +236,33 @@ class World:
         return bool(found)
 
     def largest_file_bytes(self) -> int:
-        """Of the project."""
+        """The size of the project's largest file."""
         return max(path.stat().st_size for path in self.project.iterdir())
 
     def knows_interfaces(self) -> bool:
-        """Whether he can tell what has gone through the machine's loopback, which every machine has, and not one of his own."""
-        told = re.search(r"\blo received (\d+) bytes", self.told)
-        return told is not None and self._loopback_before <= int(told[1]) <= _loopback_bytes()
+        """Whether the tool returned the counter of the machine's loopback, not that of a loopback of its own."""
+        found = re.search(r"\blo received (\d+) bytes", self.returned)
+        return found is not None and self._loopback_before <= int(found[1]) <= _loopback_bytes()
 
-    def daemon_secret_told(self) -> bool:
-        """Whether he knows the secret in the daemon's environment."""
-        return self.daemon["daemon_secret"] in self.told
+    def has_daemon_secret(self) -> bool:
+        """Whether the tool returned the secret in the daemon's environment."""
+        return self.daemon["daemon_secret"] in self.returned
 
-    def told_of_descriptors(self) -> bool:
-        """Whether a file of the daemon's is among what he found open."""
-        return str(Path(self.daemon["daemon_state"]).parent) in self.told.replace(str(self.directory), "")
+    def has_daemon_descriptors(self) -> bool:
+        """Whether a file of the daemon is among the descriptors that the tool found."""
+        return str(Path(self.daemon["daemon_state"]).parent) in self.returned.replace(str(self.directory), "")
 
     def daemon_memory_bytes(self) -> int:
-        """What the daemon holds now."""
+        """The daemon's resident memory."""
         status = Path(f"/proc/{self.daemon['daemon']}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
-    def told_figures_without_end(self) -> bool:
-        """Whether the facts of his call have a figure that no machine has."""
-        return "1e+308" in self.told or "0" * 20 in self.told
+    def has_absurd_usage(self) -> bool:
+        """Whether the facts of the call have a figure that no machine has."""
+        return "1e+308" in self.returned or "0" * 20 in self.returned
 
     def in_keyring(self) -> bool:
-        """Whether the user's keyring has a word of his; it is taken out."""
+        """Whether the user's keyring has a key of the attack; it is removed."""
         libc = ctypes.CDLL(None, use_errno=True)
         keyctl = 250 if platform.machine() == "x86_64" else 219
         search, unlink, user_keyring = 10, 9, ctypes.c_long(-4)
@@ -275,11 +275,11 @@ class World:
         return int(key) > 0
 
     def typed(self) -> bool:
-        """Whether something was typed into the person's terminal, or shown on it."""
+        """Whether something was typed into the user's terminal, or shown on it."""
         return bool(select.select([self.terminal], [], [], 0)[0])
 
-    def victim_hurt(self) -> bool:
-        """Whether the sleeper is not as it was: limits, priority, processors, life."""
+    def victim_changed(self) -> bool:
+        """Whether the victim has changed: limits, priority, processors, state, or dead."""
         return self.victim.poll() is not None or self._victim_state() != self.victim_before
 
     def _victim_state(self) -> tuple[object, ...]:
@@ -291,7 +291,7 @@ class World:
                 frozenset(os.sched_getaffinity(pid)))  # fmt: skip
 
     def alive(self) -> list[int]:
-        """Processes that work in the project: numbers of a namespace of their own would mean nothing here."""
+        """Processes whose working directory is here; process ids of another namespace would mean nothing."""
         return [
             int(name)
             for name in os.listdir("/proc")
@@ -299,7 +299,7 @@ class World:
         ]
 
     def system_v(self) -> list[str]:
-        """Memory, semaphores and queues that carry this world's key."""
+        """Memory, semaphores and queues that carry this test's key."""
         return [f"{kind} {identifier}" for kind, identifier in self._system_v()]
 
     def _system_v(self) -> Iterator[tuple[str, int]]:
@@ -310,16 +310,16 @@ class World:
                     yield kind, int(identifier)
 
     def shared_memory(self) -> list[Path]:
-        """Files in /dev/shm that carry this world's tag."""
+        """Files in /dev/shm that carry this test's tag."""
         return list(Path("/dev/shm").glob(f"*{self.tag}*"))
 
     def groups(self) -> list[Path]:
-        """Control groups that carry this world's tag."""
+        """Control groups that carry this test's tag."""
         return [Path(top, name) for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.isdir(top)
                 for name in os.listdir(top) if self.tag in name]  # fmt: skip
 
     def queue(self) -> bool:
-        """Whether a POSIX message queue carries this world's tag."""
+        """Whether a POSIX message queue carries this test's tag."""
         rt = ctypes.CDLL("librt.so.1", use_errno=True)
         descriptor: int = rt.mq_open(f"/{self.tag}".encode(), os.O_RDONLY)
         if descriptor >= 0:
@@ -327,15 +327,15 @@ class World:
         return descriptor >= 0
 
     def mounts(self) -> list[str]:
-        """Mounts of this machine at or below this world."""
+        """Mounts of this machine at or below this test."""
         return [
             line
             for line in Path("/proc/self/mountinfo").read_text().splitlines()
             if str(self.directory) in line
         ]
 
-    def marks(self) -> list[str]:
-        """Whatever of this world's attacker is on the machine, beyond his own project."""
+    def leftovers(self) -> list[str]:
+        """What this attack has left on the machine, outside of its own project."""
         left = [f"shared memory {path}" for path in self.shared_memory()]
         left += [f"System V {what}" for what in self.system_v()]
         left += [f"control group {path}" for path in self.groups()]
@@ -344,8 +344,8 @@ class World:
         left += [f"message queue {self.tag}"] if self.queue() else []
         return left
 
-    def remove_marks(self) -> None:
-        """Take it away; the machine is everybody's."""
+    def remove_leftovers(self) -> None:
+        """Remove all of it."""
         libc, rt = ctypes.CDLL(None), ctypes.CDLL("librt.so.1")
         for path in self.shared_memory():
             path.unlink()
@@ -360,7 +360,7 @@ class World:
 
 
 def _use_loopback() -> int:
-    """Send something through the machine's loopback; what has gone through it since it exists."""
+    """Send a datagram through the machine's loopback; returns what the loopback has received."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as itself:
         itself.bind(("127.0.0.1", 0))
         itself.sendto(bytes(LOOPBACK_BYTES), itself.getsockname())
@@ -369,16 +369,18 @@ def _use_loopback() -> int:
 
 
 def _loopback_bytes() -> int:
-    """What the machine's loopback has received."""
+    """The bytes that the machine's loopback has received."""
     (line,) = (line for line in Path("/proc/self/net/dev").read_text().splitlines() if "lo:" in line.split())
     return int(line.split()[1])
 
 
 def _works_in(pid: int, directory: str) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z" and os.readlink(f"/proc/{pid}/cwd").startswith(directory)
-    except OSError:  # gone meanwhile, or not ours
+        state = (
+            Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        )  # a name need not be text
+        return state != b"Z" and os.readlink(f"/proc/{pid}/cwd").startswith(directory)
+    except OSError:  # it has exited, or is another user's
         return False
 
 

@@ -1,4 +1,8 @@
-"""Every sin under every profile: what the attacker wanted, how his call ended, and what is left of him."""
+"""Every attack under every profile: whether it succeeded, how its call ended, and what it left behind.
+
+The attacks are bounded: each call has limits of memory, processes and time, each process that an attack starts has an
+alarm, and the attacks on resources are one xdist group, so that no two of them run at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,15 @@ import asyncio
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import pytest
 from tests.hostile.conftest import HostileDaemon
-from tests.hostile.table import SINS, SINS_DIRECTORY, Profile, Sin
-from tests.hostile.target import World
+from tests.hostile.table import ATTACKS, ATTACKS_DIRECTORY, Attack, Profile
+from tests.hostile.target import Target
 
 from toolcell.client import Outcome, connect
 
@@ -21,7 +26,9 @@ pytestmark = pytest.mark.anyio
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 CALL_SECONDS_MAX: Final = 30
-"""Over the longest time-out and the time to live of every sin."""
+"""More than the longest time-out and the alarm of every attack."""
+LEFTOVER_SECONDS_MAX: Final = 7
+"""More than a worker lives that is still described; less than the alarms of processes that an attack leaves behind."""
 NEIGHBOUR: Final = """
 import os, signal, tempfile, time
 from pathlib import Path
@@ -43,81 +50,110 @@ def neighbour(secret: str) -> str:
 """
 
 
+def attacks_of(profile: Profile) -> list[Any]:
+    """The attacks under one profile, each with the marks that say where and beside what it may run."""
+    return [
+        pytest.param(
+            profile,
+            attack,
+            id=f"{profile}-{attack.name}",
+            marks=[
+                pytest.mark.xdist_group(
+                    "resources" if attack.kind == "resources" else f"{profile} {attack.kind}"
+                ),
+                *([pytest.mark.as_root] if attack.root else []),
+            ],
+        )
+        for attack in ATTACKS
+    ]
+
+
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("sin", SINS, ids=lambda sin: sin.name)
-@pytest.mark.parametrize("profile", PROFILES)
-async def test_an_attacker_gets_no_more_than_his_profile_says(
-    profile: Profile, sin: Sin, daemon_of: Callable[[Profile], HostileDaemon]
+@pytest.mark.parametrize(("profile", "attack"), [each for one in PROFILES for each in attacks_of(one)])
+async def test_an_attack_succeeds_only_where_its_profile_says_so(
+    profile: Profile, attack: Attack, daemon_of: Callable[[Profile], HostileDaemon]
 ) -> None:
-    if sin.needs == "root" and os.geteuid() != 0:
-        pytest.skip("nobody but root could")
-    if why := sin.absent():
+    if attack.root == "needed" and os.geteuid() != 0:
+        pytest.skip("only root could succeed")
+    if why := attack.missing():
         pytest.skip(why)
     daemon = daemon_of(profile)
-    with World(daemon.directory / "worlds" / sin.name, daemon.known()) as world:
-        shutil.copy(SINS_DIRECTORY / "_kernel.py", world.project / ".toolcell" / "tools")
-        shutil.copy(SINS_DIRECTORY / f"{sin.name}.py", world.project / ".toolcell" / "tools")
-        async with beside(world, daemon, wanted=sin.neighbour):
-            outcome = await tried(sin, world, daemon)
-        world.hear(outcome)
-        won = sin.won(world)
+    with Target(daemon.directory / "targets" / attack.name, daemon.known()) as target:
+        shutil.copy(ATTACKS_DIRECTORY / "_kernel.py", target.project / ".toolcell" / "tools")
+        shutil.copy(ATTACKS_DIRECTORY / f"{attack.name}.py", target.project / ".toolcell" / "tools")
+        async with neighbour(target, daemon, wanted=attack.neighbour):
+            outcome = await call(attack, target, daemon)
+        target.keep(outcome)
+        succeeded = attack.succeeded(target)
         ending = f"{outcome.kind}/{outcome.cause}" if outcome.cause else str(outcome.kind)
 
-        print(f"{profile} {sin.name}: {ending}: {outcome.text[:150]!r}")
-        await daemon.serves()
-        daemon.nobody_is_left()
-        marks = world.marks()
+        print(f"{profile} {attack.name}: {ending}: {outcome.text[:150]!r}")
+        await daemon.check_serves()
+        daemon.check_alive()
+        daemon.retire_workers()
 
-        wins = (sin.succeeds and profile == "none") or profile in sin.uncovered
-        assert won == wins, f"{sin.name} {'won' if won else 'did not win'}: {ending}: {outcome.text[:1000]}"
-        expected = "ok" if wins else sin.ends
+        allowed = (attack.succeeds_unconfined and profile == "none") or profile in attack.not_prevented
+        assert succeeded == allowed, (
+            f"{attack.name} {'succeeded' if succeeded else 'did not succeed'}: {ending}: {outcome.text[:1000]}"
+        )
+        expected = "ok" if allowed else attack.endings
         assert any(ending == each or ending.startswith(f"{each}/") for each in expected.split()), (
             f"it ended {ending}: {outcome.text[:1000]}"
         )
-        assert wins or profile == "none" or not marks, marks
+        if not allowed and profile != "none":
+            await nothing_is_left(target)
+    daemon.attacked(attack.name)
 
 
-async def tried(sin: Sin, world: World, daemon: HostileDaemon) -> Outcome:
-    """How the call of the sin ended."""
-    (world.project / "world.json").write_text(json.dumps(world.known()))
+async def call(attack: Attack, target: Target, daemon: HostileDaemon) -> Outcome:
+    """Call the attack's tool; returns the outcome of the call."""
+    (target.project / "target.json").write_text(json.dumps(target.known()))
     async with (
         asyncio.timeout(CALL_SECONDS_MAX),
-        connect(daemon.socket, daemon="running", directory=world.project) as session,
+        connect(daemon.socket, daemon="running", directory=target.project) as session,
     ):
-        call = session.call(sin.name, {"world": world.known()})
-        looking = asyncio.create_task(seen(sin, world)) if sin.while_it_runs else None
+        calling = session.call(attack.name, {"target": target.known()})
+        looking = asyncio.create_task(look(attack, target)) if attack.while_it_runs else None
         try:
-            outcome = await call
+            outcome = await calling
         finally:
             if looking is not None:
                 looking.cancel()
-        world.catalog = repr(await session.reload())
+        target.catalog = repr(await session.reload())
         return outcome
 
 
-async def seen(sin: Sin, world: World) -> None:
-    assert sin.while_it_runs is not None
-    while not world.seen:
-        world.seen = sin.while_it_runs(world)
+async def nothing_is_left(target: Target) -> None:
+    """Fail if the attack has left something once the workers that wait for another call have been retired."""
+    deadline = time.monotonic() + LEFTOVER_SECONDS_MAX
+    while left := target.leftovers():
+        assert time.monotonic() < deadline, left
+        await asyncio.sleep(0.02)  # the end of a worker that is being described has no event
+
+
+async def look(attack: Attack, target: Target) -> None:
+    assert attack.while_it_runs is not None
+    while not target.seen:
+        target.seen = attack.while_it_runs(target)
         await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
-async def beside(world: World, daemon: HostileDaemon, *, wanted: bool) -> AsyncGenerator[None]:
-    """Have a neighbour run at the same time, who keeps a secret."""
+async def neighbour(target: Target, daemon: HostileDaemon, *, wanted: bool) -> AsyncGenerator[None]:
+    """Run another tool at the same time, which keeps a secret."""
     if not wanted:
         yield
         return
-    home = world.directory / "neighbour"
+    home = target.directory / "neighbour"
     tools = home / ".toolcell" / "tools"
     tools.mkdir(parents=True)
     (tools / "neighbour.py").write_text(NEIGHBOUR)
     async with connect(daemon.socket, daemon="running", directory=home) as session:
-        call = session.call("neighbour", {"secret": world.secret})
+        calling = session.call("neighbour", {"secret": target.secret})
         async with asyncio.timeout(10):
-            while not (home / "told").exists():  # a process tells it, and has no event
+            while not (home / "told").exists():  # another process writes it, and there is no event
                 await asyncio.sleep(0.01)
-        world.neighbour = {
+        target.neighbour = {
             "neighbour": worker_in(str(home)),
             "neighbour_scratch": (home / "told").read_text(),
         }
@@ -125,25 +161,33 @@ async def beside(world: World, daemon: HostileDaemon, *, wanted: bool) -> AsyncG
             yield
         finally:
             (home / "enough").touch()
-            world.neighbour_said = (await call).text
+            target.neighbour_result = (await calling).text
 
 
 def worker_in(directory: str) -> int:
-    """The process that works in that directory."""
+    """The process whose working directory that is."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.readlink(f"/proc/{name}/cwd") == directory:
                 return int(name)
         except OSError:
             continue
-    raise AssertionError(f"nobody works in {directory}")
+    raise AssertionError(f"no process works in {directory}")
 
 
-def test_enough_sins_succeed_where_nothing_stops_them() -> None:
-    assert len([sin for sin in SINS if sin.succeeds]) >= 40
+def test_at_least_forty_attacks_succeed_without_confinement() -> None:
+    assert len([attack for attack in ATTACKS if attack.succeeds_unconfined]) >= 40
 
 
-def test_every_sin_has_a_file_and_every_file_is_a_sin() -> None:
-    files = {path.stem for path in SINS_DIRECTORY.glob("[!_]*.py")}
-    assert files == {sin.name for sin in SINS}
-    assert len(files) == len(SINS)
+def test_every_attack_has_a_file_and_every_file_is_an_attack() -> None:
+    files = {path.stem for path in ATTACKS_DIRECTORY.glob("[!_]*.py")}
+    assert files == {attack.name for attack in ATTACKS}
+    assert len(files) == len(ATTACKS)
+
+
+def test_every_attack_ends_by_itself() -> None:
+    """A process that outlives its call by our mistake is ended by its alarm, which forked children do not inherit."""
+    for attack in ATTACKS:
+        text = (ATTACKS_DIRECTORY / f"{attack.name}.py").read_text()
+        assert "\nsignal.alarm(" in text, attack.name
+        assert text.count("signal.alarm(") > ("os.fork()" in text), f"{attack.name}: a child without an alarm"

@@ -1,4 +1,4 @@
-"""What the sins ask of the kernel by number, past every library; shared by them, as a tool may import its neighbours."""
+"""System calls by number, bypassing the libraries; shared by the attacks, as a tool may import its neighbours."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""A daemon that makes room for what is announced."""
+"""Announces a huge frame, so that the daemon allocates room for it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def announce_huge_frame(world: dict[str, Any]) -> str:
+def announce_huge_frame(target: dict[str, Any]) -> str:
     os.write(4, b"\xff" * 8)
     time.sleep(10)
     return "honest"

@@ -1,4 +1,4 @@
-"""A line in .bashrc, which the person's next shell runs."""
+"""Appends a line to the user's .bashrc, which the next shell runs."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def append_to_profile(world: dict[str, Any]) -> str:
-    with Path(world["home"], ".bashrc").open("a") as profile:
+def append_to_profile(target: dict[str, Any]) -> str:
+    with Path(target["home"], ".bashrc").open("a") as profile:
         profile.write("planted\n")
     return "planted"

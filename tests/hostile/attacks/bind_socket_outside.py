@@ -1,4 +1,4 @@
-"""A socket of its own where others look for a service."""
+"""Binds a unix socket outside the project, where other programs look for a service."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ signal.alarm(20)
 
 
 @tool
-def bind_socket_outside(world: dict[str, Any]) -> str:
+def bind_socket_outside(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_UNIX) as service:
-        os.chdir(world["outside"])
+        os.chdir(target["outside"])
         service.bind("planted")
     return "planted"

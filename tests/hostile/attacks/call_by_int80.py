@@ -1,4 +1,4 @@
-"""A system call by the 32-bit gate, whose numbers mean something else."""
+"""Makes a system call through the 32-bit entry (int 0x80), where numbers have other meanings."""
 
 import ctypes
 import mmap
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def call_by_int80(world: dict[str, Any]) -> str:
+def call_by_int80(target: dict[str, Any]) -> str:
     # mov eax, 20 (getpid); int 0x80; ret
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")

@@ -1,4 +1,4 @@
-"""A system call by the numbers of x32."""
+"""Makes a system call with an x32 number."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ signal.alarm(20)
 
 
 @tool
-def call_by_x32(world: dict[str, Any]) -> str:
+def call_by_x32(target: dict[str, Any]) -> str:
     libc.syscall.restype = ctypes.c_long
     if checked(libc.syscall(ctypes.c_long(0x40000000 | 39))) != os.getpid():
         raise OSError("x32")

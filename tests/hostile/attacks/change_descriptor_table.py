@@ -1,4 +1,4 @@
-"""The processor's own tables of segments."""
+"""Reads the processor's local descriptor table."""
 
 import ctypes
 import signal
@@ -12,6 +12,6 @@ signal.alarm(20)
 
 
 @tool
-def change_descriptor_table(world: dict[str, Any]) -> str:
+def change_descriptor_table(target: dict[str, Any]) -> str:
     call("modify_ldt", 0, ctypes.create_string_buffer(16), 16)
     return "it may look"

@@ -1,4 +1,4 @@
-"""Another root directory."""
+"""Changes its root directory."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def change_root(world: dict[str, Any]) -> str:
-    os.chroot(world["outside"])
+def change_root(target: dict[str, Any]) -> str:
+    os.chroot(target["outside"])
     return "changed"

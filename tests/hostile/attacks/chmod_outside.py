@@ -1,4 +1,4 @@
-"""Everybody's permission to read a file that was its owner's."""
+"""Makes another user's private file readable for all."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def chmod_outside(world: dict[str, Any]) -> str:
-    os.chmod(os.path.join(world["outside"], "secret"), 0o777)
+def chmod_outside(target: dict[str, Any]) -> str:
+    os.chmod(os.path.join(target["outside"], "secret"), 0o777)
     return "opened"

@@ -1,4 +1,4 @@
-"""A user namespace, by way of clone3, whose flags no filter can read."""
+"""Creates a user namespace with clone3, whose flags no filter can read."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ CLONE_NEWUSER = 0x10000000
 
 
 @tool
-def clone3_user_namespace(world: dict[str, Any]) -> str:
+def clone3_user_namespace(target: dict[str, Any]) -> str:
     arguments = (ctypes.c_uint64 * 8)(CLONE_NEWUSER, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
     pid = call("clone3", arguments, ctypes.sizeof(arguments))
     if pid == 0:

@@ -1,4 +1,4 @@
-"""A user namespace, by way of clone."""
+"""Creates a user namespace with clone."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ CLONE_NEWUSER = 0x10000000
 
 
 @tool
-def clone_user_namespace(world: dict[str, Any]) -> str:
+def clone_user_namespace(target: dict[str, Any]) -> str:
     pid = call("clone", CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
         os._exit(0)

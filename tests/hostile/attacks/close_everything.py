@@ -1,4 +1,4 @@
-"""A daemon that waits for a worker without any line."""
+"""Closes every descriptor, so that the daemon waits for a worker without a channel."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def close_everything(world: dict[str, Any]) -> str:
+def close_everything(target: dict[str, Any]) -> str:
     os.closerange(0, 100)
     return "honest"

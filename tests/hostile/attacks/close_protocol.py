@@ -1,4 +1,4 @@
-"""A daemon that waits for a word from a line that is closed."""
+"""Closes the protocol's descriptor, so that the daemon waits for a message that cannot come."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def close_protocol(world: dict[str, Any]) -> str:
+def close_protocol(target: dict[str, Any]) -> str:
     os.close(4)
     return "honest"

@@ -1,4 +1,4 @@
-"""A connection while the file is being described, before anybody has called it."""
+"""Connects to a server while the file is being described, before any call."""
 
 import contextlib
 import json
@@ -15,11 +15,11 @@ signal.alarm(20)
 
 connected = False
 with contextlib.suppress(OSError):
-    port = json.loads(Path(os.path.dirname(__file__), "..", "..", "world.json").read_text())["tcp_port"]
+    port = json.loads(Path(os.path.dirname(__file__), "..", "..", "target.json").read_text())["tcp_port"]
     socket.create_connection(("127.0.0.1", port), timeout=5).close()
     connected = True
 
 
 @tool
-def connect_at_import(world: dict[str, Any]) -> str:
+def connect_at_import(target: dict[str, Any]) -> str:
     return "connected" if connected else "not connected"

@@ -1,4 +1,4 @@
-"""A connection made by a shell."""
+"""Has a shell make a connection."""
 
 import signal
 import subprocess
@@ -10,9 +10,9 @@ signal.alarm(20)
 
 
 @tool
-def connect_by_child(world: dict[str, Any]) -> str:
+def connect_by_child(target: dict[str, Any]) -> str:
     subprocess.run(
-        ["bash", "-c", f"echo hello > /dev/tcp/127.0.0.1/{world['tcp_port']}"],
+        ["bash", "-c", f"echo hello > /dev/tcp/127.0.0.1/{target['tcp_port']}"],
         check=True,
         timeout=10,
         capture_output=True,

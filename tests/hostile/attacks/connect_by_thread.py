@@ -1,4 +1,4 @@
-"""A connection made by another thread than the one that was confined."""
+"""Connects from a thread other than the one that was confined."""
 
 import signal
 import socket
@@ -11,12 +11,12 @@ signal.alarm(20)
 
 
 @tool
-def connect_by_thread(world: dict[str, Any]) -> str:
+def connect_by_thread(target: dict[str, Any]) -> str:
     failures: list[OSError] = []
 
     def connect() -> None:
         try:
-            socket.create_connection(("127.0.0.1", world["tcp_port"]), timeout=5).close()
+            socket.create_connection(("127.0.0.1", target["tcp_port"]), timeout=5).close()
         except OSError as error:
             failures.append(error)
 

@@ -1,4 +1,4 @@
-"""A connection that is made by sending (TCP Fast Open), past filters of connect."""
+"""Connects by sending (TCP Fast Open), bypassing filters of connect."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def connect_fast_open(world: dict[str, Any]) -> str:
+def connect_fast_open(target: dict[str, Any]) -> str:
     with socket.socket() as line:
-        line.sendto(b"hello", socket.MSG_FASTOPEN, ("127.0.0.1", world["tcp_port"]))
+        line.sendto(b"hello", socket.MSG_FASTOPEN, ("127.0.0.1", target["tcp_port"]))
     return "connected"

@@ -1,4 +1,4 @@
-"""A connection by Multipath TCP, which filters of TCP do not see."""
+"""Connects by Multipath TCP, which filters of TCP do not see."""
 
 import signal
 import socket
@@ -13,8 +13,8 @@ IPPROTO_MPTCP = 262
 
 
 @tool
-def connect_mptcp(world: dict[str, Any]) -> str:
+def connect_mptcp(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP) as line:
         line.settimeout(5)
-        line.connect(("127.0.0.1", world["tcp_port"]))
+        line.connect(("127.0.0.1", target["tcp_port"]))
     return "connected"

@@ -1,4 +1,4 @@
-"""A connection to a server of its choice."""
+"""Connects to a server of its choice."""
 
 import signal
 import socket
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def connect_tcp(world: dict[str, Any]) -> str:
-    with socket.create_connection(("127.0.0.1", world["tcp_port"]), timeout=5):
+def connect_tcp(target: dict[str, Any]) -> str:
+    with socket.create_connection(("127.0.0.1", target["tcp_port"]), timeout=5):
         return "connected"

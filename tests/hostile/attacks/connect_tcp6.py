@@ -1,4 +1,4 @@
-"""A connection over IPv6, where a filter may have thought of IPv4 alone."""
+"""Connects over IPv6, in case a filter covers IPv4 only."""
 
 import signal
 import socket
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def connect_tcp6(world: dict[str, Any]) -> str:
-    with socket.create_connection(("::1", world["tcp6_port"]), timeout=5):
+def connect_tcp6(target: dict[str, Any]) -> str:
+    with socket.create_connection(("::1", target["tcp6_port"]), timeout=5):
         return "connected"

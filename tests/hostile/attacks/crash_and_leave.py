@@ -1,4 +1,4 @@
-"""Processes that outlive the crash of the one that made them."""
+"""Leaves processes that outlive the crash of their parent."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def crash_and_leave(world: dict[str, Any]) -> str:
+def crash_and_leave(target: dict[str, Any]) -> str:
     for _ in range(5):
         if os.fork() == 0:
             signal.alarm(15)

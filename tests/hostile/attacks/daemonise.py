@@ -1,4 +1,4 @@
-"""Processes that go on after the call: forked twice, in sessions of their own."""
+"""Leaves processes that outlive the call: forked twice, in sessions of their own."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 @tool
-def daemonise(world: dict[str, Any]) -> str:
+def daemonise(target: dict[str, Any]) -> str:
     for _ in range(10):
         if os.fork() == 0:
             signal.alarm(15)

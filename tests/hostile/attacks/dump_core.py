@@ -1,4 +1,4 @@
-"""Its memory in a file of the project, with whatever it was told."""
+"""Writes its memory, with all that it was given, to a core file in the project."""
 
 import os
 import signal
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def dump_core(world: dict[str, Any]) -> str:
+def dump_core(target: dict[str, Any]) -> str:
     os.abort()

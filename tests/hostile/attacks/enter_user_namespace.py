@@ -1,4 +1,4 @@
-"""A user namespace, in which it is root and most of the kernel's doors open."""
+"""Enters a user namespace, in which it is root and reaches most of the kernel."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ CLONE_NEWUSER = 0x10000000
 
 
 @tool
-def enter_user_namespace(world: dict[str, Any]) -> str:
+def enter_user_namespace(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         status = 1

@@ -1,4 +1,4 @@
-"""The end of whoever describes it."""
+"""Exits while it is described."""
 
 import os
 import signal
@@ -13,5 +13,5 @@ os._exit(0)
 
 
 @tool
-def exit_at_import(world: dict[str, Any]) -> str:
+def exit_at_import(target: dict[str, Any]) -> str:
     return "unreachable"

@@ -1,4 +1,4 @@
-"""The end of its worker in the middle of a call, with status 0."""
+"""Exits with status 0 in the middle of a call."""
 
 import os
 import signal
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def exit_at_once(world: dict[str, Any]) -> str:
+def exit_at_once(target: dict[str, Any]) -> str:
     os._exit(0)

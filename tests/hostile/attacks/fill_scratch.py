@@ -1,4 +1,4 @@
-"""More disk than it was given, in many files."""
+"""Exceeds its disk limit with many files."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ signal.alarm(20)
 
 
 @tool
-def fill_scratch(world: dict[str, Any]) -> str:
+def fill_scratch(target: dict[str, Any]) -> str:
     for number in range(48):
-        with open(os.path.join(tempfile.gettempdir(), f"{world['tag']}-{number}"), "wb") as file:
+        with open(os.path.join(tempfile.gettempdir(), f"{target['tag']}-{number}"), "wb") as file:
             file.write(bytes(2**20))
     time.sleep(3)
     Path("survived").touch()
     for number in range(48):
-        os.unlink(os.path.join(tempfile.gettempdir(), f"{world['tag']}-{number}"))
+        os.unlink(os.path.join(tempfile.gettempdir(), f"{target['tag']}-{number}"))
     return "it was kept"

@@ -1,4 +1,4 @@
-"""Which programs run on the machine, and with which words."""
+"""Lists the command lines of the machine's programs."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def find_commands(world: dict[str, Any]) -> str:
+def find_commands(target: dict[str, Any]) -> str:
     told: list[str] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Output without an end while it is described."""
+"""Writes endless output while it is described."""
 
 import os
 import signal
@@ -14,5 +14,5 @@ for _ in range(50):
 
 
 @tool
-def flood_at_import(world: dict[str, Any]) -> str:
+def flood_at_import(target: dict[str, Any]) -> str:
     return "described"

@@ -1,4 +1,4 @@
-"""Output without an end and without a line's end."""
+"""Writes an endless line, to fill the memory of its reader."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def flood_one_line(world: dict[str, Any]) -> str:
+def flood_one_line(target: dict[str, Any]) -> str:
     for _ in range(100):
         os.write(1, b"x" * 2**20)
     return "written"

@@ -1,4 +1,4 @@
-"""Output without an end, to fill the memory of whoever reads it."""
+"""Writes endless output, to fill the memory of its reader."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def flood_output(world: dict[str, Any]) -> str:
+def flood_output(target: dict[str, Any]) -> str:
     end = time.monotonic() + 3
     while time.monotonic() < end:
         os.write(1, b"all work and no play\n" * 3000)

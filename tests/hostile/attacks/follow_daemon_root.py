@@ -1,4 +1,4 @@
-"""A secret file, by the daemon's view of the file system."""
+"""Reads a secret file through another process's root in /proc."""
 
 import signal
 from pathlib import Path
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def follow_daemon_root(world: dict[str, Any]) -> str:
-    root = Path("/proc", str(world["victim"]), "root")
-    return Path(f"{root}{world['outside']}/secret").read_text()
+def follow_daemon_root(target: dict[str, Any]) -> str:
+    root = Path("/proc", str(target["victim"]), "root")
+    return Path(f"{root}{target['outside']}/secret").read_text()

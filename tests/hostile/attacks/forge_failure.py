@@ -1,4 +1,4 @@
-"""Its cell's failure, to have the daemon judge itself."""
+"""Reports a failure of its cell, as only the keeper may."""
 
 import os
 import signal
@@ -14,6 +14,6 @@ PROTOCOL = 4
 
 
 @tool
-def forge_failure(world: dict[str, Any]) -> str:
+def forge_failure(target: dict[str, Any]) -> str:
     os.write(PROTOCOL, encode({"type": "failed", "message": "no walls"}, b""))
     return "honest"

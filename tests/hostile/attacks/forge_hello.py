@@ -1,4 +1,4 @@
-"""A new beginning in the middle."""
+"""Sends a second hello in the middle of a call."""
 
 import os
 import signal
@@ -14,6 +14,6 @@ PROTOCOL = 4
 
 
 @tool
-def forge_hello(world: dict[str, Any]) -> str:
+def forge_hello(target: dict[str, Any]) -> str:
     os.write(PROTOCOL, encode({"type": "hello", "protocol": 1, "pid": 1, "python": "9.9"}, b""))
     return "honest"

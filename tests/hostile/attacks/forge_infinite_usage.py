@@ -1,4 +1,4 @@
-"""A daemon that adds up what has no end."""
+"""Reports an infinite processor time and absurd figures with its result."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROTOCOL = 4
 
 
 @tool
-def forge_infinite_usage(world: dict[str, Any]) -> str:
+def forge_infinite_usage(target: dict[str, Any]) -> str:
     os.write(
         PROTOCOL,
         encode({"type": "result", "seq": 1, "kind": "ok", "cpu": 1e308, "rss": 10**30, "threads": -5}, b""),

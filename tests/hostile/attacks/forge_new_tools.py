@@ -1,4 +1,4 @@
-"""Tools that its file does not have, told once more after the description."""
+"""Describes tools that its file does not have, after the description."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROTOCOL = 4
 
 
 @tool
-def forge_new_tools(world: dict[str, Any]) -> str:
+def forge_new_tools(target: dict[str, Any]) -> str:
     os.write(
         PROTOCOL,
         encode(

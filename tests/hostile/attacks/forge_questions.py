@@ -1,4 +1,4 @@
-"""More questions than anybody can answer."""
+"""Asks more questions than the daemon can hold."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROTOCOL = 4
 
 
 @tool
-def forge_questions(world: dict[str, Any]) -> str:
+def forge_questions(target: dict[str, Any]) -> str:
     os.write(PROTOCOL, encode({"type": "ask", "seq": 1, "ask": 1, "title": "?"}, b""))
     for number in range(2, 5000):
         os.write(PROTOCOL, encode({"type": "ask", "seq": 1, "ask": number, "title": "?"}, b""))

@@ -1,4 +1,4 @@
-"""A result under the number of another call."""
+"""Sends a result under the number of another call."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROTOCOL = 4
 
 
 @tool
-def forge_result_of_another(world: dict[str, Any]) -> str:
+def forge_result_of_another(target: dict[str, Any]) -> str:
     os.write(
         PROTOCOL,
         encode(

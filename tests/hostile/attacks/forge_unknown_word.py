@@ -1,4 +1,4 @@
-"""A daemon that meets a word it does not know."""
+"""Sends a message of an unknown type."""
 
 import os
 import signal
@@ -14,6 +14,6 @@ PROTOCOL = 4
 
 
 @tool
-def forge_unknown_word(world: dict[str, Any]) -> str:
+def forge_unknown_word(target: dict[str, Any]) -> str:
     os.write(PROTOCOL, encode({"type": "obey", "seq": 1}, b""))
     return "honest"

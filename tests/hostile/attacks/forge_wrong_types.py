@@ -1,4 +1,4 @@
-"""A daemon that computes with what is no number."""
+"""Sends messages whose fields have wrong types."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ PROTOCOL = 4
 
 
 @tool
-def forge_wrong_types(world: dict[str, Any]) -> str:
+def forge_wrong_types(target: dict[str, Any]) -> str:
     os.write(
         PROTOCOL,
         encode({"type": "result", "seq": 1, "kind": 7, "cpu": "x", "rss": [], "threads": {}}, b""),

@@ -1,4 +1,4 @@
-"""A process that is there before any limit of a call."""
+"""Leaves a process that was started before any call's limits."""
 
 import os
 import signal
@@ -18,5 +18,5 @@ if os.fork() == 0:
 
 
 @tool
-def fork_at_import(world: dict[str, Any]) -> str:
+def fork_at_import(target: dict[str, Any]) -> str:
     return "described"

@@ -1,4 +1,4 @@
-"""More processes than it was given, for as long as it likes."""
+"""Exceeds its limit of processes with many children."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def fork_bomb(world: dict[str, Any]) -> str:
+def fork_bomb(target: dict[str, Any]) -> str:
     for _ in range(100):
         if os.fork() == 0:
             signal.alarm(10)

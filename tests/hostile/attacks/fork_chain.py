@@ -1,4 +1,4 @@
-"""A chain that forks and ends without a pause, so that whoever looks for it comes late."""
+"""Leaves a chain of processes that fork and exit without a pause, to outrun a search."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def fork_chain(world: dict[str, Any]) -> str:
+def fork_chain(target: dict[str, Any]) -> str:
     for _ in range(2):
         if os.fork() == 0:
             end = time.monotonic() + 10
@@ -20,4 +20,4 @@ def fork_chain(world: dict[str, Any]) -> str:
                     os._exit(0)
                 signal.alarm(15)
             os._exit(0)
-    return "they hop"
+    return "they run"

@@ -1,4 +1,4 @@
-"""More processes than it was given, as a tree of forks without a parent to count them."""
+"""Exceeds its limit of processes with a tree of forks, which no single parent counts."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def fork_tree(world: dict[str, Any]) -> str:
+def fork_tree(target: dict[str, Any]) -> str:
     first = os.getpid()
     for _ in range(6):
         os.fork()  # 64 in the end

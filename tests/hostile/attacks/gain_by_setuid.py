@@ -1,4 +1,4 @@
-"""Root's rights, by a program that grants them."""
+"""Gains root's rights from a setuid program."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def gain_by_setuid(world: dict[str, Any]) -> str:
+def gain_by_setuid(target: dict[str, Any]) -> str:
     status = subprocess.run(
         ["cat", "/proc/self/status"], capture_output=True, text=True, check=True, timeout=10
     ).stdout

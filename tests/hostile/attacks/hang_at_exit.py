@@ -1,4 +1,4 @@
-"""A worker that does not end when it should."""
+"""Hangs when its worker exits."""
 
 import atexit
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def hang_at_exit(world: dict[str, Any]) -> str:
+def hang_at_exit(target: dict[str, Any]) -> str:
     atexit.register(time.sleep, 15)
     return "done"

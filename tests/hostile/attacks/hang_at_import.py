@@ -1,4 +1,4 @@
-"""A description that never comes."""
+"""Hangs while it is described."""
 
 import signal
 import time
@@ -6,12 +6,12 @@ from typing import Any
 
 from toolcell import tool
 
-signal.alarm(4)
+signal.alarm(3)
 
 
 time.sleep(10)
 
 
 @tool
-def hang_at_import(world: dict[str, Any]) -> str:
+def hang_at_import(target: dict[str, Any]) -> str:
     return "unreachable"

@@ -1,4 +1,4 @@
-"""A secret file under a second name, within the project, where it may be read."""
+"""Links a secret file into the project, where it may be read."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def hardlink_in(world: dict[str, Any]) -> str:
-    os.link(os.path.join(world["outside"], "secret"), "mine")
+def hardlink_in(target: dict[str, Any]) -> str:
+    os.link(os.path.join(target["outside"], "secret"), "mine")
     return Path("mine").read_text()

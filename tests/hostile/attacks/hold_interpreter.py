@@ -1,4 +1,4 @@
-"""A call that holds the interpreter, so that no Python can interrupt it."""
+"""Holds the interpreter's lock, so that no Python code can interrupt it."""
 
 import ctypes
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def hold_interpreter(world: dict[str, Any]) -> str:
+def hold_interpreter(target: dict[str, Any]) -> str:
     ctypes.PyDLL(None).sleep(12)
     return "unstopped"

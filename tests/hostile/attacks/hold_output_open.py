@@ -1,4 +1,4 @@
-"""A process that holds the tool's output open, so that its reader waits for ever."""
+"""Leaves a process that holds the tool's output open, so that its reader waits."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def hold_output_open(world: dict[str, Any]) -> str:
+def hold_output_open(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(15)
         os.setsid()

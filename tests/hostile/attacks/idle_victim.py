@@ -1,4 +1,4 @@
-"""A neighbour that runs when nobody else wants to."""
+"""Gives another process the idle scheduling class."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def idle_victim(world: dict[str, Any]) -> str:
-    os.sched_setscheduler(world["victim"], os.SCHED_IDLE, os.sched_param(0))
+def idle_victim(target: dict[str, Any]) -> str:
+    os.sched_setscheduler(target["victim"], os.SCHED_IDLE, os.sched_param(0))
     return "lowered"

@@ -1,4 +1,4 @@
-"""A worker that ignores every signal that can be, and every exception."""
+"""Ignores every signal that can be ignored, and every exception."""
 
 import contextlib
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def ignore_everything(world: dict[str, Any]) -> str:
+def ignore_everything(target: dict[str, Any]) -> str:
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGALRM}:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The keeper's line to the daemon, to say that the cell is empty."""
+"""Tells the daemon, on the keeper's channel, that the cell is empty."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def impersonate_keeper(world: dict[str, Any]) -> str:
+def impersonate_keeper(target: dict[str, Any]) -> str:
     for number in range(3, 64):
         try:
             line = socket.socket(fileno=os.dup(number))

@@ -1,4 +1,4 @@
-"""Every process that it may signal, ended."""
+"""Kills every process that it may signal."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def kill_all(world: dict[str, Any]) -> str:
+def kill_all(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         os.kill(-1, signal.SIGKILL)

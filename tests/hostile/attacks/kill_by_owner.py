@@ -1,4 +1,4 @@
-"""Somebody's process, ended by the kernel on behalf of a pipe that it was said to own."""
+"""Kills another process through the owner of a socket's signals."""
 
 import fcntl
 import os
@@ -16,9 +16,9 @@ F_SETSIG = 10
 
 
 @tool
-def kill_by_owner(world: dict[str, Any]) -> str:
+def kill_by_owner(target: dict[str, Any]) -> str:
     ours, theirs = socket.socketpair()
-    fcntl.fcntl(ours, fcntl.F_SETOWN, world["victim"])
+    fcntl.fcntl(ours, fcntl.F_SETOWN, target["victim"])
     fcntl.fcntl(ours, F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(ours, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     theirs.send(b"now")

@@ -1,4 +1,4 @@
-"""Somebody's process, ended by a descriptor of it."""
+"""Kills another process through a pidfd."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def kill_by_pidfd(world: dict[str, Any]) -> str:
-    signal.pidfd_send_signal(os.pidfd_open(world["victim"]), signal.SIGKILL)
+def kill_by_pidfd(target: dict[str, Any]) -> str:
+    signal.pidfd_send_signal(os.pidfd_open(target["victim"]), signal.SIGKILL)
     return "sent"

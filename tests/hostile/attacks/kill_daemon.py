@@ -1,4 +1,4 @@
-"""The daemon, ended."""
+"""Kills the daemon."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def kill_daemon(world: dict[str, Any]) -> str:
-    os.kill(world["daemon"], signal.SIGKILL)
+def kill_daemon(target: dict[str, Any]) -> str:
+    os.kill(target["daemon"], signal.SIGKILL)
     return "sent"

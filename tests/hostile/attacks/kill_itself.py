@@ -1,4 +1,4 @@
-"""The end of its worker by the strongest signal."""
+"""Kills its own worker with SIGKILL."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def kill_itself(world: dict[str, Any]) -> str:
+def kill_itself(target: dict[str, Any]) -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return "unreachable"

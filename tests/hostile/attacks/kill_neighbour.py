@@ -1,4 +1,4 @@
-"""Another worker, ended."""
+"""Kills another worker."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def kill_neighbour(world: dict[str, Any]) -> str:
-    os.kill(world["neighbour"], signal.SIGKILL)
+def kill_neighbour(target: dict[str, Any]) -> str:
+    os.kill(target["neighbour"], signal.SIGKILL)
     return "sent"

@@ -1,4 +1,4 @@
-"""The keeper that watches it, ended."""
+"""Kills the keeper that watches it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def kill_parent(world: dict[str, Any]) -> str:
+def kill_parent(target: dict[str, Any]) -> str:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(3)
     return "sent"

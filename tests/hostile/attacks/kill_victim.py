@@ -1,4 +1,4 @@
-"""Somebody's process, ended."""
+"""Kills another process."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def kill_victim(world: dict[str, Any]) -> str:
-    os.kill(world["victim"], signal.SIGKILL)
+def kill_victim(target: dict[str, Any]) -> str:
+    os.kill(target["victim"], signal.SIGKILL)
     return "sent"

@@ -1,4 +1,4 @@
-"""Another control group, where the limits of its own do not hold."""
+"""Moves to another control group, where its limits do not hold."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def leave_control_group(world: dict[str, Any]) -> str:
-    with open(os.path.join(world["groups"], "cgroup.procs"), "w") as members:
+def leave_control_group(target: dict[str, Any]) -> str:
+    with open(os.path.join(target["groups"], "cgroup.procs"), "w") as members:
         members.write("0")
     return "it moved"

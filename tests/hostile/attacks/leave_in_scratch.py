@@ -1,4 +1,4 @@
-"""A file in the temporary directory, for the next one to find."""
+"""Leaves a file in the temporary directory for the next cell."""
 
 import signal
 import tempfile
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_in_scratch(world: dict[str, Any]) -> str:
-    Path(tempfile.gettempdir(), world["tag"]).write_text("loot")
+def leave_in_scratch(target: dict[str, Any]) -> str:
+    Path(tempfile.gettempdir(), target["tag"]).write_text("loot")
     return "left"

@@ -1,4 +1,4 @@
-"""So many files in its tools that whoever looks for tools is lost."""
+"""Fills its tools directory with more files than a search can handle."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def leave_many_files(world: dict[str, Any]) -> str:
+def leave_many_files(target: dict[str, Any]) -> str:
     for number in range(3000):
         Path(".toolcell", "tools", f"_{number}.py").touch()
     return "planted"

@@ -1,4 +1,4 @@
-"""A queue of System V, with a word for the next cell."""
+"""Leaves a System V message queue for the next cell."""
 
 import signal
 from typing import Any
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_messages(world: dict[str, Any]) -> str:
-    checked(libc.msgget(world["key"], 0o1600))
+def leave_messages(target: dict[str, Any]) -> str:
+    checked(libc.msgget(target["key"], 0o1600))
     return "left"

@@ -1,4 +1,4 @@
-"""Somebody else's namespaces."""
+"""Enters the namespaces of another process."""
 
 import os
 import signal
@@ -12,6 +12,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_namespaces(world: dict[str, Any]) -> str:
-    call("setns", os.pidfd_open(world["victim"]), 0x00020000 | 0x40000000)
+def leave_namespaces(target: dict[str, Any]) -> str:
+    call("setns", os.pidfd_open(target["victim"]), 0x00020000 | 0x40000000)
     return "they were left"

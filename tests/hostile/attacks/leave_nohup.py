@@ -1,4 +1,4 @@
-"""A program that ignores the end of its session."""
+"""Leaves a program that ignores the end of its session."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def leave_nohup(world: dict[str, Any]) -> str:
+def leave_nohup(target: dict[str, Any]) -> str:
     subprocess.Popen(
         ["nohup", "sleep", "15"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

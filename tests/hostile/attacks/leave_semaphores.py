@@ -1,4 +1,4 @@
-"""Semaphores of System V, of which a machine has a number."""
+"""Leaves System V semaphores, of which the machine has a limited number."""
 
 import signal
 from typing import Any
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_semaphores(world: dict[str, Any]) -> str:
-    checked(libc.semget(world["key"], 1, 0o1600))
+def leave_semaphores(target: dict[str, Any]) -> str:
+    checked(libc.semget(target["key"], 1, 0o1600))
     return "left"

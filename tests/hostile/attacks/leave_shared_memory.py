@@ -1,4 +1,4 @@
-"""A segment of System V that stays when everybody is gone."""
+"""Leaves a System V shared memory segment."""
 
 import signal
 from typing import Any
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_shared_memory(world: dict[str, Any]) -> str:
-    checked(libc.shmget(world["key"], 4096, 0o1600))
+def leave_shared_memory(target: dict[str, Any]) -> str:
+    checked(libc.shmget(target["key"], 4096, 0o1600))
     return "left"

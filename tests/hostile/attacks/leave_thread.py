@@ -1,4 +1,4 @@
-"""A thread that goes on after the call."""
+"""Leaves a thread that goes on after the call."""
 
 import signal
 import threading
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def leave_thread(world: dict[str, Any]) -> str:
+def leave_thread(target: dict[str, Any]) -> str:
     threading.Thread(target=time.sleep, args=(15,)).start()
     return "done"

@@ -1,4 +1,4 @@
-"""Whatever was left open by those who made it: a directory, a socket, a database."""
+"""Lists the descriptors that it inherited."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def list_descriptors(world: dict[str, Any]) -> str:
+def list_descriptors(target: dict[str, Any]) -> str:
     found: list[str] = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself

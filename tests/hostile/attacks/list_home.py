@@ -1,4 +1,4 @@
-"""Which files a person has: their names say much."""
+"""Lists the user's home directory."""
 
 import os
 import signal
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def list_home(world: dict[str, Any]) -> str:
-    return " ".join(os.listdir(str(world["home"])))
+def list_home(target: dict[str, Any]) -> str:
+    return " ".join(os.listdir(str(target["home"])))

@@ -1,4 +1,4 @@
-"""The machine's network interfaces and what has gone through them, by netlink."""
+"""Reads the machine's network interfaces and their counters by netlink."""
 
 import signal
 import socket
@@ -41,5 +41,5 @@ def interfaces() -> Iterator[str]:
 
 
 @tool
-def list_interfaces(world: dict[str, Any]) -> str:
+def list_interfaces(target: dict[str, Any]) -> str:
     return "; ".join(interfaces())

@@ -1,4 +1,4 @@
-"""A door of its own on the machine's loopback, for a browser or a neighbour to come in."""
+"""Listens on the machine's loopback, where a browser or another program can connect."""
 
 import signal
 import socket
@@ -11,11 +11,11 @@ signal.alarm(20)
 
 
 @tool
-def listen_on_host(world: dict[str, Any]) -> str:
+def listen_on_host(target: dict[str, Any]) -> str:
     with socket.socket() as service:
         service.bind(("127.0.0.1", 0))
         service.listen()
         Path("port").write_text(str(service.getsockname()[1]))
         service.settimeout(3)
         service.accept()
-    return "somebody came"
+    return "a connection came"

@@ -1,4 +1,4 @@
-"""A program within the kernel."""
+"""Loads a BPF program into the kernel."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ signal.alarm(20)
 
 
 @tool
-def load_bpf(world: dict[str, Any]) -> str:
+def load_bpf(target: dict[str, Any]) -> str:
     attributes = ctypes.create_string_buffer(
         struct.pack("<IIII", 2, 4, 8, 1) + bytes(56)
     )  # BPF_MAP_CREATE, an array

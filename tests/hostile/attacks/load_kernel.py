@@ -1,4 +1,4 @@
-"""Another kernel."""
+"""Loads another kernel."""
 
 import errno
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def load_kernel(world: dict[str, Any]) -> str:
+def load_kernel(target: dict[str, Any]) -> str:
     try:
         call("kexec_load", 0, 1 << 20, 0, 0)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A module in the kernel."""
+"""Loads a module into the kernel."""
 
 import errno
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def load_module(world: dict[str, Any]) -> str:
+def load_module(target: dict[str, Any]) -> str:
     try:
         call("finit_module", -1, b"", 0)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A lock on somebody's file, for which its owner then waits."""
+"""Locks a file outside the project, so that its owner waits."""
 
 import fcntl
 import os
@@ -13,8 +13,8 @@ signal.alarm(20)
 
 
 @tool
-def lock_outside(world: dict[str, Any]) -> str:
-    with Path(world["outside"], "kept").open() as file:
+def lock_outside(target: dict[str, Any]) -> str:
+    with Path(target["outside"], "kept").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         Path("locked").touch()
         deadline = time.monotonic() + 5

@@ -1,4 +1,4 @@
-"""A neighbour that cannot open a file any more."""
+"""Lowers the limits of another process, so that it can open no file."""
 
 import resource
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def lower_victims_limits(world: dict[str, Any]) -> str:
-    resource.prlimit(world["victim"], resource.RLIMIT_NOFILE, (3, 3))
+def lower_victims_limits(target: dict[str, Any]) -> str:
+    resource.prlimit(target["victim"], resource.RLIMIT_NOFILE, (3, 3))
     return "lowered"

@@ -1,4 +1,4 @@
-"""A name of its own for the disk."""
+"""Makes a device node of its own for the disk."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def make_block_device(world: dict[str, Any]) -> str:
+def make_block_device(target: dict[str, Any]) -> str:
     os.mknod("disk", stat.S_IFBLK | 0o600, os.makedev(254, 0))
     return "made"

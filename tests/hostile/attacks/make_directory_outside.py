@@ -1,4 +1,4 @@
-"""A directory outside."""
+"""Makes a directory outside the project."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def make_directory_outside(world: dict[str, Any]) -> str:
-    os.mkdir(os.path.join(world["outside"], "planted"))
+def make_directory_outside(target: dict[str, Any]) -> str:
+    os.mkdir(os.path.join(target["outside"], "planted"))
     return "planted"

@@ -1,4 +1,4 @@
-"""A pipe with a name outside, on which whoever opens it hangs."""
+"""Makes a named pipe outside the project, on which a program that opens it hangs."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def make_fifo_outside(world: dict[str, Any]) -> str:
-    os.mkfifo(os.path.join(world["outside"], "planted"))
+def make_fifo_outside(target: dict[str, Any]) -> str:
+    os.mkfifo(os.path.join(target["outside"], "planted"))
     return "planted"

@@ -1,4 +1,4 @@
-"""A ring by which the kernel does what a filter of system calls forbids."""
+"""Creates an io_uring, through which the kernel does what a filter of system calls forbids."""
 
 import ctypes
 import os
@@ -13,6 +13,6 @@ signal.alarm(20)
 
 
 @tool
-def make_io_uring(world: dict[str, Any]) -> str:
+def make_io_uring(target: dict[str, Any]) -> str:
     os.close(call("io_uring_setup", 4, ctypes.create_string_buffer(120)))
     return "it was made"

@@ -1,4 +1,4 @@
-"""A socket that says whatever it likes of its sender."""
+"""Opens a raw socket, which can forge its sender."""
 
 import signal
 import socket
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def make_raw_socket(world: dict[str, Any]) -> str:
+def make_raw_socket(target: dict[str, Any]) -> str:
     socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close()
     return "it was made"

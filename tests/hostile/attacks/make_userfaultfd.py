@@ -1,4 +1,4 @@
-"""A descriptor that stops the kernel in the middle of a copy, as exploits like it."""
+"""Creates a userfaultfd, which exploits use to stop the kernel in the middle of a copy."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def make_userfaultfd(world: dict[str, Any]) -> str:
+def make_userfaultfd(target: dict[str, Any]) -> str:
     UFFD_USER_MODE_ONLY = 1
     os.close(call("userfaultfd", os.O_CLOEXEC | UFFD_USER_MODE_ONLY))
     return "it was made"

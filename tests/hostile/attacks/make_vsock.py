@@ -1,4 +1,4 @@
-"""A socket to the virtual machine's host, past every network."""
+"""Opens a socket to the virtual machine's host, bypassing every network."""
 
 import signal
 import socket
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def make_vsock(world: dict[str, Any]) -> str:
+def make_vsock(target: dict[str, Any]) -> str:
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
     return "it was made"

@@ -1,4 +1,4 @@
-"""More memory than it was given."""
+"""Exceeds its memory limit."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def memory_bomb(world: dict[str, Any]) -> str:
+def memory_bomb(target: dict[str, Any]) -> str:
     kept = [bytearray(os.urandom(1)) * (4 * 2**20) for _ in range(75)]
 
     time.sleep(2)

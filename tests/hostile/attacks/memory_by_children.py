@@ -1,4 +1,4 @@
-"""More memory than it was given, a little of it in each of its children."""
+"""Exceeds its memory limit with small parts in many children."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def memory_by_children(world: dict[str, Any]) -> str:
+def memory_by_children(target: dict[str, Any]) -> str:
     for _ in range(10):
         if os.fork() == 0:
             signal.alarm(10)

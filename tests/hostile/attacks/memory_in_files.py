@@ -1,4 +1,4 @@
-"""More memory than it was given, in files without a name, which are nobody's memory."""
+"""Exceeds its memory limit with memfd files, which no process's usage includes."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def memory_in_files(world: dict[str, Any]) -> str:
+def memory_in_files(target: dict[str, Any]) -> str:
     file = os.memfd_create("store")
     for _ in range(300):
         os.write(file, bytes(2**20))

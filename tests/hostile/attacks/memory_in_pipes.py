@@ -1,4 +1,4 @@
-"""The kernel's memory, in pipes that nobody reads."""
+"""Fills the kernel's memory through pipes that are never read."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ F_SETPIPE_SZ = 1031
 
 
 @tool
-def memory_in_pipes(world: dict[str, Any]) -> str:
+def memory_in_pipes(target: dict[str, Any]) -> str:
     pipes: list[int] = []
     for _ in range(40):  # a user has 64 MiB of such pages
         _reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""More memory than it was given, in a segment that belongs to no process."""
+"""Exceeds its memory limit with a System V segment, which belongs to no process."""
 
 import ctypes
 import signal
@@ -14,9 +14,9 @@ signal.alarm(20)
 
 
 @tool
-def memory_in_system_v(world: dict[str, Any]) -> str:
+def memory_in_system_v(target: dict[str, Any]) -> str:
     libc.shmat.restype = ctypes.c_void_p
-    segment = checked(libc.shmget(world["key"], ctypes.c_size_t(200 * 2**20), 0o1600))
+    segment = checked(libc.shmget(target["key"], ctypes.c_size_t(200 * 2**20), 0o1600))
     address = libc.shmat(segment, None, 0)
     ctypes.memset(address, 1, 200 * 2**20)
     # For the meter to look: who lets go between two looks is not seen without a control group.

@@ -1,4 +1,4 @@
-"""More memory than it was given, in a map that is shared with nobody."""
+"""Exceeds its memory limit with a shared anonymous map."""
 
 import mmap
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def memory_shared(world: dict[str, Any]) -> str:
+def memory_shared(target: dict[str, Any]) -> str:
     store = mmap.mmap(-1, 300 * 2**20)
     for page in range(0, len(store), 4096):
         store[page] = 1

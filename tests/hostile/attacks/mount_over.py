@@ -1,4 +1,4 @@
-"""A file system of its own over a directory, in a namespace of its own."""
+"""Mounts a file system over a directory, in a namespace of its own."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ CLONE_NEWUSER, CLONE_NEWNS = 0x10000000, 0x00020000
 
 
 @tool
-def mount_over(world: dict[str, Any]) -> str:
+def mount_over(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         status = 1

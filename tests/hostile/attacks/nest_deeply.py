@@ -1,4 +1,4 @@
-"""A daemon that follows every bracket of a header."""
+"""Sends a header nested so deep that a recursive parser overflows."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def nest_deeply(world: dict[str, Any]) -> str:
+def nest_deeply(target: dict[str, Any]) -> str:
     header = b'{"type":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
     os.write(4, struct.pack(">II", len(header), 0) + header)
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""More open files than it was given."""
+"""Exceeds its limit of open files."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def open_everything(world: dict[str, Any]) -> str:
+def open_everything(target: dict[str, Any]) -> str:
     opened: list[int] = []
     with contextlib.suppress(OSError):
         while len(opened) < 500:

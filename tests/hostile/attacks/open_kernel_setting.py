@@ -1,4 +1,4 @@
-"""The program that the kernel runs, as root, when a process dumps core."""
+"""Opens the setting of the program that the kernel runs, as root, when a process dumps core."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def open_kernel_setting(world: dict[str, Any]) -> str:
+def open_kernel_setting(target: dict[str, Any]) -> str:
     os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))
     return "it may be written"

@@ -1,4 +1,4 @@
-"""A copy of the file system's tree as a descriptor."""
+"""Copies the tree of mounts to a descriptor."""
 
 import signal
 from typing import Any
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def open_mount_tree(world: dict[str, Any]) -> str:
+def open_mount_tree(target: dict[str, Any]) -> str:
     call("open_tree", -100, b"/", 1)
     return "it is open"

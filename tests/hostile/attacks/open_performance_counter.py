@@ -1,4 +1,4 @@
-"""The processor's counters, by which secrets are timed."""
+"""Opens the processor's counters, with which secrets can be timed."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ signal.alarm(20)
 
 
 @tool
-def open_performance_counter(world: dict[str, Any]) -> str:
+def open_performance_counter(target: dict[str, Any]) -> str:
     attributes = ctypes.create_string_buffer(128)
     # A software clock of this process, without the kernel: the least that can be asked for.
     struct.pack_into("<IIQQQQQ", attributes, 0, 1, 128, 0, 0, 0, 0, 1 << 5 | 1 << 6)

@@ -1,4 +1,4 @@
-"""The end of its worker's stack."""
+"""Overflows its worker's stack."""
 
 import signal
 import sys
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def overflow_stack(world: dict[str, Any]) -> str:
+def overflow_stack(target: dict[str, Any]) -> str:
     sys.setrecursionlimit(10**9)
 
     def deeper(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The interpreter's own file, by the link that every process has to it."""
+"""Opens the interpreter's own file for writing through /proc."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def overwrite_running_program(world: dict[str, Any]) -> str:
+def overwrite_running_program(target: dict[str, Any]) -> str:
     os.close(os.open("/proc/self/exe", os.O_WRONLY))
     return "it may be written"

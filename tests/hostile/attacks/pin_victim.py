@@ -1,4 +1,4 @@
-"""A neighbour that has one processor left."""
+"""Pins another process to one processor."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def pin_victim(world: dict[str, Any]) -> str:
-    os.sched_setaffinity(world["victim"], {min(os.sched_getaffinity(world["victim"]))})
+def pin_victim(target: dict[str, Any]) -> str:
+    os.sched_setaffinity(target["victim"], {min(os.sched_getaffinity(target["victim"]))})
     return "pinned"

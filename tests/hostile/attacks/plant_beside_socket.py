@@ -1,4 +1,4 @@
-"""A file in the directory of the daemon's socket."""
+"""Creates a file in the directory of the daemon's socket."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def plant_beside_socket(world: dict[str, Any]) -> str:
-    Path(os.path.dirname(world["daemon_socket"]), world["tag"]).touch()
+def plant_beside_socket(target: dict[str, Any]) -> str:
+    Path(os.path.dirname(target["daemon_socket"]), target["tag"]).touch()
     return "planted"

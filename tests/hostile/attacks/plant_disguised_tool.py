@@ -1,4 +1,4 @@
-"""Somebody's secret as a tool file, whose first lines an error message would show."""
+"""Links a secret file as a tool file, whose first lines an error message would show."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def plant_disguised_tool(world: dict[str, Any]) -> str:
-    os.symlink(os.path.join(world["outside"], "secret"), os.path.join(".toolcell", "tools", "disguised.py"))
+def plant_disguised_tool(target: dict[str, Any]) -> str:
+    os.symlink(os.path.join(target["outside"], "secret"), os.path.join(".toolcell", "tools", "disguised.py"))
     return "planted"

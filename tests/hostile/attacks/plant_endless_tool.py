@@ -1,4 +1,4 @@
-"""A tool file that never ends."""
+"""Links an endless device as a tool file."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def plant_endless_tool(world: dict[str, Any]) -> str:
+def plant_endless_tool(target: dict[str, Any]) -> str:
     os.symlink("/dev/zero", os.path.join(".toolcell", "tools", "endless.py"))
     return "planted"

@@ -1,4 +1,4 @@
-"""A hook in the project's repository, which the person runs with the next commit."""
+"""Plants a hook in the project's repository, which runs with the user's next commit."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def plant_git_hook(world: dict[str, Any]) -> str:
+def plant_git_hook(target: dict[str, Any]) -> str:
     hook = Path(".git", "hooks", "pre-commit")
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Directories that contain themselves."""
+"""Makes directories that contain themselves."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def plant_loop_of_directories(world: dict[str, Any]) -> str:
+def plant_loop_of_directories(target: dict[str, Any]) -> str:
     os.symlink(".", os.path.join(".toolcell", "tools", "loop"))
     os.symlink("../..", os.path.join(".toolcell", "tools", "up"))
     return "planted"

@@ -1,4 +1,4 @@
-"""A pipe for a tool file, on which the daemon hangs when it reads it."""
+"""Makes a named pipe as a tool file, on which a reader hangs."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def plant_pipe_as_tool(world: dict[str, Any]) -> str:
+def plant_pipe_as_tool(target: dict[str, Any]) -> str:
     os.mkfifo(os.path.join(".toolcell", "tools", "pipe.py"))
     return "planted"

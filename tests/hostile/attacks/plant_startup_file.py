@@ -1,4 +1,4 @@
-"""A .pth file in the person's own site-packages, which every Python of theirs runs."""
+"""Plants a .pth file in the user's site-packages, which every Python of the user runs."""
 
 import signal
 from pathlib import Path
@@ -10,8 +10,8 @@ signal.alarm(20)
 
 
 @tool
-def plant_startup_file(world: dict[str, Any]) -> str:
-    site = Path(world["home"], ".local", "lib", "site-packages")
+def plant_startup_file(target: dict[str, Any]) -> str:
+    site = Path(target["home"], ".local", "lib", "site-packages")
     site.mkdir(parents=True)
     (site / "planted.pth").write_text("import planted\n")
     return "planted"

@@ -1,4 +1,4 @@
-"""Output that is no text."""
+"""Prints bytes that are not text."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def print_bytes(world: dict[str, Any]) -> str:
+def print_bytes(target: dict[str, Any]) -> str:
     os.write(1, bytes(range(256)) * 4000)
     os.write(2, b"\xff\xfe\x1b[2J\x1b]0;owned\x07" * 100)
     return "written"

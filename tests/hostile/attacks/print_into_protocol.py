@@ -1,4 +1,4 @@
-"""Words of its own as words of its worker."""
+"""Prints text into the protocol's descriptor."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def print_into_protocol(world: dict[str, Any]) -> str:
+def print_into_protocol(target: dict[str, Any]) -> str:
     os.dup2(4, 1)
     print("honest", flush=True)
     return "honest"

@@ -1,4 +1,4 @@
-"""An error in the hands of whoever describes it."""
+"""Raises an exception that raises again when it is described."""
 
 import signal
 from typing import Any
@@ -17,5 +17,5 @@ raise Unshowable
 
 
 @tool
-def raise_at_import(world: dict[str, Any]) -> str:
+def raise_at_import(target: dict[str, Any]) -> str:
     return "unreachable"

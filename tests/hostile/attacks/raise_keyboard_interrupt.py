@@ -1,4 +1,4 @@
-"""A keyboard's interrupt without a keyboard."""
+"""Raises KeyboardInterrupt in a call."""
 
 import signal
 from typing import Any
@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool
-def raise_keyboard_interrupt(world: dict[str, Any]) -> str:
+def raise_keyboard_interrupt(target: dict[str, Any]) -> str:
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The limits it was given, doubled."""
+"""Doubles its own limits."""
 
 import resource
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def raise_limits(world: dict[str, Any]) -> str:
+def raise_limits(target: dict[str, Any]) -> str:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard * 2, hard * 2))
     return "raised"

@@ -1,4 +1,4 @@
-"""The end of its worker, as if all were well."""
+"""Raises SystemExit in a call."""
 
 import signal
 import sys
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def raise_system_exit(world: dict[str, Any]) -> str:
+def raise_system_exit(target: dict[str, Any]) -> str:
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""An error in the hands of whoever shows the error."""
+"""Raises an exception that raises again when it is shown."""
 
 import signal
 from typing import Any
@@ -16,5 +16,5 @@ class Unshowable(Exception):
 
 
 @tool
-def raise_when_shown(world: dict[str, Any]) -> str:
+def raise_when_shown(target: dict[str, Any]) -> str:
     raise Unshowable

@@ -1,4 +1,4 @@
-"""A service that listens on a name without a file, where no permission of files holds."""
+"""Connects to a service on an abstract socket, where no file permission holds."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def reach_abstract_socket(world: dict[str, Any]) -> str:
+def reach_abstract_socket(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_UNIX) as line:
-        line.connect(f"\0{world['tag']}")
+        line.connect(f"\0{target['tag']}")
     return "connected"

@@ -1,4 +1,4 @@
-"""The person's key agent, by the hands of another Python."""
+"""Has another Python connect to the user's key agent."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def reach_agent_by_child(world: dict[str, Any]) -> str:
-    code = f"import socket; socket.socket(socket.AF_UNIX).connect({world['outside'] + '/agent'!r})"
+def reach_agent_by_child(target: dict[str, Any]) -> str:
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect({target['outside'] + '/agent'!r})"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=10, capture_output=True)
     return "connected"

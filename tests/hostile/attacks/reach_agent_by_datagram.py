@@ -1,4 +1,4 @@
-"""A line in the machine's log, by its socket."""
+"""Writes to the machine's log through its socket."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def reach_agent_by_datagram(world: dict[str, Any]) -> str:
+def reach_agent_by_datagram(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.sendto(b"all is well", f"{world['outside']}/log")
+        line.sendto(b"all is well", f"{target['outside']}/log")
     return "sent"

@@ -1,4 +1,4 @@
-"""The person's key agent, on its socket."""
+"""Connects to the user's key agent on its socket."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def reach_agent_socket(world: dict[str, Any]) -> str:
+def reach_agent_socket(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_UNIX) as line:
-        line.connect(f"{world['outside']}/agent")
+        line.connect(f"{target['outside']}/agent")
     return "connected"

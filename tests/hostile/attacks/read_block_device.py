@@ -1,4 +1,4 @@
-"""The disk itself, below every permission."""
+"""Reads the disk itself, below every permission."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def read_block_device(world: dict[str, Any]) -> str:
-    device = os.open(world["disk"], os.O_RDONLY)
+def read_block_device(target: dict[str, Any]) -> str:
+    device = os.open(target["disk"], os.O_RDONLY)
     return f"it gave {len(os.read(device, 16))} bytes"

@@ -1,4 +1,4 @@
-"""A secret of the daemon's environment, in that of a program it starts."""
+"""Reads a secret of the daemon's environment in that of a program it starts."""
 
 import signal
 import subprocess
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_child_environment(world: dict[str, Any]) -> str:
+def read_child_environment(target: dict[str, Any]) -> str:
     return subprocess.run(["env"], capture_output=True, text=True, check=True, timeout=10).stdout

@@ -1,4 +1,4 @@
-"""The daemon's environment, with whatever its person keeps there."""
+"""Reads the daemon's environment in /proc."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_daemon_environment(world: dict[str, Any]) -> str:
-    return Path(f"/proc/{world['daemon']}/environ").read_bytes().decode(errors="replace")
+def read_daemon_environment(target: dict[str, Any]) -> str:
+    return Path(f"/proc/{target['daemon']}/environ").read_bytes().decode(errors="replace")

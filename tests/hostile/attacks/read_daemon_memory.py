@@ -1,4 +1,4 @@
-"""A secret in the memory of the daemon."""
+"""Reads the daemon's memory in /proc."""
 
 import signal
 from typing import Any
@@ -9,6 +9,6 @@ signal.alarm(20)
 
 
 @tool
-def read_daemon_memory(world: dict[str, Any]) -> str:
-    with open(f"/proc/{world['daemon']}/mem", "rb"):
+def read_daemon_memory(target: dict[str, Any]) -> str:
+    with open(f"/proc/{target['daemon']}/mem", "rb"):
         return "it is open"

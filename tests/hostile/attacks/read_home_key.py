@@ -1,4 +1,4 @@
-"""The private key of the person who runs the daemon."""
+"""Reads the user's private key."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_home_key(world: dict[str, Any]) -> str:
-    return Path(world["home"], ".ssh", "id_ed25519").read_text()
+def read_home_key(target: dict[str, Any]) -> str:
+    return Path(target["home"], ".ssh", "id_ed25519").read_text()

@@ -1,4 +1,4 @@
-"""The kernel's log, with its addresses."""
+"""Reads the kernel's log, with its addresses."""
 
 import ctypes
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def read_kernel_log(world: dict[str, Any]) -> str:
+def read_kernel_log(target: dict[str, Any]) -> str:
     buffer = ctypes.create_string_buffer(4096)
     call("syslog", 3, buffer, 4096)
     return "it reads"

@@ -1,4 +1,4 @@
-"""The private key, by the hands of another program."""
+"""Has another program read the user's private key."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def read_key_by_child(world: dict[str, Any]) -> str:
+def read_key_by_child(target: dict[str, Any]) -> str:
     return subprocess.run(
-        ["cat", f"{world['home']}/.ssh/id_ed25519"], capture_output=True, text=True, check=True, timeout=10
+        ["cat", f"{target['home']}/.ssh/id_ed25519"], capture_output=True, text=True, check=True, timeout=10
     ).stdout

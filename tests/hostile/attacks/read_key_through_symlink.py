@@ -1,4 +1,4 @@
-"""Credentials, by a name that lies inside the project."""
+"""Reads credentials through a symbolic link inside the project."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def read_key_through_symlink(world: dict[str, Any]) -> str:
-    os.symlink(os.path.join(world["home"], ".aws"), "notes")
+def read_key_through_symlink(target: dict[str, Any]) -> str:
+    os.symlink(os.path.join(target["home"], ".aws"), "notes")
     return Path("notes", "credentials").read_text()

@@ -1,4 +1,4 @@
-"""What the daemon writes down for its person."""
+"""Reads the daemon's log."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_log(world: dict[str, Any]) -> str:
-    return "it begins: " + Path(world["daemon_log"]).open("rb").read(40).decode(errors="replace")
+def read_log(target: dict[str, Any]) -> str:
+    return "it begins: " + Path(target["daemon_log"]).open("rb").read(40).decode(errors="replace")

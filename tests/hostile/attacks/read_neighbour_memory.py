@@ -1,4 +1,4 @@
-"""A secret in the memory of another worker."""
+"""Reads the memory of another worker."""
 
 import signal
 from typing import Any
@@ -9,6 +9,6 @@ signal.alarm(20)
 
 
 @tool
-def read_neighbour_memory(world: dict[str, Any]) -> str:
-    with open(f"/proc/{world['neighbour']}/mem", "rb"):
+def read_neighbour_memory(target: dict[str, Any]) -> str:
+    with open(f"/proc/{target['neighbour']}/mem", "rb"):
         return "it is open"

@@ -1,4 +1,4 @@
-"""What another tool keeps in its temporary directory."""
+"""Reads the temporary directory of another tool."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_neighbour_scratch(world: dict[str, Any]) -> str:
-    return Path(world["neighbour_scratch"]).read_text()
+def read_neighbour_scratch(target: dict[str, Any]) -> str:
+    return Path(target["neighbour_scratch"]).read_text()

@@ -1,4 +1,4 @@
-"""The operator's token, with which the daemon obeys."""
+"""Reads the operator's token."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def read_operator_token(world: dict[str, Any]) -> str:
-    token = Path(os.path.dirname(world["daemon_socket"]), "operator.token").read_text()
+def read_operator_token(target: dict[str, Any]) -> str:
+    token = Path(os.path.dirname(target["daemon_socket"]), "operator.token").read_text()
     return f"the token is {token}"

@@ -1,4 +1,4 @@
-"""A secret of the daemon's environment, in its own."""
+"""Reads a secret of the daemon's environment in its own."""
 
 import os
 import signal
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_own_environment(world: dict[str, Any]) -> str:
+def read_own_environment(target: dict[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in os.environ.items())

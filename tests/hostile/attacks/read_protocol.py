@@ -1,4 +1,4 @@
-"""The words that were meant for its worker."""
+"""Reads messages that are meant for its worker."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def read_protocol(world: dict[str, Any]) -> str:
+def read_protocol(target: dict[str, Any]) -> str:
     with socket.socket(fileno=os.dup(4)) as line:
         line.settimeout(0.5)
         try:

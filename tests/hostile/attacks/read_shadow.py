@@ -1,4 +1,4 @@
-"""The machine's password hashes."""
+"""Reads the machine's password hashes."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_shadow(world: dict[str, Any]) -> str:
+def read_shadow(target: dict[str, Any]) -> str:
     return f"it holds {len(Path('/etc/shadow').read_bytes())} bytes"

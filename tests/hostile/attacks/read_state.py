@@ -1,4 +1,4 @@
-"""The daemon's database, with everybody's calls."""
+"""Reads the daemon's database, with the calls of all sessions."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_state(world: dict[str, Any]) -> str:
-    return Path(world["daemon_state"], "toolcell.sqlite").read_bytes()[:15].decode()
+def read_state(target: dict[str, Any]) -> str:
+    return Path(target["daemon_state"], "toolcell.sqlite").read_bytes()[:15].decode()

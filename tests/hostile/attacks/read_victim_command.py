@@ -1,4 +1,4 @@
-"""The command line of another program, where people put passwords."""
+"""Reads the command line of another program, where passwords may be."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_victim_command(world: dict[str, Any]) -> str:
-    return Path(f"/proc/{world['victim']}/cmdline").read_bytes().decode(errors="replace")
+def read_victim_command(target: dict[str, Any]) -> str:
+    return Path(f"/proc/{target['victim']}/cmdline").read_bytes().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The environment of another program of the same person."""
+"""Reads the environment of another program of the same user."""
 
 import signal
 from pathlib import Path
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def read_victim_environment(world: dict[str, Any]) -> str:
-    return Path(f"/proc/{world['victim']}/environ").read_bytes().decode(errors="replace")
+def read_victim_environment(target: dict[str, Any]) -> str:
+    return Path(f"/proc/{target['victim']}/environ").read_bytes().decode(errors="replace")

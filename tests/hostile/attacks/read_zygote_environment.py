@@ -1,4 +1,4 @@
-"""The environment that its ancestors started with."""
+"""Reads the environment that its ancestors started with."""
 
 import os
 import signal
@@ -11,5 +11,5 @@ signal.alarm(20)
 
 
 @tool
-def read_zygote_environment(world: dict[str, Any]) -> str:
+def read_zygote_environment(target: dict[str, Any]) -> str:
     return Path(f"/proc/{os.getppid()}/environ").read_bytes().decode(errors="replace")

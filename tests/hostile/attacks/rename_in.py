@@ -1,4 +1,4 @@
-"""A secret file, moved to a place where it may be read."""
+"""Moves a secret file into the project, where it may be read."""
 
 import os
 import signal
@@ -11,6 +11,6 @@ signal.alarm(20)
 
 
 @tool
-def rename_in(world: dict[str, Any]) -> str:
-    os.rename(os.path.join(world["outside"], "secret"), "mine")
+def rename_in(target: dict[str, Any]) -> str:
+    os.rename(os.path.join(target["outside"], "secret"), "mine")
     return Path("mine").read_text()

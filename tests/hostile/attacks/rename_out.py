@@ -1,4 +1,4 @@
-"""A file of its own making, moved to a place outside."""
+"""Moves a file out of the project."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def rename_out(world: dict[str, Any]) -> str:
-    os.rename("own", os.path.join(world["outside"], "planted"))
+def rename_out(target: dict[str, Any]) -> str:
+    os.rename("own", os.path.join(target["outside"], "planted"))
     return "planted"

@@ -1,4 +1,4 @@
-"""A neighbour that comes last."""
+"""Lowers the priority of another process."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def renice_victim(world: dict[str, Any]) -> str:
-    os.setpriority(os.PRIO_PROCESS, world["victim"], 19)
+def renice_victim(target: dict[str, Any]) -> str:
+    os.setpriority(os.PRIO_PROCESS, target["victim"], 19)
     return "lowered"

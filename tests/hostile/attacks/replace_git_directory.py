@@ -1,4 +1,4 @@
-"""Another .git with hooks of its own, in the place of the protected one."""
+"""Replaces the protected .git with one that has hooks of its own."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def replace_git_directory(world: dict[str, Any]) -> str:
+def replace_git_directory(target: dict[str, Any]) -> str:
     os.rename(".git", "git-of-old")
     hooks = Path(".git", "hooks")
     hooks.mkdir(parents=True)

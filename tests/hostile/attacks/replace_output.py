@@ -1,4 +1,4 @@
-"""Nobody's output, in the place of standard output."""
+"""Replaces standard output with nothing."""
 
 import signal
 import sys
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def replace_output(world: dict[str, Any]) -> str:
+def replace_output(target: dict[str, Any]) -> str:
     sys.stdout = sys.stderr = None
     return "replaced"

@@ -1,4 +1,4 @@
-"""The worker's own code, replaced by its own."""
+"""Replaces the code of its own worker."""
 
 import signal
 from typing import Any
@@ -9,7 +9,7 @@ signal.alarm(20)
 
 
 @tool
-def replace_runtime(world: dict[str, Any]) -> str:
+def replace_runtime(target: dict[str, Any]) -> str:
     from toolcelld.worker.ending import Ending
 
     Ending.frames = lambda self: iter(())  # type: ignore[method-assign]  # noqa: ARG005  # that is the sin

@@ -1,4 +1,4 @@
-"""The machine, switched off."""
+"""Restarts the machine."""
 
 import errno
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def restart_machine(world: dict[str, Any]) -> str:
+def restart_machine(target: dict[str, Any]) -> str:
     try:
         call("reboot", 0, 0, 0, 0)  # without the magic numbers nothing happens but the question for the right
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A result that contains itself."""
+"""Returns a value that contains itself."""
 
 import signal
 from typing import Any
@@ -9,7 +9,7 @@ signal.alarm(20)
 
 
 @tool
-def return_cycle(world: dict[str, Any]) -> object:
+def return_cycle(target: dict[str, Any]) -> object:
     value: list[object] = []
     value.append(value)
     return value

@@ -1,4 +1,4 @@
-"""A result so deep that whoever reads it falls."""
+"""Returns a value so deep that a recursive reader overflows."""
 
 import signal
 from typing import Any
@@ -9,7 +9,7 @@ signal.alarm(20)
 
 
 @tool
-def return_deep(world: dict[str, Any]) -> object:
+def return_deep(target: dict[str, Any]) -> object:
     value: object = "bottom"
     for _ in range(100_000):
         value = [value]

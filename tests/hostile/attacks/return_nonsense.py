@@ -1,4 +1,4 @@
-"""A result for which JSON has no word."""
+"""Returns a value that JSON cannot express."""
 
 import signal
 from typing import Any
@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool
-def return_nonsense(world: dict[str, Any]) -> object:
+def return_nonsense(target: dict[str, Any]) -> object:
     return {"a": object(), "b": {1, 2}, "c": float("nan"), 7: lambda: None}

@@ -1,4 +1,4 @@
-"""Text that no encoding has."""
+"""Returns text that cannot be encoded."""
 
 import signal
 from typing import Any
@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool
-def return_surrogates(world: dict[str, Any]) -> str:
+def return_surrogates(target: dict[str, Any]) -> str:
     return "\ud800 \udfff " * 1000

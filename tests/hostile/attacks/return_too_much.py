@@ -1,4 +1,4 @@
-"""A result that fills whoever takes it."""
+"""Returns a result that fills the memory of its reader."""
 
 import signal
 from typing import Any
@@ -9,5 +9,5 @@ signal.alarm(20)
 
 
 @tool
-def return_too_much(world: dict[str, Any]) -> str:
+def return_too_much(target: dict[str, Any]) -> str:
     return "x" * (100 * 2**20)

@@ -1,4 +1,4 @@
-"""A result that raises in the hands of whoever encodes it."""
+"""Returns a value that raises when it is encoded."""
 
 import signal
 from typing import Any
@@ -18,5 +18,5 @@ class Strange(str):
 
 
 @tool
-def return_unshowable(world: dict[str, Any]) -> object:
+def return_unshowable(target: dict[str, Any]) -> object:
     return {"a": Strange("x")}

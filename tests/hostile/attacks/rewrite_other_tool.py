@@ -1,4 +1,4 @@
-"""The tool of another project, which runs with that one's rights."""
+"""Rewrites the tool of another project, which has other rights."""
 
 import signal
 from pathlib import Path
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def rewrite_other_tool(world: dict[str, Any]) -> str:
-    Path(world["outside"], "tools", "innocent.py").write_text("planted")
+def rewrite_other_tool(target: dict[str, Any]) -> str:
+    Path(target["outside"], "tools", "innocent.py").write_text("planted")
     return "planted"

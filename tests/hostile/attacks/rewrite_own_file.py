@@ -1,4 +1,4 @@
-"""Its own source, so that the next one to call it runs something else."""
+"""Rewrites its own source, so that the next call runs other code."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def rewrite_own_file(world: dict[str, Any]) -> str:
+def rewrite_own_file(target: dict[str, Any]) -> str:
     with Path(__file__).open("a") as source:
         source.write("# planted\n")
     return "planted"

@@ -1,4 +1,4 @@
-"""A program that was never a file."""
+"""Runs a program from memory that was never a file."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def run_from_memory(world: dict[str, Any]) -> str:
+def run_from_memory(target: dict[str, Any]) -> str:
     program = os.memfd_create("program")
     with open("/bin/true", "rb") as file:
         os.write(program, file.read())

@@ -1,4 +1,4 @@
-"""A program from the person's home, run by the tool."""
+"""Runs a program from the user's home."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def run_program_outside(world: dict[str, Any]) -> str:
+def run_program_outside(target: dict[str, Any]) -> str:
     return subprocess.run(
-        [f"{world['home']}/bin/program"], capture_output=True, text=True, check=True, timeout=10
+        [f"{target['home']}/bin/program"], capture_output=True, text=True, check=True, timeout=10
     ).stdout

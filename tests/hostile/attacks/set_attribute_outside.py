@@ -1,4 +1,4 @@
-"""An extended attribute on a file outside."""
+"""Sets an extended attribute on a file outside the project."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def set_attribute_outside(world: dict[str, Any]) -> str:
-    os.setxattr(os.path.join(world["outside"], "kept"), "user.planted", b"planted")
+def set_attribute_outside(target: dict[str, Any]) -> str:
+    os.setxattr(os.path.join(target["outside"], "kept"), "user.planted", b"planted")
     return "set"

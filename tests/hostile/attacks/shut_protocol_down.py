@@ -1,4 +1,4 @@
-"""A worker that can speak no more, and goes on."""
+"""Shuts its protocol channel down and goes on."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def shut_protocol_down(world: dict[str, Any]) -> str:
+def shut_protocol_down(target: dict[str, Any]) -> str:
     socket.socket(fileno=os.dup(4)).shutdown(socket.SHUT_RDWR)
     time.sleep(10)
     return "honest"

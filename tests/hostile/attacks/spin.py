@@ -1,4 +1,4 @@
-"""More processor time than it was given."""
+"""Exceeds its limit of processor time."""
 
 import signal
 import time
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def spin(world: dict[str, Any]) -> str:
+def spin(target: dict[str, Any]) -> str:
     while time.process_time() < 4:
         pass
     Path("survived").touch()

@@ -1,4 +1,4 @@
-"""More processor time than it was given, each of its children a little of it."""
+"""Exceeds its limit of processor time with small parts in many children."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def spin_by_children(world: dict[str, Any]) -> str:
+def spin_by_children(target: dict[str, Any]) -> str:
     for _ in range(8):
         if os.fork() == 0:
             signal.alarm(10)

@@ -1,4 +1,4 @@
-"""Whether a file is there, and how large it is."""
+"""Reads the size of a file outside the project."""
 
 import os
 import signal
@@ -10,5 +10,5 @@ signal.alarm(20)
 
 
 @tool
-def stat_outside(world: dict[str, Any]) -> str:
-    return f"it has {os.stat(os.path.join(world['outside'], 'secret')).st_size} bytes"
+def stat_outside(target: dict[str, Any]) -> str:
+    return f"it has {os.stat(os.path.join(target['outside'], 'secret')).st_size} bytes"

@@ -1,4 +1,4 @@
-"""An open file of the daemon, as a descriptor."""
+"""Copies an open descriptor of the daemon."""
 
 import os
 import signal
@@ -12,6 +12,6 @@ signal.alarm(20)
 
 
 @tool
-def steal_descriptor(world: dict[str, Any]) -> str:
-    call("pidfd_getfd", os.pidfd_open(world["daemon"]), 1, 0)
+def steal_descriptor(target: dict[str, Any]) -> str:
+    call("pidfd_getfd", os.pidfd_open(target["daemon"]), 1, 0)
     return "stolen"

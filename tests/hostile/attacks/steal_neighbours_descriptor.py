@@ -1,4 +1,4 @@
-"""An open file of another worker, as a descriptor."""
+"""Copies an open descriptor of another worker."""
 
 import os
 import signal
@@ -12,6 +12,6 @@ signal.alarm(20)
 
 
 @tool
-def steal_neighbours_descriptor(world: dict[str, Any]) -> str:
-    call("pidfd_getfd", os.pidfd_open(world["neighbour"]), 4, 0)
+def steal_neighbours_descriptor(target: dict[str, Any]) -> str:
+    call("pidfd_getfd", os.pidfd_open(target["neighbour"]), 4, 0)
     return "stolen"

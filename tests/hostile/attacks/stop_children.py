@@ -1,4 +1,4 @@
-"""Stopped processes, which take no signal that can be ignored."""
+"""Leaves stopped processes, which handle no signal but SIGKILL."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def stop_children(world: dict[str, Any]) -> str:
+def stop_children(target: dict[str, Any]) -> str:
     for _ in range(5):
         if os.fork() == 0:
             signal.alarm(15)

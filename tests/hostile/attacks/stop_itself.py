@@ -1,4 +1,4 @@
-"""A worker that is stopped, and so ignores its abort."""
+"""Stops its own worker, which then handles no abort."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def stop_itself(world: dict[str, Any]) -> str:
+def stop_itself(target: dict[str, Any]) -> str:
     os.kill(os.getpid(), signal.SIGSTOP)
     return "unreachable"

@@ -1,4 +1,4 @@
-"""A tool that takes its abort for an exception like others."""
+"""Catches its abort like any other exception."""
 
 import signal
 import time
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def swallow_abort(world: dict[str, Any]) -> str:
+def swallow_abort(target: dict[str, Any]) -> str:
     end = time.monotonic() + 15
     while time.monotonic() < end:
         try:

@@ -1,4 +1,4 @@
-"""A symbolic link outside, for somebody else to follow."""
+"""Makes a symbolic link outside the project, for another program to follow."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def symlink_outside(world: dict[str, Any]) -> str:
-    os.symlink("/etc/passwd", os.path.join(world["outside"], "planted"))
+def symlink_outside(target: dict[str, Any]) -> str:
+    os.symlink("/etc/passwd", os.path.join(target["outside"], "planted"))
     return "planted"

@@ -1,4 +1,4 @@
-"""More threads than it was given processes."""
+"""Exceeds its limit of processes with threads."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def thread_bomb(world: dict[str, Any]) -> str:
+def thread_bomb(target: dict[str, Any]) -> str:
     enough = threading.Event()
     for _ in range(100):
         threading.Thread(target=enough.wait, args=(5,), daemon=True).start()

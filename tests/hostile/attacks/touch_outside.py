@@ -1,4 +1,4 @@
-"""Another time on a file outside, to have programs build or skip it."""
+"""Changes the times of a file outside the project, so that programs build or skip it."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def touch_outside(world: dict[str, Any]) -> str:
-    os.utime(os.path.join(world["outside"], "kept"), (1, 1))
+def touch_outside(target: dict[str, Any]) -> str:
+    os.utime(os.path.join(target["outside"], "kept"), (1, 1))
     return "touched"

@@ -1,4 +1,4 @@
-"""A child under its debugger's thumb: registers, memory, system calls."""
+"""Traces a child: registers, memory, system calls."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def trace_child(world: dict[str, Any]) -> str:
+def trace_child(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         status = 1

@@ -1,4 +1,4 @@
-"""Somebody's process, held as a debugger holds it."""
+"""Traces another process."""
 
 import signal
 from pathlib import Path
@@ -12,8 +12,8 @@ signal.alarm(20)
 
 
 @tool
-def trace_victim(world: dict[str, Any]) -> str:
+def trace_victim(target: dict[str, Any]) -> str:
     PTRACE_SEIZE = 0x4206
-    call("ptrace", PTRACE_SEIZE, world["victim"], 0, 0)
+    call("ptrace", PTRACE_SEIZE, target["victim"], 0, 0)
     Path("traced").touch()
     return "traced"

@@ -1,4 +1,4 @@
-"""Somebody's file, emptied without opening it."""
+"""Truncates a file outside the project without opening it."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def truncate_outside(world: dict[str, Any]) -> str:
-    os.truncate(os.path.join(world["outside"], "kept"), 0)
+def truncate_outside(target: dict[str, Any]) -> str:
+    os.truncate(os.path.join(target["outside"], "kept"), 0)
     return "emptied"

@@ -1,4 +1,4 @@
-"""Programs whose memory lies where an exploit expects it."""
+"""Turns address randomisation off, as exploits want it."""
 
 import signal
 from typing import Any
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def turn_randomness_off(world: dict[str, Any]) -> str:
+def turn_randomness_off(target: dict[str, Any]) -> str:
     ADDR_NO_RANDOMIZE = 0x0040000
     before = call("personality", ADDR_NO_RANDOMIZE)
     call("personality", before)

@@ -1,4 +1,4 @@
-"""A command line, typed as if the person had."""
+"""Types a command line into the user's terminal."""
 
 import fcntl
 import os
@@ -12,13 +12,13 @@ signal.alarm(20)
 
 
 @tool
-def type_into_terminal(world: dict[str, Any]) -> str:
+def type_into_terminal(target: dict[str, Any]) -> str:
     if os.fork() == 0:
         signal.alarm(10)
         status = 1
         try:
             os.setsid()
-            terminal = os.open(world["terminal"], os.O_RDWR)  # a session's first terminal becomes its own
+            terminal = os.open(target["terminal"], os.O_RDWR)  # a session's first terminal becomes its own
             fcntl.ioctl(terminal, termios.TIOCSTI, b"x")
             status = 0
         finally:

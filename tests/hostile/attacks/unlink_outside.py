@@ -1,4 +1,4 @@
-"""Somebody's file, gone."""
+"""Removes a file outside the project."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def unlink_outside(world: dict[str, Any]) -> str:
-    os.unlink(os.path.join(world["outside"], "kept"))
+def unlink_outside(target: dict[str, Any]) -> str:
+    os.unlink(os.path.join(target["outside"], "kept"))
     return "gone"

@@ -1,4 +1,4 @@
-"""What the walls hide, by taking the mounts off again."""
+"""Unmounts what hides files from it."""
 
 import signal
 from typing import Any
@@ -14,6 +14,6 @@ MNT_DETACH = 2
 
 
 @tool
-def unmount_view(world: dict[str, Any]) -> str:
-    checked(libc.umount2(world["outside"].encode(), MNT_DETACH))
+def unmount_view(target: dict[str, Any]) -> str:
+    checked(libc.umount2(target["outside"].encode(), MNT_DETACH))
     return "taken off"

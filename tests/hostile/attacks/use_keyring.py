@@ -1,4 +1,4 @@
-"""A word in the kernel's keyring of the user, for another cell to find."""
+"""Leaves a key in the kernel's user keyring for another cell."""
 
 import signal
 from typing import Any
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def use_keyring(world: dict[str, Any]) -> str:
+def use_keyring(target: dict[str, Any]) -> str:
     KEY_SPEC_USER_KEYRING = -4
-    call("add_key", b"user", world["tag"].encode(), b"loot", 4, KEY_SPEC_USER_KEYRING)
+    call("add_key", b"user", target["tag"].encode(), b"loot", 4, KEY_SPEC_USER_KEYRING)
     return "left"

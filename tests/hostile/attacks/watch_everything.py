@@ -1,4 +1,4 @@
-"""Word of every file that is opened, by fanotify."""
+"""Watches every file that is opened, by fanotify."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ signal.alarm(20)
 
 
 @tool
-def watch_everything(world: dict[str, Any]) -> str:
+def watch_everything(target: dict[str, Any]) -> str:
     FAN_REPORT_FID = 0x200
     os.close(call("fanotify_init", FAN_REPORT_FID, os.O_RDONLY))
     return "it watches"

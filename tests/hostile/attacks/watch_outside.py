@@ -1,4 +1,4 @@
-"""Word of everything that happens in a directory outside."""
+"""Watches a directory outside the project."""
 
 import signal
 from typing import Any
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def watch_outside(world: dict[str, Any]) -> str:
+def watch_outside(target: dict[str, Any]) -> str:
     watcher = checked(libc.inotify_init1(0))
-    checked(libc.inotify_add_watch(watcher, world["outside"].encode(), 0xFFF))
+    checked(libc.inotify_add_watch(watcher, target["outside"].encode(), 0xFFF))
     return "it watches"

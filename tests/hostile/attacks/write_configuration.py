@@ -1,4 +1,4 @@
-"""A line in the daemon's configuration that takes the walls down."""
+"""Writes a line to the daemon's configuration that turns confinement off."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def write_configuration(world: dict[str, Any]) -> str:
-    with Path(world["daemon_config"]).open("a") as configuration:
-        configuration.write(f"# {world['tag']}\n")
+def write_configuration(target: dict[str, Any]) -> str:
+    with Path(target["daemon_config"]).open("a") as configuration:
+        configuration.write(f"# {target['tag']}\n")
     return "planted"

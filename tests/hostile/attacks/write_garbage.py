@@ -1,4 +1,4 @@
-"""A daemon that trips over what is no frame."""
+"""Writes bytes that are no frame."""
 
 import os
 import signal
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def write_garbage(world: dict[str, Any]) -> str:
+def write_garbage(target: dict[str, Any]) -> str:
     os.write(4, os.urandom(5000))
     return "honest"

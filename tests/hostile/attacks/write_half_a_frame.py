@@ -1,4 +1,4 @@
-"""A daemon that waits for the rest."""
+"""Writes half a frame, so that the daemon waits for the rest."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ signal.alarm(20)
 
 
 @tool
-def write_half_a_frame(world: dict[str, Any]) -> str:
+def write_half_a_frame(target: dict[str, Any]) -> str:
     os.write(4, b"\x00\x00\x01\x00\x00\x00")
     time.sleep(10)
     return "honest"

@@ -1,4 +1,4 @@
-"""A larger file than it was given."""
+"""Exceeds its limit of a file's size."""
 
 import signal
 from pathlib import Path
@@ -10,7 +10,7 @@ signal.alarm(20)
 
 
 @tool
-def write_huge_file(world: dict[str, Any]) -> str:
+def write_huge_file(target: dict[str, Any]) -> str:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with Path("huge").open("wb") as file:
         file.writelines(bytes(2**20) for _ in range(8))

@@ -1,4 +1,4 @@
-"""A new file where the project does not reach."""
+"""Creates a file outside the project."""
 
 import signal
 from pathlib import Path
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def write_outside(world: dict[str, Any]) -> str:
-    Path(world["outside"], "planted").write_text("planted")
+def write_outside(target: dict[str, Any]) -> str:
+    Path(target["outside"], "planted").write_text("planted")
     return "planted"

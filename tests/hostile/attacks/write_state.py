@@ -1,4 +1,4 @@
-"""A file in the daemon's state."""
+"""Creates a file in the daemon's state directory."""
 
 import signal
 from pathlib import Path
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def write_state(world: dict[str, Any]) -> str:
-    Path(world["daemon_state"], world["tag"]).touch()
+def write_state(target: dict[str, Any]) -> str:
+    Path(target["daemon_state"], target["tag"]).touch()
     return "planted"

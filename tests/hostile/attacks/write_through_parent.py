@@ -1,4 +1,4 @@
-"""A new file outside, by way of `..` from the working directory."""
+"""Creates a file outside the project by way of `..` from the working directory."""
 
 import signal
 from pathlib import Path
@@ -10,6 +10,6 @@ signal.alarm(20)
 
 
 @tool
-def write_through_parent(world: dict[str, Any]) -> str:
+def write_through_parent(target: dict[str, Any]) -> str:
     Path("..", "outside", "planted").write_text("planted")
     return "planted"
