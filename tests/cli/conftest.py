@@ -54,7 +54,7 @@ class Done:
 
 def fits(value: Any, name: str) -> None:
     """Hold a value against one of the schemas."""
-    assert list(violations(SCHEMAS[name], value, {"$defs": SCHEMAS})) == []
+    assert list(violations(value, SCHEMAS[name], {"$defs": SCHEMAS})) == []
 
 
 class Screen:
