@@ -184,6 +184,10 @@ class Cell:
         """Take what was printed until now, so that it is before what comes next."""
         self._printing.drain()
 
+    def begin_call(self) -> None:
+        """Separate what was printed until now from what the next call prints; no listener may be set yet."""
+        self._printing.begin_call()
+
     def resume_output(self, source: Source) -> None:
         """Read this stream again."""
         self._printing.resume(source)

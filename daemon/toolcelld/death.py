@@ -23,7 +23,7 @@ class Death:
     memory_peak_bytes: int
     killed: int  # processes that had to be killed
     proof: Proof  # who saw the cell empty
-    stderr: str  # the last lines
+    stderr: str  # the last lines, of the last call only
     out_of_memory: bool = False  # the kernel ended somebody in it for that
     usage: Usage | None = None  # when it was last looked at, if ever
 

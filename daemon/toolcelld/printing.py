@@ -7,8 +7,11 @@ pipe fills, and the tool waits.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import select
+import struct
+import termios
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -18,10 +21,8 @@ __all__ = ["SOURCES", "Printing", "Source"]
 
 READ_BYTES: Final = 64 * 1024
 """What a pipe holds."""
-DRAIN_BYTES_MAX: Final = 256 * 1024
-"""What is read at a call's end: the pipe's content, and not what leftovers go on writing."""
 STDERR_TAIL_BYTES: Final = 4096
-"""The last lines that a dying worker printed, for the diagnosis."""
+"""The last lines that a dying worker printed in its call, for the diagnosis."""
 
 Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
@@ -60,12 +61,18 @@ class Printing:
         # The kernel is asked first, about both at once, because most calls print nothing.
         filled = {number for number, _ in self._filled.poll(0)}
         for source, number in self._pipes.items():
-            taken = 0
-            while number in filled and taken < DRAIN_BYTES_MAX and (count := self._read(number, source)) > 0:
-                taken += count
+            # Bytes in the pipe now, up to 1 MiB where the tool enlarged it; what leftovers go on writing is not waited for.
+            waiting = _bytes_in(number) if number in filled else 0
+            while waiting > 0 and (count := self._read(number, source)) > 0:
+                waiting -= count
         for source, veil in self._veils.items():
             if source in self._pipes and (rest := veil.flush()):
                 self._pass_on(self._pipes[source], source, rest)
+
+    def begin_call(self) -> None:
+        """Pass on what was printed before a call, and start the tail of stderr anew."""
+        self.drain()
+        self.stderr_tail = b""
 
     def resume(self, source: Source) -> None:
         """Read this stream again."""
@@ -103,3 +110,9 @@ class Printing:
             self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
         if self._take(source, data):
             self._loop.remove_reader(number)
+
+
+def _bytes_in(number: int) -> int:
+    """How many bytes a pipe holds that have not been read."""
+    count: int = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))[0]
+    return count

@@ -242,6 +242,8 @@ class Worker(Receiver):
     def begin(self, invocation: Invocation, listener: Listener) -> int:
         """Hand it a call; the answer is the call's number in this worker."""
         self.calls += 1
+        # What is in the pipes was printed before, maybe for another session.
+        self.cell.begin_call()
         self._listener = listener
         self.cell.wire.send(
             {"type": "call", "seq": self.calls, "tool": invocation.tool, "context": invocation.context},

@@ -180,16 +180,11 @@ class _Worker:
 
     def _call(self, header: Mapping[str, Any], payload: bytes) -> None:
         sequence = int(header["seq"])
-        tool = self._tools.get(header["tool"])
-        channel = _Channel(self, sequence)
-        context = ToolContext(channel, **header["context"])
-        self._current = channel
-        ending = self._ending(tool, sequence, payload, context, channel)
-        self._current = None
+        # What the call held is freed when this returns, so that its destructors print before the result is sent.
+        ending = self._run_call(header, payload)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
-        channel.finish()
         mine = resource.getrusage(resource.RUSAGE_SELF)
         theirs = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Since the last call: what is used between two calls is nothing.
@@ -205,6 +200,16 @@ class _Worker:
         )
         self.wire.send_frames(ending.frames())
         os.chdir(self._directory)  # for the next one
+
+    def _run_call(self, header: Mapping[str, Any], payload: bytes) -> Ending:
+        sequence = int(header["seq"])
+        tool = self._tools.get(header["tool"])
+        channel = self._current = _Channel(self, sequence)
+        context = ToolContext(channel, **header["context"])
+        ending = self._ending(tool, sequence, payload, context, channel)
+        self._current = None
+        channel.finish()
+        return ending
 
     def _ending(
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel

@@ -1,0 +1,65 @@
+"""The pipes of a cell: what was printed before a mark stays before it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from toolcelld.printing import Printing, Source
+from toolcelld.redaction import Redaction
+
+pytestmark = pytest.mark.anyio
+
+PIPE_BYTES = 1024 * 1024
+"""What a tool may make its pipes hold."""
+
+
+class Taken:
+    """One pipe and what came out of it."""
+
+    def __init__(self) -> None:
+        self.printing = Printing(self.take)
+        self.output = self.printing.add("stderr")
+        self.bytes = b""
+
+    def take(self, source: Source, data: bytes) -> bool:
+        self.bytes += data
+        return False
+
+
+@pytest.fixture
+async def taken() -> AsyncIterator[Taken]:
+    taken = Taken()
+    yield taken
+    taken.printing.close()
+    os.close(taken.output)
+
+
+async def test_the_tail_holds_only_what_was_printed_since_the_call_began(taken: Taken) -> None:
+    os.write(taken.output, b"read before\n")
+    taken.printing.drain()
+    os.write(taken.output, b"still in the pipe\n")
+    taken.printing.begin_call()
+    assert taken.bytes == b"read before\nstill in the pipe\n"
+    os.write(taken.output, b"of the call\n")
+    taken.printing.drain()
+    assert taken.printing.stderr_tail == b"of the call\n"
+
+
+async def test_a_call_begins_behind_what_a_redaction_held_back(taken: Taken) -> None:
+    taken.printing.conceal(Redaction(["hunter2"]))
+    os.write(taken.output, b"hunt")
+    taken.printing.begin_call()
+    os.write(taken.output, b"er2\n")
+    taken.printing.drain()
+    assert (taken.bytes, taken.printing.stderr_tail) == (b"hunter2\n", b"er2\n")
+
+
+async def test_a_pipe_that_was_made_larger_is_drained_whole(taken: Taken) -> None:
+    fcntl.fcntl(taken.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    os.write(taken.output, b"x" * PIPE_BYTES)
+    taken.printing.drain()
+    assert len(taken.bytes) == PIPE_BYTES
