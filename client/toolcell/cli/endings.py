@@ -8,23 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from toolcell.client.outcome import Kind, Outcome, Output, Text
+from toolcell.client.outcome import Kind, Outcome, Output, Text, ending_of
 
 from .figures import clean, size, until
 
 __all__ = ["message", "remarks", "result"]
 
 HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough, and it stays unambiguous
-SAID_BY_THE_MESSAGE = frozenset({"client"})  # "by you" says it better
 
 
 def message(tool: str, outcome: Outcome) -> str:
     """What to tell a person of a call that did not end well; empty where it did."""
     if outcome.ok:
         return ""
-    cause = f" ({clean(outcome.cause)})" if outcome.cause and outcome.cause not in SAID_BY_THE_MESSAGE else ""
     first, *rest = outcome.message.strip("\n").split("\n")
-    lines = [f"{tool}: {outcome.kind.value}{cause}{f': {first}' if first else '.'}"]
+    lines = [f"{tool}: {clean(ending_of(outcome))}{f': {first}' if first else '.'}"]
     lines += [line if line.startswith("  ") else f"  {line}" for line in rest if line.strip()]
     return "\n".join(lines)
 

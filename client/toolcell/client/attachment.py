@@ -31,7 +31,7 @@ from .daemon import Daemon
 from .events import Gap
 from .inbox import Inbox
 from .link import Link, dial
-from .outcome import Kind, Outcome
+from .outcome import NOT_UNDONE, Kind, Outcome
 from .refusal import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
 from .serving import Service, serve
 from .stream import Stream
@@ -312,7 +312,7 @@ def _lost(flight: Flight, message: str, reason: str = "") -> Outcome:
     return Outcome(
         Kind.internal,
         "superseded" if reason == "superseded" else "connection_lost",
-        message,
+        f"{message}\n{NOT_UNDONE}" if flight.sent else message,
         ran=flight.sent,
         side_effects_possible=flight.sent,
     )

@@ -17,6 +17,9 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 __all__ = [
+    "CUT_SHORT",
+    "NOT_UNDONE",
+    "UNSAID_CAUSE",
     "Block",
     "CallFailed",
     "Facts",
@@ -27,6 +30,8 @@ __all__ = [
     "ResourceLink",
     "Stopped",
     "Text",
+    "ending_of",
+    "failure_text",
 ]
 
 Stopped: TypeAlias = Literal["settled", "killed", "best_effort"]
@@ -47,8 +52,15 @@ class Kind(StrEnum):
     internal = "internal"
 
 
-_CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
-"""Whose message says how, and not that: "2.0 s; it stopped by itself" is for who knows that it was a time-out."""
+# The texts of failures are made by `ending_of` and `failure_text` for every reader. The plugin of OpenCode, which is
+# JavaScript, has the same two functions in `outcome.js`; its build takes the next three constants from here.
+
+CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
+"""Kinds whose message says how the call ended and not what kind of ending it was: "2.0 s; it stopped by itself"."""
+UNSAID_CAUSE = "client"
+"""A cause that the message says better: "by you"."""
+NOT_UNDONE = "What it had done until then is not undone."
+"""Last line of the message of a call that may have run and whose ending is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +173,7 @@ class Outcome:
     @property
     def text(self) -> str:
         """What to give the model, whether it went well or not."""
-        said = "\n".join(block.text if isinstance(block, Text) else str(block) for block in self.content)
-        if self.ok or not self.message or self.message in said:
-            return said
-        told = f"{_ending(self)}: {self.message}" if self.kind in _CUT_SHORT else self.message
-        return f"{told}\n\n{said}" if said else told
+        return "\n\n".join(filter(None, (failure_text(self), _said(self))))
 
     def check(self) -> Outcome:
         """This outcome if it is ok, else CallFailed."""
@@ -192,13 +200,33 @@ class CallFailed(Exception):
         self.outcome = outcome
 
     def __str__(self) -> str:
-        told, ending = self.outcome.text, _ending(self.outcome)
+        told, ending = self.outcome.text, ending_of(self.outcome)
         return told if told.startswith(ending) else f"{ending}: {told}"
 
 
-def _ending(outcome: Outcome) -> str:
-    """The kind, and its cause where there is one: `timed_out (timeout)`."""
-    return f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
+def ending_of(outcome: Outcome) -> str:
+    """Return the kind, with the cause where the message does not say it: `timed_out (timeout)`, `aborted`."""
+    cause = outcome.cause if outcome.cause != UNSAID_CAUSE else None
+    return f"{outcome.kind.value} ({cause})" if cause else outcome.kind.value
+
+
+def failure_text(outcome: Outcome) -> str:
+    """Return what the model reads ahead of the content of a call that failed.
+
+    Empty for a call that is ok, and for one whose content already says it.
+    """
+    if outcome.ok:
+        return ""
+    if not outcome.message:
+        return "" if outcome.content and outcome.kind not in CUT_SHORT else ending_of(outcome)
+    if outcome.kind in CUT_SHORT:
+        return f"{ending_of(outcome)}: {outcome.message}"
+    return "" if outcome.message in _said(outcome) else outcome.message
+
+
+def _said(outcome: Outcome) -> str:
+    """Return the content as text."""
+    return "\n".join(block.text if isinstance(block, Text) else str(block) for block in outcome.content)
 
 
 def _shallow(value: Output | Facts | Outcome) -> dict[str, Any]:

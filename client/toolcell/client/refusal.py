@@ -12,13 +12,23 @@ from dataclasses import dataclass
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # they lie beside it
 
-__all__ = ["CORE_ERROR", "CUT_OFF", "Refusal", "Refused", "Unavailable", "refusal_of", "refusal_of_rpc"]
+__all__ = [
+    "CORE_ERROR",
+    "CUT_OFF",
+    "REMEDIES",
+    "Refusal",
+    "Refused",
+    "Unavailable",
+    "refusal_of",
+    "refusal_of_rpc",
+]
 
 DOMAIN = "toolcell"
 _DETAILS = "grpc-status-details-bin"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
-_REMEDIES = {
+# By reason; the build of OpenCode's plugin takes it from here.
+REMEDIES = {
     "unauthenticated": "The token beside the socket is not the daemon's; start it again: toolcell serve",
     "version_mismatch": "Install the same version on both sides, or end the old daemon so that the new one starts.",
     "unknown_tool": "See what the directory offers: toolcell tools",
@@ -95,7 +105,7 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
             message += f"\n  {what}: {why}"
         elif what not in message:
             message = f"{what}: {message}"
-    remedy = f"Try again in {retry_seconds:g} s." if retry_seconds is not None else _REMEDIES.get(reason, "")
+    remedy = f"Try again in {retry_seconds:g} s." if retry_seconds is not None else REMEDIES.get(reason, "")
     return Refusal(code, reason, message, remedy)
 
 
@@ -109,5 +119,5 @@ def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
         return CUT_OFF
     if code is grpc.StatusCode.UNAVAILABLE:
         message = f"The daemon does not answer: {error.details()}"
-        return Refusal(code, "unreachable", message, _REMEDIES["unreachable"])
+        return Refusal(code, "unreachable", message, REMEDIES["unreachable"])
     return Refusal(code, code.name.lower(), error.details() or code.name)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from mcp import types
 
 from toolcell.client import ImageData, Outcome, ResourceLink, Text, ToolInfo
+from toolcell.client.outcome import ending_of, failure_text
 
 __all__ = ["ERROR_CHARACTERS_MAX", "OUTPUT_BYTES", "result_of", "tool_of"]
 
@@ -55,16 +56,12 @@ def result_of(outcome: Outcome) -> types.CallToolResult:
     """How a call ended, as the model is to read it."""
     if outcome.ok:
         return types.CallToolResult(content=list(_blocks(outcome)))
-    text = outcome.text or outcome.kind.value
+    text = outcome.text
     pictures = any(isinstance(block, ImageData) for block in outcome.content)
     if not pictures and len(text) <= ERROR_CHARACTERS_MAX:
         return types.CallToolResult(content=[_text(text)], is_error=True)
-    ended = f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
-    content = list(_blocks(outcome))
-    said = "\n".join(block.text for block in outcome.content if isinstance(block, Text))
-    if outcome.message and outcome.message not in said:
-        content.insert(0, _text(outcome.message))
-    return types.CallToolResult(content=[_text(f"The tool failed: {ended}."), *content])
+    texts = filter(None, (f"The tool failed: {ending_of(outcome)}.", failure_text(outcome)))
+    return types.CallToolResult(content=[*map(_text, texts), *_blocks(outcome)])
 
 
 def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:

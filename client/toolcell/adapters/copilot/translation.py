@@ -55,7 +55,7 @@ def result_of(outcome: Outcome) -> ToolResult:
         if isinstance(block, ImageData)
     ]
     return ToolResult(
-        text_result_for_llm=outcome.text or ("" if outcome.ok else outcome.kind.value),
+        text_result_for_llm=outcome.text,
         result_type=TYPES.get(outcome.kind, "failure"),
         binary_results_for_llm=pictures or None,
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from mcp import types
 
 from toolcell.client import Answer, Ask, ImageData, Outcome, ResourceLink, Text, ToolInfo
+from toolcell.client.outcome import failure_text
 
 from .cuts import meta_of
 
@@ -46,9 +46,8 @@ def _tool(info: ToolInfo, host: str) -> types.Tool:
 def result_of(outcome: Outcome) -> types.CallToolResult:
     """How a call ended, as the model reads it: its content, after the message where it did not end well."""
     content = list(_blocks(outcome))
-    said = "\n".join(block.text for block in outcome.content if isinstance(block, Text))
-    if not outcome.ok and (not content or outcome.message not in said):
-        content.insert(0, _text(replace(outcome, content=()).text or outcome.kind.value))
+    if told := failure_text(outcome):
+        content.insert(0, _text(told))
     return types.CallToolResult(content=content, is_error=not outcome.ok)
 
 

@@ -1,14 +1,16 @@
-// Builds the plugin into one file, and writes down whose work it contains: node build.mjs NODE_MODULES PROTO TARGET
+// Builds the plugin into one file, and writes down whose work it contains:
+//   node build.mjs NODE_MODULES PROTO TEXTS TARGET
 //
 //   NODE_MODULES  where esbuild, protobufjs and @grpc/grpc-js are installed, as tests/adapters/package.json pins them
 //   PROTO...      directories of .proto files: ours, and google/rpc of googleapis-common-protos, joined by ":"
+//   TEXTS         the texts of the Python client that the plugin uses, as a JSON object
 //   TARGET        the file to write; the licenses are written beside it
 import { readFileSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 
-const [modules, protos, target] = process.argv.slice(2)
+const [modules, protos, texts, target] = process.argv.slice(2)
 const require = createRequire(join(resolve(modules), "any.js"))
 const esbuild = require("esbuild")
 const protobuf = require("protobufjs")
@@ -36,8 +38,8 @@ const instead = {
   name: "instead",
   setup(build) {
     build.onResolve({ filter: /^toolcell:/ }, ({ path }) => ({ path, namespace: "toolcell" }))
-    build.onLoad({ filter: /.*/, namespace: "toolcell" }, () => ({
-      contents: JSON.stringify(descriptors()),
+    build.onLoad({ filter: /.*/, namespace: "toolcell" }, ({ path }) => ({
+      contents: path === "toolcell:texts" ? texts : JSON.stringify(descriptors()),
       loader: "json",
     }))
     // grpc-js loads .proto files only for services that it offers itself.
@@ -72,7 +74,7 @@ const packages = new Set(
     .map((path) => path.match(/.*node_modules\/((?:@[^/]+\/)?[^/]+)/)?.[1])
     .filter(Boolean),
 )
-const texts = new Map()
+const licenses = new Map()
 for (const name of [...packages].sort()) {
   const directory = join(modules, name)
   const { version, license } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
@@ -84,9 +86,9 @@ for (const name of [...packages].sort()) {
     }
   })[0]
   if (!text) throw new Error(`${name} has no license text`)
-  texts.set(text, [...(texts.get(text) ?? []), `${name} ${version} (${license})`])
+  licenses.set(text, [...(licenses.get(text) ?? []), `${name} ${version} (${license})`])
 }
-const notes = [...texts].map(([text, names]) => `${names.join("\n")}\n\n${text}\n`)
+const notes = [...licenses].map(([text, names]) => `${names.join("\n")}\n\n${text}\n`)
 writeFileSync(
   resolve(target).replace(/\.js$/, ".licenses.txt"),
   `toolcell-plugin.js contains these libraries.\n\n${notes.join(`\n${"=".repeat(80)}\n\n`)}`,

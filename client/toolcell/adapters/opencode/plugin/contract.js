@@ -1,10 +1,12 @@
 // The contract with the daemon: toolcell.proto as messages and as a gRPC client.
 //
 // The build puts the descriptors of the .proto files in the place of "toolcell:descriptors"; what a message means
-// stands there, in proto/toolcell_proto/v1/toolcell.proto.
+// stands there, in proto/toolcell_proto/v1/toolcell.proto. "toolcell:texts" has the remedies of
+// client/toolcell/client/refusal.py, whose `refusal_of` is the model of the one here.
 import { Client, credentials, Metadata } from "@grpc/grpc-js"
 import protobuf from "protobufjs/light"
 import descriptors from "toolcell:descriptors"
+import { remedies } from "toolcell:texts"
 
 const MESSAGE_BYTES_MAX = 64 * 1024 * 1024 // as the Python client has it
 const SERVICE = "/toolcell.v1.ToolCell/"
@@ -21,6 +23,9 @@ const readOutputRequest = type("toolcell.v1.ReadOutputRequest")
 const readOutputResponse = type("toolcell.v1.ReadOutputResponse")
 const status = type("google.rpc.Status")
 const errorInfo = type("google.rpc.ErrorInfo")
+const badRequest = type("google.rpc.BadRequest")
+const quotaFailure = type("google.rpc.QuotaFailure")
+const retryInfo = type("google.rpc.RetryInfo")
 
 export const OutcomeKind = root.lookupEnum("toolcell.v1.OutcomeKind").valuesById
 
@@ -60,25 +65,47 @@ export class Link {
   }
 }
 
-/** Why a request was not served: a reason for programs, a message for people. */
+/** Why a request was not served: a reason for programs, a message for people, and what to do where that is known. */
 export class Refusal extends Error {
-  constructor(reason, message) {
+  constructor(reason, message, remedy = "") {
     super(message)
     this.reason = reason
+    this.remedy = remedy
+  }
+
+  /** Both, as a user reads them. */
+  get text() {
+    return this.remedy ? `${this.message}\n${this.remedy}` : this.message
   }
 }
 
 const UNAVAILABLE = 14
 
-/** Reads a google.rpc.Status. */
+/** Reads a google.rpc.Status; the fields that it blames stand in the message. */
 export function refusalOf(value) {
-  for (const detail of value.details ?? []) {
-    if (detail.type_url?.endsWith("google.rpc.ErrorInfo")) {
-      const info = errorInfo.decode(detail.value)
-      if (info.domain === "toolcell" && info.reason) return new Refusal(info.reason.toLowerCase(), value.message)
+  let reason = ""
+  let retrySeconds = null
+  const blamed = []
+  for (const { type_url: name = "", value: bytes } of value.details ?? []) {
+    if (name.endsWith("google.rpc.ErrorInfo")) {
+      const info = errorInfo.decode(bytes)
+      if (info.domain === "toolcell" && info.reason) reason = info.reason.toLowerCase()
+    } else if (name.endsWith("google.rpc.BadRequest")) {
+      blamed.push(...badRequest.decode(bytes).fieldViolations.map((one) => [one.field, one.description]))
+    } else if (name.endsWith("google.rpc.QuotaFailure")) {
+      blamed.push(...quotaFailure.decode(bytes).violations.map((one) => [one.subject, one.description]))
+    } else if (name.endsWith("google.rpc.RetryInfo")) {
+      const delay = retryInfo.decode(bytes).retryDelay
+      retrySeconds = (delay?.seconds ?? 0) + (delay?.nanos ?? 0) / 1e9
     }
   }
-  return new Refusal("", value.message || "The daemon refused it without a word.")
+  let message = value.message || "The daemon refused it without a word."
+  for (const [what, why] of blamed) {
+    if (!message.includes(why)) message += `\n  ${what}: ${why}`
+    else if (!message.includes(what)) message = `${what}: ${message}`
+  }
+  const remedy = retrySeconds === null ? (remedies[reason] ?? "") : `Try again in ${retrySeconds} s.`
+  return new Refusal(reason, message, remedy)
 }
 
 /** Reads the end of an RPC, whether the daemon wrote it or grpc did. */
@@ -90,7 +117,7 @@ export function refusalOfRpc(error) {
     // What grpc says of it is as good.
   }
   if (error.code === UNAVAILABLE) {
-    return new Refusal("unreachable", `The daemon does not answer: ${error.details}`)
+    return new Refusal("unreachable", `The daemon does not answer: ${error.details}`, remedies.unreachable)
   }
   return new Refusal("", error.details || error.message)
 }

@@ -67,7 +67,8 @@ export class Flight {
     this.resolve(outcome)
   }
 
-  lose(message) {
-    this.end(lost(message, this.sent))
+  /** @param {{reason: string, message: string}} why */
+  lose(why) {
+    this.end(lost(why, this.sent))
   }
 }

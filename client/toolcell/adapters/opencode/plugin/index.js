@@ -30,8 +30,9 @@ async function server({ client, directory }, options = {}) {
   try {
     await session.open()
   } catch (error) {
-    tell("error", error.message)
-    throw new Error(`Toolcell's tools are missing: ${error.message}`, { cause: error })
+    const message = error.text ?? error.message
+    tell("error", message)
+    throw new Error(`Toolcell's tools are missing: ${message}`, { cause: error })
   }
   for (const { path, line, message } of session.problems) {
     tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)

@@ -1,5 +1,9 @@
 // How a call ended, and what OpenCode makes of it.
+//
+// The texts of failures are those of client/toolcell/client/outcome.py; the build puts its constants in the place of
+// "toolcell:texts".
 import { OutcomeKind } from "./contract.js"
+import { cutShort, notUndone, unsaidCause } from "toolcell:texts"
 
 /** The daemon's outcome, read; `body` is whole. */
 export function readOutcome(message, body) {
@@ -7,32 +11,51 @@ export function readOutcome(message, body) {
   try {
     return {
       kind,
+      cause: message.cause,
       message: message.message,
       content: json(body)?.content ?? [],
       metadata: json(message.metadata) ?? {},
       output: message.output ?? null,
     }
   } catch (error) {
-    return failed("internal", `The daemon sent a result that cannot be read: ${error.message}`)
+    return failed("internal", `The daemon sent a result that cannot be read: ${error.message}`, "unreadable_result")
   }
 }
 
 /** A call that the daemon did not serve, or that is none. */
-export function failed(kind, message) {
-  return { kind, message, content: [], metadata: {}, output: null }
+export function failed(kind, message, cause = "") {
+  return { kind, cause, message, content: [], metadata: {}, output: null }
+}
+
+/** The outcome of a call that the daemon refused. */
+export function refused({ reason, message, remedy }) {
+  return failed("refused", remedy ? `${message}\n  ${remedy}` : message, reason)
 }
 
 /** The ending of a call that nobody will ever tell us about. */
-export function lost(message, ran) {
-  const effects = ran ? " What it had done until then is not undone." : ""
-  return failed("internal", `${message}${effects}`)
+export function lost({ reason, message }, ran) {
+  const cause = reason === "superseded" ? reason : "connection_lost"
+  return failed("internal", ran ? `${message}\n${notUndone}` : message, cause)
 }
 
 /** What the model reads, whether it went well or not. */
 export function textOf(outcome) {
   const said = outcome.content.map(textOfBlock).join("\n")
-  if (outcome.kind === "ok" || !outcome.message || said.includes(outcome.message)) return said
-  return said ? `${outcome.message}\n\n${said}` : outcome.message
+  return [failureText(outcome, said), said].filter(Boolean).join("\n\n")
+}
+
+/** The kind, with the cause where the message does not say it: `timed_out (timeout)`, `aborted`. */
+function endingOf({ kind, cause }) {
+  return cause && cause !== unsaidCause ? `${kind} (${cause})` : kind
+}
+
+/** What the model reads ahead of the content of a call that failed. */
+function failureText(outcome, said) {
+  const { kind, message, content } = outcome
+  if (kind === "ok") return ""
+  if (!message) return content.length && !cutShort.includes(kind) ? "" : endingOf(outcome)
+  if (cutShort.includes(kind)) return `${endingOf(outcome)}: ${message}`
+  return said.includes(message) ? "" : message
 }
 
 /** The pictures of a result, as OpenCode attaches files. */

@@ -1,13 +1,14 @@
 // One call of OpenCode's: what it tells and asks on the way, and how it ends.
-import { attachmentsOf, json, textOf } from "./outcome.js"
+import { attachmentsOf, failed, json, textOf } from "./outcome.js"
 import { NAME, read, withHandle } from "./reading.js"
 
+const BY = "by OpenCode"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 
 /** Run a tool for OpenCode: the result, or an error with the text for the model. Returns when the tool has stopped. */
 export async function perform(session, tool, args, context, { limits, permissions, running, services }) {
   if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args, limits), {})
-  if (context.abort.aborted) throw new Error(`${tool}: aborted before it began.`)
+  if (context.abort.aborted) return resultOf(failed("aborted", `${BY}, before it was sent`, "client"), {})
   const request = {
     callId: legal(context.callID),
     tool,
@@ -21,7 +22,7 @@ export async function perform(session, tool, args, context, { limits, permission
   const flight = session.call(request, args, (event) => telling.take(event))
   const asking = new Asking(flight, context, permissions)
   running.set(flight, asking)
-  const abort = () => flight.abort("by OpenCode")
+  const abort = () => flight.abort(BY)
   context.abort.addEventListener("abort", abort, { once: true })
   try {
     const outcome = await flight.ended
@@ -35,7 +36,7 @@ export async function perform(session, tool, args, context, { limits, permission
 }
 
 function resultOf(outcome, told) {
-  if (outcome.kind !== "ok") throw new Error(textOf(outcome) || outcome.kind)
+  if (outcome.kind !== "ok") throw new Error(textOf(outcome))
   const { title = "", ...values } = outcome.metadata
   return {
     title,

@@ -20,7 +20,7 @@ const START_IT = "Start the daemon: toolcell serve"
 /** There is no daemon to talk to; the text says what happened and what to do. */
 export class Unavailable extends Refusal {
   constructor(message, remedy = START_IT) {
-    super("unreachable", remedy ? `${message}\n${remedy}` : message)
+    super("unreachable", message, remedy)
   }
 }
 

@@ -51,7 +51,7 @@ export async function read(session, args, { outputLines, outputBytes }) {
   try {
     data = await session.readOutput(id, first, Math.min(length, outputBytes))
   } catch (error) {
-    return failed("refused", error.message)
+    return failed("refused", error.text ?? error.message)
   }
   if (!data.length) return ok(`[nothing: the output has no byte ${first}]`)
   data = firstLines(data, outputLines)

@@ -6,7 +6,7 @@
 // the linger, the open calls end and the pump rests until somebody wants something.
 import { Flight } from "./flight.js"
 import { Inbox } from "./inbox.js"
-import { failed, json, readOutcome } from "./outcome.js"
+import { json, readOutcome, refused as refusedBy } from "./outcome.js"
 import { Refusal, refusalOf, refusalOfRpc } from "./contract.js"
 
 const LINGER_SECONDS = 2 // a daemon that is replaced is back by then; for a host that was killed nobody need wait
@@ -25,6 +25,7 @@ const LEFT = new Refusal("session_closed", "The session has been left.")
 const DROPPED = new Refusal("unreachable", "The daemon ended the connection.")
 const SILENT = new Refusal("unreachable", `The daemon did not answer within ${WELCOME_MS / 1000} s.`)
 const SLOW = new Refusal("unreachable", `The daemon did not name its tools within ${OPEN_MS / 1000} s.`)
+const RESTARTED = { reason: "", message: "The daemon was restarted while the call was under way." }
 const FINAL = new Set(["superseded", "wrong_token", "session_exists", "version_mismatch"]) // asking again is no use
 
 /** One stay with the daemon. */
@@ -98,7 +99,7 @@ export class Session {
     const encoded = Buffer.from(JSON.stringify(args ?? {}))
     const flight = new Flight(this, { ...request, callId }, encoded, onEvent)
     this.flights.set(flight.id, flight)
-    if (this.#over) flight.end(failed("refused", this.#over.message))
+    if (this.#over) flight.end(refusedBy(this.#over))
     else if (this.#line) this.#sendAll(flight.messages())
     else this.#wake?.()
     return flight
@@ -136,7 +137,7 @@ export class Session {
   /** A range of an output that was cut. Rejects with a Refusal. */
   readOutput(outputId, start, length) {
     return new Promise((resolve, reject) => {
-      if (!this.#line) throw new Refusal("unreachable", "The connection to the daemon is lost.\nTry again in a moment.")
+      if (!this.#line) throw new Refusal("unreachable", "The connection to the daemon is lost.", "Try again in a moment.")
       const { sessionId, resumeToken } = this.#opening
       const request = { outputId, sessionId, resumeToken, startBytes: start, lengthBytes: length }
       const parts = []
@@ -230,7 +231,7 @@ export class Session {
     const flight = this.flights.get(callId)
     if (!flight) return refused && !callId ? this.#refreshed() : undefined
     if (outcome) return flight.end(readOutcome(outcome, body))
-    if (refused) return flight.end(failed("refused", refusalOf(refused).message))
+    if (refused) return flight.end(refusedBy(refusalOf(refused)))
     if (accepted) flight.accepted = true
     else if (!ask && !request) flight.onEvent(whole.event)
     else if (flight.isNew((ask ?? request).askId)) {
@@ -250,7 +251,7 @@ export class Session {
     for (const flight of [...this.flights.values()]) {
       if (known.has(flight.id)) flight.accepted = true
       else if (flight.accepted || (flight.sent && !welcome.resumed)) {
-        flight.lose("The daemon was restarted while the call was under way.")
+        flight.lose(RESTARTED)
         continue
       } else this.#sendAll(flight.messages())
       this.#sendAll(flight.repeats())
@@ -284,6 +285,6 @@ export class Session {
 
   #lose(why) {
     this.#refreshed()
-    for (const flight of [...this.flights.values()]) flight.lose(why.message)
+    for (const flight of [...this.flights.values()]) flight.lose(why)
   }
 }

