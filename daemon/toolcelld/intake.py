@@ -296,6 +296,7 @@ class Intake:
             return self._short
         result = self._reader.finish_now()
         if result is not None:
+            self._reader = None  # frees the payload now: the call is in a reference cycle with its timers
             self._merge(result.metadata)
         return result
 
@@ -325,7 +326,9 @@ class Intake:
             if self._reader is not None:
                 self._reader.discard()  # a result that was never whole is none
             return Result(EMPTY_BODY, {}, None, 0, "")
-        return self._reader.finish_now() or await self._reader.finish()
+        result = self._reader.finish_now() or await self._reader.finish()
+        self._reader = None  # as in settle_now
+        return result
 
     def discard(self) -> None:
         """Forget everything that was kept; for an end that is our own fault."""
