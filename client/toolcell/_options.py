@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_type_hints
 
@@ -13,12 +12,12 @@ from pydantic import ConfigDict, ValidationError
 from toolcell._complaints import complaints
 from toolcell._schema import Unfit, record
 from toolcell._tool import Options
+from toolcell._units import optional, parse_bytes
 
 __all__ = ["OPTIONS", "checked"]
 
 OPTIONS: Mapping[str, Any] = get_type_hints(Options)
 SIZES = frozenset({"memory", "file_size", "disk", "output_bytes"})
-_SIZE = re.compile(r"\d+(\.\d+)?\s*([KMGT]i?)?B?")
 
 _adapter = record(OPTIONS, ConfigDict(strict=True), total=False)
 
@@ -37,8 +36,12 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
         path, sentence = complaints(error, plain)[0]
         raise Unfit(f"option {path}: {sentence}") from error
     for name, value in plain.items():
-        if name in SIZES and isinstance(value, str) and not _SIZE.fullmatch(value):
-            raise Unfit(f"option {name}: should be bytes or a size such as '512MiB', got {value!r}")
+        if name in SIZES and isinstance(value, str):
+            try:
+                optional(parse_bytes)(value)
+            except ValueError:
+                text = f"option {name}: should be bytes or a size such as '512MiB', or 'off', got {value!r}"
+                raise Unfit(text) from None
         if isinstance(value, int | float) and not 0 <= value < math.inf:
             raise Unfit(f"option {name}: should be 0 or more, got {value}")
     return plain

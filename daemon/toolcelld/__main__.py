@@ -11,6 +11,7 @@ from typing import Final
 
 import toolcelld
 from toolcell import _paths
+from toolcell._units import parse_seconds
 
 __all__ = ["main"]
 
@@ -81,6 +82,13 @@ def _told(error: BaseException, status: int) -> int:
     return status
 
 
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} {error}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too."
@@ -98,10 +106,10 @@ def _parser() -> argparse.ArgumentParser:
         help="serve this tool file and no other; may come again",
     )
     parser.add_argument(
-        "--idle-exit", type=float, metavar="SECONDS", help="end after so long without a session"
+        "--idle-exit", type=_seconds, metavar="SECONDS", help="end after so long without a session"
     )
     parser.add_argument(
-        "--drain", type=float, default=10.0, metavar="SECONDS", help="what running calls get at the end"
+        "--drain", type=_seconds, default=10.0, metavar="SECONDS", help="what running calls get at the end"
     )
     parser.add_argument(
         "--private", action="store_true", help="end with stdin: for a client that owns this daemon"

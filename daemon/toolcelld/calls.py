@@ -20,6 +20,7 @@ import time
 from collections import deque
 from typing import Any, Final, Protocol
 
+from toolcell._units import format_seconds
 from toolcelld import events
 from toolcelld.bugs import Bugs
 from toolcelld.catalog import ToolInfo
@@ -399,7 +400,7 @@ class Call:
 
     def _timed_out(self) -> None:
         seconds = time.monotonic() - (self.course.started or self.course.accepted)
-        self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{seconds:.1f} s"))
+        self.stop(Stop(Kind.TIMED_OUT, "timeout", format_seconds(seconds)))
 
     def _silent(self) -> None:
         seconds = self.limits.idle_seconds or 0.0

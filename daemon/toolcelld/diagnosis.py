@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from toolcell._units import format_bytes
 from toolcelld.groups import Groups
 from toolcelld.limits import resolve
 from toolcelld.profiles import enclosure_of
-from toolcelld.quantities import show_bytes
 from toolcelld.regime import Regime
 from toolcelld.worker import linux
 from toolcelld.worker.policy import Enclosure
@@ -143,7 +143,7 @@ def _groups(groups: Groups) -> Finding:
 
 
 def _spill(used_bytes: int, quota_bytes: int) -> Finding:
-    detail = f"{show_bytes(used_bytes)} of {show_bytes(quota_bytes)}"
+    detail = f"{format_bytes(used_bytes)} of {format_bytes(quota_bytes)}"
     nearly = used_bytes >= SPILL_NEARLY_FULL * quota_bytes
     return Finding("host", "spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
 

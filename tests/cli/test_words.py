@@ -9,26 +9,11 @@ import pytest
 
 from toolcell.cli import endings
 from toolcell.cli.exits import KIND_EXITS
-from toolcell.cli.figures import ago, clean, size, span, until
+from toolcell.cli.figures import ago, clean, until
 from toolcell.cli.tables import print_table
 from toolcell.client import Facts, Kind, Outcome, Output, Text
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)  # a Wednesday
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1442, "1.4 kB"), (1_399_999, "1.4 MB"), (27_800_000, "28 MB"), (999_600, "1.0 MB")]
-)  # fmt: skip
-def test_a_size_has_two_figures(count: int, text: str) -> None:
-    assert size(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0 ms"), (0.0042, "4 ms"), (1.42, "1.4 s"), (42, "42 s"), (300, "5 min"), (5000, "1 h"), (200_000, "2 days")],
-)  # fmt: skip
-def test_a_span_has_its_unit(seconds: float, text: str) -> None:
-    assert span(seconds) == text
 
 
 def test_times_are_near() -> None:
@@ -67,10 +52,10 @@ def test_what_the_message_says_is_not_said_twice() -> None:
 def test_an_output_that_was_cut_says_how_to_read_it() -> None:
     kept = Output("o-5c1e0123456789", 1_400_000, 1, 1_400_000, True, NOW + timedelta(days=2), "result")
     (remark,) = endings.remarks("search_text", Outcome(Kind.ok, output=kept), NOW)
-    assert remark == "search_text: 1.4 MB; the whole of it, until Friday: toolcell output o-5c1e0123"
+    assert remark == "search_text: 1.34 MiB; the whole of it, until Friday: toolcell output o-5c1e0123"
     part = replace(kept, complete=False, kept_bytes=64_000_000, source="stdout")
     (remark,) = endings.remarks("a", Outcome(Kind.ok, facts=Facts(logs=(part,))), NOW)
-    assert remark.startswith("a: stdout: 1.4 MB; the first 64 MB of it, until Friday")
+    assert remark.startswith("a: stdout: 1.34 MiB; the first 61 MiB of it, until Friday")
 
 
 def test_leftovers_and_lost_state_are_said() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcell._units import parse_bytes, parse_seconds, show_bytes, show_seconds
 from toolcelld import config as configuration
 from toolcelld.config import Config, ConfigError, load
-from toolcelld.quantities import parse_bytes, parse_seconds, show_bytes, show_seconds
 
 Write = Callable[..., str]
 

@@ -245,7 +245,7 @@ def test_a_crash_names_its_cause_and_the_last_lines(found: Evidence, cause: str,
 def test_a_limit_that_the_kernel_enforced_names_its_figure_and_its_key() -> None:
     verdict = judge(evidence(signal_number=signal.SIGXFSZ))
     assert verdict.message == (
-        "a file of 1GiB after 4.1 s; its process was ended.\n"
+        "a file of 1 GiB after 4.1 s; its process was ended.\n"
         'To raise it: [tool.render] file_size = "2GiB" in ~/.config/toolcell/config.toml'
     )
     assert judge(evidence(signal_number=signal.SIGXCPU)).cause == "cpu"
@@ -258,7 +258,7 @@ def test_a_limit_that_the_call_lowered_is_not_said_to_be_configured(configured: 
         limits=Limits(file_size_bytes=2**20),
     )
     assert judge(found).message == (
-        "a file of 1MiB after 4.1 s; its process was ended.\n"
+        "a file of 1 MiB after 4.1 s; its process was ended.\n"
         "The call itself asked for that file_size; its tool may have more."
     )
 

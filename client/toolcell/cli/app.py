@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from toolcell._units import optional, parse_seconds
+
 from .exits import Exit, Failure
 from .frame import Ending, command, everywhere
 from .reach import Invocation
@@ -29,6 +31,20 @@ app = typer.Typer(
 app.callback()(everywhere)
 
 
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text} {error}") from None
+
+
+def _timeout(text: str) -> float | None:
+    try:
+        return optional(parse_seconds)(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text} {error}") from None
+
+
 @app.command()
 @command
 def call(
@@ -45,7 +61,8 @@ def call(
         str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one object.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="S", min=0.001, help="Seconds, the queue included.")
+        float | None,
+        typer.Option(metavar="S", parser=_timeout, help='Seconds, or "500ms", "2m"; the queue included.'),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Allow whatever the tool asks.")] = False,
     private: Annotated[bool, typer.Option("--private", help="By a daemon of its own.")] = False,
@@ -240,7 +257,8 @@ def serve(
         str | None, typer.Option(metavar="FILE", help="A configuration in place of the user's.")
     ] = None,
     idle_exit: Annotated[
-        float | None, typer.Option(metavar="S", help="End after so long without a session.")
+        float | None,
+        typer.Option(metavar="S", parser=_seconds, help="End after so long without a session."),
     ] = None,
 ) -> Ending:
     """Be the daemon, in the foreground."""

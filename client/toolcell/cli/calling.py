@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from toolcell._units import format_seconds
 from toolcell.client import (
     Answer,
     Ask,
@@ -39,7 +40,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from . import endings
 from .arguments import fit, read
 from .exits import KIND_EXITS, Exit, Failure
-from .figures import clean, span
+from .figures import clean
 from .reach import Invocation, daemon, tool_file
 from .terminal import Terminal
 
@@ -199,7 +200,7 @@ def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[N
                 )  # it ends by itself when we do
             os._exit(Exit.ABORTED)
         asked = True
-        running.abort(f"by you after {span(loop.time() - began)}")
+        running.abort(f"by you after {format_seconds(loop.time() - began)}")
         terminal.interrupt(f"{running.tool}: aborting (again to leave at once)")
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from toolcell._units import format_bytes
 from toolcell.client.outcome import Kind, Outcome, Output, Text, ending_of
 
-from .figures import clean, size, until
+from .figures import clean, until
 
 __all__ = ["message", "remarks", "result"]
 
@@ -47,7 +48,9 @@ def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
 
 def _kept(output: Output, now: datetime) -> str:
     if not output.id:
-        return f"{size(output.bytes)}, of which nothing could be kept."
-    whole = "the whole of it" if output.complete else f"the first {size(output.kept_bytes)} of it"
+        return f"{format_bytes(output.bytes)}, of which nothing could be kept."
+    whole = "the whole of it" if output.complete else f"the first {format_bytes(output.kept_bytes)} of it"
     when = f", {until(output.expires_at, now)}" if output.expires_at else ""
-    return f"{size(output.bytes)}; {whole}{when}: toolcell output {output.id[:HANDLE_CHARACTERS_SHOWN]}"
+    return (
+        f"{format_bytes(output.bytes)}; {whole}{when}: toolcell output {output.id[:HANDLE_CHARACTERS_SHOWN]}"
+    )

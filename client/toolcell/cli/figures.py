@@ -1,35 +1,12 @@
-"""Figures as people read them: sizes, spans, times that are near."""
+"""Times that are near, and texts that fit a terminal's line."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-__all__ = ["ago", "clean", "size", "span", "until"]
+from toolcell._units import format_seconds
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
-_STEPS = ((86400.0, "days", "day"), (3600.0, "h", "h"), (60.0, "min", "min"))
-
-
-def size(count_bytes: int) -> str:
-    """1442 → "1.4 kB"."""
-    value, place = float(count_bytes), 0
-    while value >= 999.5 and place + 1 < len(_UNITS):
-        value, place = value / 1000, place + 1
-    return f"{value:.1f} {_UNITS[place]}" if place and value < 9.95 else f"{value:.0f} {_UNITS[place]}"
-
-
-def span(seconds: float) -> str:
-    """0.004 → "4 ms", 1.42 → "1.4 s", 300 → "5 min"."""
-    if seconds < 0.0995:
-        return f"{max(seconds, 0) * 1000:.0f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    for step_seconds, many, one in _STEPS:
-        if seconds >= 2 * step_seconds:
-            return f"{seconds // step_seconds:.0f} {many}"
-        if seconds >= step_seconds and step_seconds > 60:
-            return f"1 {one}"
-    return f"{seconds:.0f} s"
+__all__ = ["ago", "clean", "until"]
 
 
 def ago(time: datetime | None, now: datetime) -> str:
@@ -39,7 +16,7 @@ def ago(time: datetime | None, now: datetime) -> str:
     seconds = (now - time).total_seconds()
     if seconds < 0.5:
         return "now"
-    return f"{seconds:.0f} s ago" if seconds < 10 else f"{span(seconds)} ago"
+    return f"{seconds:.0f} s ago" if seconds < 10 else f"{format_seconds(seconds)} ago"
 
 
 def until(time: datetime, now: datetime) -> str:

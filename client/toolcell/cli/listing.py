@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from toolcell._units import format_bytes, format_seconds
 from toolcell.client.wire import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from . import endings
 from .exits import Exit, Failure
-from .figures import ago, clean, size, span
+from .figures import ago, clean
 from .reach import Invocation, operator
 from .records import print_json, record, time_of
 from .tables import print_table
@@ -47,7 +48,7 @@ def _print_calls(found: Sequence[pb.CallInfo]) -> None:
                 call.tool,
                 _ending(call),
                 ago(time_of(call.accepted), now),
-                span(call.outcome.facts.run_seconds) if call.HasField("outcome") else "-",
+                format_seconds(call.outcome.facts.run_seconds) if call.HasField("outcome") else "-",
                 _agent(call),
                 call.directory,
             )
@@ -91,7 +92,7 @@ def _print_story(answer: op.GetCallResponse) -> None:
         assert began is not None
         print(
             f"{time.astimezone():%H:%M:%S.%f}"[:-3],
-            f"{f'+{span((time - began).total_seconds())}':>9}",
+            f"{f'+{format_seconds((time - began).total_seconds())}':>9}",
             clean(line.text),
         )
     if call.HasField("outcome"):
@@ -101,16 +102,19 @@ def _print_story(answer: op.GetCallResponse) -> None:
 
 
 def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
-    yield "waited", span(facts.queue_seconds)
-    yield "ran", f"{span(facts.run_seconds)}, {span(facts.cpu_seconds)} of processor time"
-    yield "memory", size(facts.memory_peak_bytes)
+    yield "waited", format_seconds(facts.queue_seconds)
+    yield "ran", f"{format_seconds(facts.run_seconds)}, {format_seconds(facts.cpu_seconds)} of processor time"
+    yield "memory", format_bytes(facts.memory_peak_bytes)
     yield (
         "result",
-        size(facts.output_bytes)
-        + (f", {size(facts.spilled_bytes)} kept beside" if facts.spilled_bytes else ""),
+        format_bytes(facts.output_bytes)
+        + (f", {format_bytes(facts.spilled_bytes)} kept beside" if facts.spilled_bytes else ""),
     )
     if facts.stop_seconds:
-        yield "stopped", f"within {span(facts.stop_seconds)}, {facts.killed_processes} processes killed"
+        yield (
+            "stopped",
+            f"within {format_seconds(facts.stop_seconds)}, {facts.killed_processes} processes killed",
+        )
     if facts.leftover_processes or facts.leftover_threads:
         yield "left", f"{facts.leftover_processes} processes, {facts.leftover_threads} threads"
 
@@ -185,7 +189,7 @@ async def ps(told: Invocation) -> Exit:
                 worker.state,
                 ago(time_of(worker.since), now),
                 str(worker.pid or "-"),
-                size(worker.memory_bytes) if worker.memory_bytes else "-",
+                format_bytes(worker.memory_bytes) if worker.memory_bytes else "-",
                 str(worker.calls),
                 worker.call_id or "-",
                 worker.path,

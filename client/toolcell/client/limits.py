@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from toolcell._tool import Limits
+from toolcell._units import optional, parse_bytes, parse_seconds
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["Limits", "encode_limits", "parse_size"]
+__all__ = ["Limits", "encode_limits"]
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)?")
-_UNITS = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
+NumberT = TypeVar("NumberT", int, float)
 
 
 def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -> pb.Limits | None:
@@ -23,29 +24,30 @@ def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -
     chosen: Limits = {**limits} if limits else {}
     if unknown := chosen.keys() - Limits.__annotations__.keys():
         raise ValueError(f"limits have no {min(unknown)!r}; they have {', '.join(Limits.__annotations__)}")
-    if timeout_seconds is not None:
-        if not timeout_seconds > 0:
-            raise ValueError(f"timeout is {timeout_seconds:g}; it must be more than 0 seconds")
-        chosen["timeout"] = min(timeout_seconds, chosen.get("timeout", timeout_seconds))
+    if timeout_seconds is not None and not timeout_seconds > 0:
+        raise ValueError(f"timeout is {timeout_seconds:g}; it must be more than 0 seconds")
+    timeouts = (timeout_seconds, _read(chosen, "timeout", parse_seconds))
     return pb.Limits(
-        timeout_seconds=chosen.get("timeout"),
-        queue_seconds=chosen.get("queue"),
-        cpu_seconds=chosen.get("cpu"),
-        idle_seconds=chosen.get("idle"),
-        memory_bytes=parse_size("memory", chosen.get("memory")),
+        timeout_seconds=min((seconds for seconds in timeouts if seconds is not None), default=None),
+        queue_seconds=_read(chosen, "queue", parse_seconds),
+        cpu_seconds=_read(chosen, "cpu", parse_seconds),
+        idle_seconds=_read(chosen, "idle", parse_seconds),
+        memory_bytes=_read(chosen, "memory", parse_bytes),
         processes=chosen.get("processes"),
         open_files=chosen.get("open_files"),
-        file_size_bytes=parse_size("file_size", chosen.get("file_size")),
-        disk_bytes=parse_size("disk", chosen.get("disk")),
+        file_size_bytes=_read(chosen, "file_size", parse_bytes),
+        disk_bytes=_read(chosen, "disk", parse_bytes),
         output_lines=chosen.get("output_lines"),
-        output_bytes=parse_size("output_bytes", chosen.get("output_bytes")),
+        output_bytes=_read(chosen, "output_bytes", parse_bytes),
     )
 
 
-def parse_size(key: str, size: int | str | None) -> int | None:
-    """Bytes from 1048576 or "1MiB"; ValueError names the key."""
-    if size is None or isinstance(size, int):
-        return size
-    if found := _SIZE.fullmatch(size.strip()):
-        return int(float(found[1]) * _UNITS[found[2] or ""])
-    raise ValueError(f'{key} is {size!r}; a size is a number of bytes or a text such as "512MiB"')
+def _read(chosen: Mapping[str, Any], key: str, parse: Callable[[object], NumberT]) -> NumberT | None:
+    """Return a number as it is, for the daemon to judge, and a text as the configuration reads it."""
+    value = chosen.get(key)
+    if not isinstance(value, str):
+        return value
+    try:
+        return optional(parse)(value)
+    except ValueError as error:
+        raise ValueError(f"{key} is {value!r}, which {error}") from None

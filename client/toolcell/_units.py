@@ -1,7 +1,12 @@
-"""Durations, sizes and counts as people write them, read and shown.
+"""Durations, sizes and counts: how they are written, and how they are shown to people.
 
-The configuration and the decorator use the same words: seconds or "90s", bytes or "512MiB", and "off".
-What is shown can be written back. A message here is the rest of a sentence that begins with the value.
+The decorator, the configuration, the limits of a call and the command line read them here: seconds or "90s", bytes or
+"512MiB", and "off" for no limit. A message of an error is the rest of a sentence that begins with the value.
+
+`show_seconds` and `show_bytes` return what can be written back. `format_seconds` and `format_bytes` round for people.
+
+Why not `pydantic.ByteSize`: it reads "10Mb" as megabytes, "12bit" as a byte and `True` as 1, and a tool's file that
+declares no limits does not import pydantic.
 """
 
 from __future__ import annotations
@@ -11,23 +16,35 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["optional", "parse_bytes", "parse_count", "parse_seconds", "show_bytes", "show_seconds"]
+__all__ = [
+    "format_bytes",
+    "format_seconds",
+    "optional",
+    "parse_bytes",
+    "parse_count",
+    "parse_seconds",
+    "show_bytes",
+    "show_seconds",
+]
 
 SECONDS_MAX = 366 * 86_400.0  # what every clock and timer of ours can still count; longer is "off"
 COUNT_MAX = 2**31 - 1  # the wire's and the kernel's counts are of 32 bits
 SIZE_BYTES_MAX = 2**60  # 1 EiB; the kernel's sizes are signed 64 bits
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _BINARY = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 _BYTES = {**_BINARY, "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # Twenty digits at most: int() and float() of what follows stay cheap.
 _AMOUNT = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
+_SHOWN_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_SHOWN_SPANS = ((86_400.0, "days", "day"), (3600.0, "h", "h"), (60.0, "min", "min"))
+
 NumberT = TypeVar("NumberT", int, float)
 
 
 def parse_seconds(value: object) -> float:
-    """A duration as the configuration writes it: seconds, or "500ms", "90s", "5m", "2h", "7d"."""
+    """Read a duration: seconds, or "500ms", "90s", "5m", "2h", "7d". Raises ValueError."""
     remedy = 'write seconds, or "500ms", "90s", "5m", "2h", "7d"'
     if isinstance(value, str):
         amount = _AMOUNT.fullmatch(value)
@@ -40,7 +57,7 @@ def parse_seconds(value: object) -> float:
 
 
 def parse_bytes(value: object) -> int:
-    """A size as the configuration writes it: bytes, or "64KiB", "512MiB", "1GiB", "10MB"."""
+    """Read a size: bytes, or "64KiB", "512MiB", "1.5 GiB", "10MB". Raises ValueError."""
     remedy = 'write bytes, or "64KiB", "512MiB", "1GiB"'
     if isinstance(value, str):
         amount = _AMOUNT.fullmatch(value)
@@ -56,7 +73,7 @@ def parse_bytes(value: object) -> int:
 
 
 def parse_count(value: object) -> int:
-    """A whole number from 1."""
+    """Read a whole number from 1. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int) or not _in_range(value, 1, COUNT_MAX):
         raise ValueError("should be a whole number from 1; write it without quotes")
     return value
@@ -67,7 +84,7 @@ def _in_range(value: float, low: float, high: float) -> bool:
 
 
 def optional(parse: Callable[[object], NumberT]) -> Callable[[object], NumberT | None]:
-    """The same as a limit: "off" is None, and 0 is refused, as some would mean "off" by it."""
+    """Return the parser of a limit: "off" is None, and 0 is refused, as some would mean "off" by it."""
 
     def parsed(value: object) -> NumberT | None:
         if value == "off" or value is None:
@@ -81,13 +98,35 @@ def optional(parse: Callable[[object], NumberT]) -> Callable[[object], NumberT |
 
 
 def show_seconds(seconds: float | None) -> str:
-    """As it would be written in the configuration: "120", "0.5", "off"."""
+    """Return a duration as it is written: "120", "0.5", "off"."""
     return "off" if seconds is None else f"{seconds:.10g}"
 
 
 def show_bytes(size: int | None) -> str:
-    """As it would be written in the configuration, in the largest unit that fits: "512MiB", "50000", "off"."""
+    """Return a size as it is written, in the largest unit that divides it: "512MiB", "50000", "off"."""
     if size is None:
         return "off"
     unit = next((unit for unit, factor in _BINARY.items() if size and size % factor == 0), "")
     return f"{size // _BYTES[unit]}{unit}"
+
+
+def format_bytes(size: float) -> str:
+    """Return a size for people: 1442 → "1.41 KiB", 536870912 → "512 MiB"."""
+    value, place = float(size), 0
+    while value >= 1023.5 and place + 1 < len(_SHOWN_SIZES):
+        value, place = value / 1024, place + 1
+    return f"{value:.3g} {_SHOWN_SIZES[place]}" if value < 9.95 else f"{value:.0f} {_SHOWN_SIZES[place]}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration for people: 0.004 → "4 ms", 1.42 → "1.4 s", 300 → "5 min"."""
+    if seconds < 0.0995:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    for step_seconds, many, one in _SHOWN_SPANS:
+        if seconds >= 2 * step_seconds:
+            return f"{seconds // step_seconds:.0f} {many}"
+        if seconds >= step_seconds and step_seconds > 60:
+            return f"1 {one}"
+    return f"{seconds:.0f} s"
