@@ -1,11 +1,12 @@
-"""Whoever dies, whenever, of whatever: one ending for each call, an empty cell, and a daemon that serves.
+"""The kill matrix: kill or disturb each kind of process while calls are in every state.
 
-What has to come of it stands in `kills/table.py`. Here each line of the table is one test: a call is brought
-to stand in every state at once (`kills/stage.py`), the process is struck in the cell of each of them, or once
-where there is only one, and each call is held to its entry.
+Each call must have exactly one outcome, its cell must be empty, and the daemon must serve.
+`kills/table.py` has the expected outcomes. Each line of the table is one test: it brings a call into every state
+(`kills/stage.py`), does the harm to the process in the cell of each of them, or once where there is only one such
+process, and compares each outcome with the table.
 
-"Out of memory" is, for a tool, that it takes memory until its limit ends it; for every process of ours,
-that its address space is shut where it stands, so that the next allocation fails.
+"Out of memory" means, for a tool, that it takes memory until it reaches its limit; for a process of the daemon's own,
+that its address space can no longer grow, so that the next allocation fails.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ INJECTED = {"exit 0", "closed descriptors"}
 
 
 def shut_memory(pid: int) -> None:
-    """Let it have no page more than it has."""
+    """Limit its address space to what it has."""
     resource.prlimit(pid, resource.RLIMIT_AS, (1, 1))
 
 
-STRIKES: dict[str, Callable[[int], None]] = {
+DO_HARM: dict[str, Callable[[int], None]] = {
     "SIGKILL": lambda pid: os.kill(pid, signal.SIGKILL),
     "SIGSTOP": lambda pid: os.kill(pid, signal.SIGSTOP),
     "SIGSEGV": lambda pid: os.kill(pid, signal.SIGSEGV),
@@ -82,12 +83,12 @@ def test_the_table_has_every_process_harm_and_state() -> None:
 
 def needs_injection(harm: str) -> None:
     if harm in INJECTED and not CAN_INJECT:
-        pytest.skip("only a tracer can have it done, as root on x86-64")
+        pytest.skip("needs a tracer: root on x86-64")
 
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("process", CELLS)
-async def test_a_struck_process_of_a_cell(daemon: RunningDaemon, process: str, harm: str) -> None:
+async def test_a_killed_process_of_a_cell(daemon: RunningDaemon, process: str, harm: str) -> None:
     needs_injection(harm)
     async with a_stage(daemon) as stage:
         cells = await stage.stand()
@@ -96,16 +97,16 @@ async def test_a_struck_process_of_a_cell(daemon: RunningDaemon, process: str, h
         row = EXPECTED[process, harm]
         for state in STATES:
             if state == "waiting":
-                continue  # it has no cell yet; that of the one before it is struck
+                continue  # it has no cell yet, and waits for the one of `running`
             if harm == "out of memory" and process in ("worker", "grandchild"):
                 (stage.where / f"fill.{process}.{state}").touch()
             else:
-                STRIKES[harm](cells[state].process(process))
+                DO_HARM[harm](cells[state].process(process))
         fatal = not {"ok", "timed_out"} & row["running"]
-        if fatal and (process, harm) != ("worker", "closed descriptors"):  # which only its next step ends
-            # With a keeper or an init the kernel kills the others, and that takes a moment.
-            struck = {pid for state in STATES for pid in (cells[state].process(process), cells[state].worker)}
-            await until(partial(gone, struck))
+        if fatal and (process, harm) != ("worker", "closed descriptors"):  # it fails at its next step only
+            # With a keeper or an init the kernel kills the others, a moment later.
+            harmed = {pid for state in STATES for pid in (cells[state].process(process), cells[state].worker)}
+            await until(partial(gone, harmed))
         stage.go()
         for state in STATES:
             ending = await stage.ended(state)
@@ -117,24 +118,24 @@ async def test_a_struck_process_of_a_cell(daemon: RunningDaemon, process: str, h
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_a_struck_zygote(daemon: RunningDaemon, harm: str) -> None:
+async def test_a_killed_zygote(daemon: RunningDaemon, harm: str) -> None:
     needs_injection(harm)
     async with a_stage(daemon) as stage:
         cells = await stage.stand()
         zygote = parent(cells["running"].keeper)
-        STRIKES[harm](zygote)
+        DO_HARM[harm](zygote)
         stage.go()
         for state in STATES:
             ending = await stage.ended(state)
             assert ending.kind in EXPECTED["zygote", harm][state], (state, ending)
         await stage.each_ended_once()
-        if harm == "out of memory":  # it may live through that, until the kernel chooses it
+        if harm == "out of memory":  # it may survive that
             with contextlib.suppress(ProcessLookupError):
                 os.kill(zygote, signal.SIGKILL)
-        await serves_with_new_cells(stage)  # by the blanks that there are, and then by another zygote's
+        await serves_with_new_cells(stage)  # from cells that are ready, then from another zygote
         await until(lambda: gone({zygote}))
         await serves_with_new_cells(stage)
-    if harm == "closed descriptors":  # it says so as it dies, and nothing else may be in the log
+    if harm == "closed descriptors":  # the error that ends it, and nothing else, is in the log
         log = daemon.log.read_text()
         assert log.count("Traceback") == log.count("OSError: [Errno 9] Bad file descriptor") == 1
         os.truncate(daemon.log, 0)
@@ -145,7 +146,7 @@ def parent(pid: int) -> int:
 
 
 async def serves_with_new_cells(stage: Stage) -> None:
-    """A cell may be lost with its zygote; the ones after it are not."""
+    """A cell may be lost with its zygote; later ones are not."""
     served = 0
     async with asyncio.timeout(WAIT_SECONDS_MAX), stage.daemon.connect(linger=0.2) as session:
         while served < 3:
@@ -156,14 +157,14 @@ async def serves_with_new_cells(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("harm", [harm for harm in HARMS if harm != "SIGSTOP"])
-async def test_a_struck_daemon(daemon: RunningDaemon, harm: str) -> None:
+async def test_a_killed_daemon(daemon: RunningDaemon, harm: str) -> None:
     needs_injection(harm)
     async with a_stage(daemon) as stage:
         cells = await stage.stand()
         family = descendants(daemon.pid)
         assert family >= set().union(*(cell.all for cell in cells.values()))
-        STRIKES[harm](daemon.pid)
-        if harm == "out of memory":  # it may live through that, until the kernel chooses it
+        DO_HARM[harm](daemon.pid)
+        if harm == "out of memory":  # it may survive that
             stage.go()
             await asyncio.wait(stage.calls.values(), timeout=WAIT_SECONDS_MAX / 2)
             with contextlib.suppress(ProcessLookupError):
@@ -178,7 +179,7 @@ async def test_a_struck_daemon(daemon: RunningDaemon, harm: str) -> None:
 async def test_a_stopped_daemon(daemon: RunningDaemon) -> None:
     async with a_stage(daemon) as stage:
         await stage.stand()
-        STRIKES["SIGSTOP"](daemon.pid)
+        DO_HARM["SIGSTOP"](daemon.pid)
         stage.go()
         done, _ = await asyncio.wait(stage.calls.values(), timeout=0.3)
         assert not done
@@ -191,11 +192,11 @@ async def test_a_stopped_daemon(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_a_struck_client(daemon: RunningDaemon, harm: str) -> None:
+async def test_a_killed_client(daemon: RunningDaemon, harm: str) -> None:
     async with a_stage_of_another_client(daemon) as (stage, client):
         cells = await stage.stand()
-        if not client.strike_by_itself(harm):
-            STRIKES[harm](client.pid)
+        if not client.do_harm_by_itself(harm):
+            DO_HARM[harm](client.pid)
         match harm:
             case "SIGSTOP":
                 stage.go()
@@ -203,17 +204,17 @@ async def test_a_struck_client(daemon: RunningDaemon, harm: str) -> None:
                 assert not any(call.done() for call in stage.calls.values())
                 os.kill(client.pid, signal.SIGCONT)
             case "out of memory":
-                stage.go()  # it may live through that, until the kernel chooses it
+                stage.go()  # it may survive that
                 await stage.until_ended(but={"asking"})
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(client.pid, signal.SIGKILL)
             case _:
                 await stage.until_ended()
-                # What was starting is nobody's now, and goes on for whoever calls next.
+                # A worker that was starting belongs to no call now, and goes on for the next one.
                 ended = [cell.all for state, cell in cells.items() if state != "starting"]
                 await until(partial(gone, set().union(*ended)), EMPTY_SECONDS_MAX)
                 stage.go()
-                with contextlib.suppress(ProcessLookupError):  # one without descriptors may wait for ever
+                with contextlib.suppress(ProcessLookupError):  # without descriptors it may never end
                     os.kill(client.pid, signal.SIGKILL)
         await stage.until_ended()
         heard = {state: await stage.ended(state) for state in STATES}
@@ -227,13 +228,13 @@ async def test_a_struck_client(daemon: RunningDaemon, harm: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_kills_at_any_moment_bring_nobody_the_result_of_another(
+async def test_kills_at_any_moment_never_give_a_call_the_result_of_another(
     daemon: RunningDaemon, seed: int
 ) -> None:
-    """The states in between: callers call without pause while one process of the daemon's after the other is killed.
+    """Callers call without a pause while processes of the daemon are killed, also between the states of the table.
 
-    Whom and after how many calls is the seed's; what the victim does just then is chance. Every other one has a call,
-    as most processes wait for one.
+    The seed chooses the process and the number of calls before it; what the process does at that moment is random.
+    Half of the kills choose among the workers that have a call, because most processes have none.
     """
     chance = random.Random(seed)
     daemon.tool("echo", ECHO)
@@ -243,7 +244,7 @@ async def test_kills_at_any_moment_bring_nobody_the_result_of_another(
 
     async def call_on(session: Session, first: int) -> None:
         for n in range(first, first + CALLS_EACH):
-            # So that whoever has a call when a victim is chosen has it when it is struck.
+            # Long enough that a worker that has a call when it is chosen still has it when it is killed.
             outcome = await session.call("echo", {"n": n, "seconds": 0.05})
             async with progress:
                 endings.append((n, outcome))
@@ -251,19 +252,19 @@ async def test_kills_at_any_moment_bring_nobody_the_result_of_another(
 
     async with daemon.connect(linger=0.2) as session, asyncio.timeout(WAIT_SECONDS_MAX):
         calling = [asyncio.ensure_future(call_on(session, 1000 * caller)) for caller in range(CALLERS)]
-        for strike in range(KILLS):
+        for kill in range(KILLS):
             async with progress:
-                ended = CALLERS * CALLS_EACH * strike // KILLS
+                ended = CALLERS * CALLS_EACH * kill // KILLS
                 await progress.wait_for(lambda ended=ended: len(endings) >= ended)  # type: ignore[misc]
             with contextlib.suppress(ProcessLookupError, IndexError):
-                victims = descendants(daemon.pid) if strike % 2 else at_work(daemon)
+                victims = descendants(daemon.pid) if kill % 2 else at_work(daemon)
                 os.kill(chance.choice(sorted(victims)), signal.SIGKILL)
             release(daemon)
         await asyncio.gather(*calling)
     for n, outcome in endings:
         assert outcome.kind in {"ok", "crashed", "refused", "internal"}, outcome
         assert outcome.kind != "ok" or outcome.details == n, "the result of another call"
-    assert any(outcome.kind != "ok" for _, outcome in endings), "nobody was hit"
+    assert any(outcome.kind != "ok" for _, outcome in endings), "no kill had an effect"
     assert sorted(n for n, _ in endings) == sorted(
         1000 * caller + n for caller in range(CALLERS) for n in range(CALLS_EACH)
     )
@@ -278,6 +279,6 @@ def at_work(daemon: RunningDaemon) -> set[int]:
 
 
 def release(daemon: RunningDaemon) -> None:
-    """Let the file out of quarantine, where so many deaths have brought it there."""
+    """Release the file from quarantine, where so many crashes have put it."""
     with contextlib.suppress(grpc.RpcError):
         daemon.ask("Operator/Release", op.ReleaseRequest(tool="echo"), op.ReleaseResponse)

@@ -1,4 +1,4 @@
-"""A client that can be struck: a process that calls what it is told to, and tells how that ended."""
+"""A client that can be killed: a process that makes the calls that it is given, and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM = """
 import asyncio, json, os, signal, sys
 from toolcell.client import connect
 
-# Its own parent would wait for it twice if it traced it, so it does these two by itself.
+# Its parent cannot trace it and wait for it at once, so it does these two by itself.
 signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
 signal.signal(signal.SIGUSR2, lambda *_: os.closerange(3, 1000))
 socket, directory, go = sys.argv[1:]
@@ -46,11 +46,11 @@ async def main():
 asyncio.run(main())
 """
 
-GONE = Ending("gone", None, "its client is gone")
+GONE = Ending("gone", None, "its client has ended")
 
 
 class OtherClient:
-    """The process, and the calls that it was told of."""
+    """The process, and the calls that it was given."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -67,7 +67,7 @@ class OtherClient:
         return self._calls.setdefault(call_id, asyncio.get_running_loop().create_future())
 
     async def listen(self) -> None:
-        """Hear what it tells, until it is gone."""
+        """Read its reports until it ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if told := json.loads(line):
@@ -77,8 +77,8 @@ class OtherClient:
             if not call.done():
                 call.set_result(GONE)
 
-    def strike_by_itself(self, harm: str) -> bool:
-        """Have it do what only it can do; whether that is one of those."""
+    def do_harm_by_itself(self, harm: str) -> bool:
+        """Have it do the harm by itself, where only it can; returns whether this is such a harm."""
         number = {"exit 0": signal.SIGUSR1, "closed descriptors": signal.SIGUSR2}.get(harm)
         if number is not None:
             os.kill(self.pid, number)
@@ -87,7 +87,7 @@ class OtherClient:
 
 @asynccontextmanager
 async def a_stage_of_another_client(daemon: RunningDaemon) -> AsyncGenerator[tuple[Stage, OtherClient]]:
-    """A stage on which another process calls."""
+    """A stage whose calls another process makes."""
     where: Path = set_stage(daemon)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, daemon.socket, str(daemon.project), str(where / "go"),

@@ -1,8 +1,8 @@
-"""A stage: one daemon, and a call in every state there is, at the same time, each waiting for a word.
+"""A stage: one daemon, and a call in every state at the same time, each waiting for a file.
 
-Nothing is struck at a guess: the tools say over files where they stand, and the daemon is asked whether it
-sees each call and each worker in the state that is meant. Each call carries a number of its own and its
-result is compared with it, so that a result that went to another call would be seen.
+No state is assumed: the tools report theirs over files, and the daemon is asked whether it sees each call and
+each worker in that state. Each call carries a number, which its result must have, so that a result that went
+to another call is noticed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 EMPTY_SECONDS_MAX = 2.0
 """From the ending of a call to the last process of its cell."""
 WAIT_SECONDS_MAX = 40.0
-"""For anything that has to come; other tests may have the processors."""
+"""For anything that must happen; other tests may use the processors."""
 
 CONFIG = """
 [daemon]
@@ -66,11 +66,11 @@ SEEN = {
     "aborting": ("aborting", "aborting"),
     "ending": ("running", "stopping"),
 }
-"""What the daemon says of a call that stands there, and of its worker."""
+"""The state of the call and of its worker, as the daemon reports them."""
 
 
 class Ending(NamedTuple):
-    """How a call ended, as its caller heard it."""
+    """How a call ended, as its caller received it."""
 
     kind: str
     details: Any
@@ -78,7 +78,7 @@ class Ending(NamedTuple):
 
 
 class Caller(Protocol):
-    """Whoever calls the tools: this process, or one that can be struck."""
+    """Makes the calls: this process, or one that can be killed."""
 
     def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> asyncio.Future[Ending]:
         """Start a call."""
@@ -87,7 +87,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """The processes of one cell, by the numbers that the test knows them by."""
+    """The processes of one cell, by the process ids outside of it."""
 
     keeper: int
     init: int  # 0 where the cell has none
@@ -104,7 +104,7 @@ class Cell:
 
 
 class Stage:
-    """The calls, and what there is to do with them."""
+    """The calls and their daemon."""
 
     def __init__(self, daemon: RunningDaemon, caller: Caller, where: Path) -> None:
         self.daemon = daemon
@@ -114,7 +114,7 @@ class Stage:
         self._caller = caller
 
     async def stand(self) -> dict[str, Cell]:
-        """Have a call stand in each state; the cells, that of a call that waits being the one it waits for."""
+        """Bring a call into each state; returns their cells, for the waiting call that of the one it waits for."""
         (self.where / "gate").touch()
         for state in STANDING:
             self._call(state, state)
@@ -146,13 +146,13 @@ class Stage:
         return f"call-{state}" in {call.call_id for call in await self.listed()}
 
     async def abort(self, state: str) -> None:
-        """Have a call aborted, as an operator does it."""
+        """Abort a call as an operator."""
         request = toolcell_pb2.AbortCallRequest(call_id=f"call-{state}", reason="by the test")
         async with self.daemon.operate() as one:
             await one.ask(one.tools.AbortCall, request)
 
     async def listed(self) -> list[toolcell_pb2.CallInfo]:
-        """The calls, those that ended too, as an operator sees them."""
+        """The calls, ended ones too, as an operator sees them."""
         async with self.daemon.operate() as one:
             calls = (await one.ask(one.operator.ListCalls, op.ListCallsRequest(limit=1000))).calls
         return [call for call in calls if call.call_id.startswith("call-")]
@@ -179,11 +179,11 @@ class Stage:
         return {state: (calls[state], workers[state].state) for state in SEEN}
 
     def go(self) -> None:
-        """Let everybody return who can."""
+        """Let the calls return."""
         (self.where / "go").touch()
 
     async def ended(self, state: str) -> Ending:
-        """The ending of a call; a result is its own."""
+        """The ending of a call; fails if its result is another call's."""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             ending = await self.calls[state]
         if ending.kind == "ok":
@@ -191,7 +191,7 @@ class Stage:
         return ending
 
     async def until_ended(self, but: Collection[str] = ()) -> None:
-        """Wait until the daemon says so of all calls, but for these."""
+        """Wait until the daemon reports all calls but these as ended."""
 
         async def ended() -> bool:
             left = {
@@ -202,14 +202,14 @@ class Stage:
         await until_async(ended)
 
     async def each_ended_once(self) -> None:
-        """The daemon has one ending for each call, and it is the one that was heard."""
+        """Fail unless the daemon lists each call once, as ended."""
         listed = await self.listed()
         assert sorted(call.call_id for call in listed) == sorted(f"call-{state}" for state in STATES)
         assert {call.state for call in listed} == {"ended"}
 
 
 class Here:
-    """This process calls."""
+    """This process makes the calls."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -223,7 +223,7 @@ class Here:
 
 
 def set_stage(daemon: RunningDaemon) -> Path:
-    """Write the tool files; the directory over which they speak."""
+    """Write the tool files; returns the directory of the files by which they communicate."""
     where = daemon.project / "where"
     where.mkdir()
     for state in STANDING:
@@ -235,7 +235,7 @@ def set_stage(daemon: RunningDaemon) -> Path:
 
 @contextlib.asynccontextmanager
 async def a_stage(daemon: RunningDaemon) -> AsyncGenerator[Stage]:
-    """A stage on which this process calls."""
+    """A stage whose calls this process makes."""
     where = set_stage(daemon)
 
     async def answer(_: Ask) -> bool:
@@ -247,22 +247,22 @@ async def a_stage(daemon: RunningDaemon) -> AsyncGenerator[Stage]:
 
 
 async def until(true: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> None:
-    """Wait for a condition that nothing tells of, within a bound."""
+    """Wait for a condition that has no event, within a bound."""
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
 
 
 async def until_async(true: Any, *arguments: Any) -> None:
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not await true(*arguments):
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
 
 
 async def serves(daemon: RunningDaemon) -> None:
-    """The daemon serves the next calls, each its own result."""
+    """Fail unless the daemon serves the next calls, each with its own result."""
     async with daemon.connect(linger=0.2) as session:
         for n in (1001, 1002):
             async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -271,12 +271,12 @@ async def serves(daemon: RunningDaemon) -> None:
 
 
 def kind_of(call: toolcell_pb2.CallInfo) -> str:
-    """How a listed call ended, in the client's words."""
+    """The kind of a listed call's outcome, as the client names it."""
     return toolcell_pb2.OutcomeKind.Name(call.outcome.kind).removeprefix("OUTCOME_KIND_").lower()
 
 
 def gone(pids: set[int]) -> bool:
-    """Whether none of them runs any more; a zombie does not."""
+    """Whether all of them have ended; zombies have."""
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             if stat.read().rpartition(")")[2].split()[0] not in "ZX":

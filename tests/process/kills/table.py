@@ -1,18 +1,17 @@
-"""The kill matrix: who dies, of what, while a call stands where; and how that call has to end.
+"""The kill matrix: the outcome of a call in each state, for each process and each harm done to it.
 
-One line for each process and harm, one column for each state that a call can be in. An entry is the kind
-of the call's one ending; two kinds with a bar where both are right. What has to follow besides:
+One line for each process and harm, one column for each state of a call. An entry is the kind of the call's
+outcome; two kinds with a bar where both are right. Besides:
 
     a cell's process   its cell is empty within two seconds of the call's ending, unless the call ended well
                        and its worker lives on; the daemon serves the next call
     zygote             running calls finish, a stopped one too is replaced, and new cells come from the next
-    daemon             its clients' calls end as `internal`, and within two seconds nothing of it is left
-    daemon, stopped    nothing happens until it goes on; then everything is exact
-    client             its calls are stopped after the linger; other clients notice nothing
-    client, stopped    its calls go on, and it learns how they ended when it goes on
+    daemon             its clients' calls end as `internal`, and its processes end within two seconds
+    daemon, stopped    nothing happens until it continues; then every outcome is exact
+    client             its calls are stopped after the linger; other clients are not affected
+    client, stopped    its calls go on, and it receives their outcomes when it continues
 
-A call that waits has no cell yet. It waits for the one that runs, so it is that one's process that is struck,
-and the call that waited has its turn.
+A waiting call has no cell yet. It waits for the running one, whose process is harmed; then it runs.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ PROCESSES = ("daemon", "zygote", "keeper", "init", "worker", "grandchild", "clie
 STATES = ("waiting", "starting", "running", "streaming", "asking", "aborting", "ending")
 HARMS = ("SIGKILL", "SIGSTOP", "SIGSEGV", "out of memory", "exit 0", "closed descriptors")
 
-# `refused` is BROKEN_TOOL, with what the file's worker died of. What was being aborted when it was struck is
-# aborted, and what had reported is what it reported.
+# `refused` is BROKEN_TOOL, with the end of the file's worker. A call that was being aborted is aborted, and a call
+# that had reported keeps the outcome that it reported.
 MATRIX = """
                                    waiting    starting   running    streaming  asking     aborting   ending
 

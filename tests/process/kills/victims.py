@@ -1,7 +1,7 @@
-"""Tool files whose calls stand where they are told to, each with a process of its own beside it.
+"""Tool files whose calls wait in a given state, each with a child process.
 
-They speak with the test over files in one directory: `STATE.stands` when they are there, `go` to let all of
-them return, `fill.PROCESS.STATE` to have that process take memory without end.
+They communicate with the test by files in one directory: `STATE.stands` when the state is reached, `go` to let all
+of them return, `fill.PROCESS.STATE` to have that process take memory until its limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["ECHO", "STANDING", "source"]
 
 STANDING = ("starting", "running", "streaming", "asking", "aborting", "ending")
-"""The files, named after where they stand; a call that waits is a second one of `running`."""
+"""The files, named after the state; the waiting call is a second one of `running`."""
 
 ECHO = """
 import time
@@ -32,7 +32,7 @@ for _ in range(12000):
     while os.path.exists(sys.argv[1]) and len(hoard) < 256:
         hoard.append(bytearray(1 << 22))
 """
-"""It ends by itself after a minute, and takes a gigabyte at most."""
+"""It exits by itself after a minute, and takes a gigabyte at most."""
 
 SOURCE = """
     import asyncio, atexit, contextlib, subprocess, sys, time
@@ -65,7 +65,7 @@ SOURCE = """
             time.sleep(0.005)
 
     @contextlib.contextmanager
-    def beside_a_child():
+    def with_a_child():
         child = start_child()
         try:
             yield
@@ -74,7 +74,7 @@ SOURCE = """
             child.wait()
 
     if STATE == "starting" and (HERE / "gate").exists():
-        with beside_a_child():
+        with with_a_child():
             stand_still()
 
     @tool
@@ -88,7 +88,7 @@ SOURCE = """
                 await asyncio.sleep(0.005)
             atexit.register(stand_still)
             return n
-        with beside_a_child():
+        with with_a_child():
             stands()
             if STATE == "asking":
                 asked = asyncio.ensure_future(ctx.ask("go on?"))
@@ -108,5 +108,5 @@ SOURCE = """
 
 
 def source(state: str, where: Path) -> str:
-    """The file of one state."""
+    """The source of one state's file."""
     return textwrap.dedent(SOURCE).format(state=state, where=str(where), child=CHILD)
