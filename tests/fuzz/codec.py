@@ -1,10 +1,10 @@
-"""What a worker may send, searched by coverage: the codec, the worker's own end, results and the clip.
+"""Coverage-guided fuzzing of what a worker may send: the codec, the worker's own end, results and the clip.
 
     python tests/fuzz/codec.py HARNESS [options of libFuzzer]
 
 `make fuzz` installs atheris and runs all of them. Each harness takes bytes and has an oracle, so that it finds wrong
-answers and not only exceptions. What was found worth keeping stays in `.hypothesis/codec`; an input that fails is
-written there, too, and runs again with `python tests/fuzz/codec.py HARNESS FILE`.
+answers and not only exceptions. The corpus is in `.hypothesis/codec`; an input that fails is written there, too, and
+runs again with `python tests/fuzz/codec.py HARNESS FILE`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, cast
 
 atheris: Any = importlib.import_module(
     "atheris"
-)  # by name, as only `make fuzz` installs it, and it has no types
+)  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.capture import Capture
@@ -76,25 +76,25 @@ def decoded(pieces: list[bytes]) -> tuple[list[Frame], str, int]:
 
 
 def on_decoder(data: bytes) -> None:
-    """However the bytes are cut, the frames and the error are the same, and frames survive being written again."""
+    """Frames and errors do not depend on how the bytes are cut, and frames can be written and read again."""
     seed, data = data[0] if data else 0, data[1:]
     frames, error, pending = decoded(cut(data, seed))
     at_once, error_at_once, pending_at_once = decoded([data])
     assert (error, pending) == (error_at_once, pending_at_once)
-    # An error takes the frames before it in the same bytes along: the channel is closed.
+    # An error discards the frames before it in the same bytes, because the channel is closed.
     assert frames == at_once or (error and not at_once)
     for frame in frames:
         assert len(str(frame.header["type"])) <= len(data)
         try:
             again = encode(*frame)
         except FrameError:
-            continue  # it was written more densely than we write
+            continue  # its encoding was more compact than ours
         assert decoded([again]) == ([frame], "", 0)
         assert b"".join(split(*frame)) == again
 
 
 def joined(frames: list[Frame]) -> tuple[list[Frame], bool]:
-    """The messages that frames make, by the manual, and whether they break a rule."""
+    """The messages in these frames, by the manual, and whether a frame breaks a rule."""
     messages: list[Frame] = []
     waiting = iter(frames)
     for header, payload in waiting:
@@ -114,7 +114,7 @@ def joined(frames: list[Frame]) -> tuple[list[Frame], bool]:
 
 def on_wire(data: bytes) -> None:
     """A worker's wire gives the messages that the frames make, and ends where its bytes do."""
-    # At once: what is whole before what is broken is given only where it was read before.
+    # Decoded at once: messages before an error are delivered only where they were read before it.
     frames, error, _ = decoded([data])
     expected, broken = joined(frames)
     ours, theirs = socket.socketpair()
@@ -138,7 +138,7 @@ def on_wire(data: bytes) -> None:
 
 
 class NowhereToKeep:
-    """In place of the spills: a disk that is full."""
+    """In the place of the spills: a full disk."""
 
     bytes_per_call = 0
     retention_seconds = None
@@ -210,7 +210,7 @@ KINDS: Final = ("text", "image", "resource_link", "text", "odd", 7, None)
 
 
 class Made:
-    """Values made of the input's bytes."""
+    """Values made from the input's bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._from = atheris.FuzzedDataProvider(data)
@@ -264,11 +264,11 @@ class Made:
         return cast("bytes", self._from.ConsumeBytes(self.number(most)))
 
     def written(self) -> bytes:
-        """A value as a worker may write it, numbers that are too large for anybody among it."""
+        """JSON that a worker may write, including numbers that are out of range."""
         return json.dumps(self.value()).replace("Infinity", "1e999").encode()
 
     def short(self) -> tuple[dict[str, Any], bytes]:
-        """The header and the payload of one text, perhaps with details, as nearly all results are."""
+        """The header and the payload of one text, perhaps with details, like most results."""
         text, details = self.some(900), self.written() if self.flag() else b""
         if self.flag():
             text = text.decode(errors="replace").encode()
@@ -279,7 +279,7 @@ class Made:
         return header, text + details
 
     def result(self) -> tuple[dict[str, Any], bytes]:
-        """The header and the payload of a result, which mostly fit."""
+        """The header and the payload of a result, mostly consistent."""
         if not self.number(2):
             return self.short()
         header: dict[str, Any] = {"type": "result", "blocks": self.blocks()}
@@ -311,7 +311,7 @@ def as_others_read(body: bytes) -> Any:
 
 
 def finished(reader: ResultReader) -> Any:
-    """The end of a result that never waits."""
+    """The result of a reader that needs no disk."""
     if (result := reader.finish_now()) is not None:
         return result
     try:
@@ -322,7 +322,7 @@ def finished(reader: ResultReader) -> Any:
 
 
 def read(header: dict[str, Any], pieces: list[bytes]) -> Any:
-    """What comes of a result whose payload comes in these pieces; None where its worker is at fault."""
+    """The result whose payload comes in these pieces; None where the worker broke the protocol."""
     try:
         reader = ResultReader(header, new_capture(), new_capture)
         for piece in pieces:
@@ -336,13 +336,13 @@ def read(header: dict[str, Any], pieces: list[bytes]) -> Any:
 
 
 def on_result(data: bytes) -> None:
-    """Whatever a worker says that it returns is its fault, or a body that everybody can read."""
+    """A result breaks the protocol or has a body that is valid JSON."""
     made = Made(data)
     header, payload = made.result()
     try:
         (frame,) = Decoder().feed(encode(header))
     except (FrameError, ValueError):
-        return  # there is no way to say it
+        return  # it cannot be encoded
     header, seed = frame.header, made.number(255)
     result = read(header, [payload])
     if result is not None:
@@ -358,7 +358,7 @@ def on_result(data: bytes) -> None:
 
 
 def on_update(data: bytes) -> None:
-    """Whatever a worker calls a partial result is none, or a body that everybody can read."""
+    """A partial result is rejected or has a body that is valid JSON."""
     made = Made(data)
     if made.number(7):
         update = b'{"content":%b,"details":%b}' % (json.dumps(made.blocks()).encode(), made.written())
@@ -374,7 +374,7 @@ def on_update(data: bytes) -> None:
 
 
 def on_clip(data: bytes) -> None:
-    """The clip gives what a model gives that has the whole text before it."""
+    """The clip gives the same as a model that has the whole text."""
     if len(data) < 4:
         return
     keep = KEEPS[data[0] % 3]
@@ -386,7 +386,7 @@ def on_clip(data: bytes) -> None:
 
 
 def modelled(data: bytes, lines_max: int, bytes_max: int, keep: Keep) -> Clipped:
-    """The clip by its definition, in characters and lines of the whole, without a thought for the cost."""
+    """The clip by its definition, over the characters and lines of the whole text, at any cost."""
     text = data.decode(errors="replace")
     lines = lines_of(text)
     lines_most, bytes_most = lines_max or sys.maxsize, min(bytes_max or BYTES_CEILING, BYTES_CEILING)

@@ -1,4 +1,4 @@
-"""Requests at random, made from the contract's own descriptors: what fits, what hardly fits, and bytes."""
+"""Random requests, made from the contract's descriptors: valid ones, nearly valid ones, and bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 __all__ = ["Known", "damaged", "messages"]
 
 Known = Mapping[str, tuple[Any, ...]]
-"""By a field's name, what it is mostly given; of the same type as the field."""
+"""Usual values by the name of a field, of the field's type."""
 
 DEPTH_MAX: Final = 3
 NUMBERS: Final = (0, 1, 2, 7, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1)
@@ -65,7 +65,7 @@ def _values(field: FieldDescriptor, known: Known) -> st.SearchStrategy[Any]:
         odd |= st.binary(max_size=40)
     if not given:
         return odd
-    # What is known and not of the field's type is all that it may have.
+    # A known field of numbers has no other values.
     return (
         st.sampled_from(given) if field.type == FieldDescriptor.TYPE_DOUBLE else st.sampled_from(given) | odd
     )
@@ -73,7 +73,7 @@ def _values(field: FieldDescriptor, known: Known) -> st.SearchStrategy[Any]:
 
 @st.composite
 def messages(draw: st.DrawFn, descriptor: Descriptor, known: Known, depth: int = 0) -> Message:
-    """A message with some of its fields; those of one that is required somewhere are mostly there."""
+    """A message with some of its fields; the known ones mostly have usual values."""
     message = GetMessageClass(descriptor)()
     fields = [field for field in descriptor.fields if field.type in type_of or field.message_type is not None]
     if not fields:
@@ -96,7 +96,7 @@ def messages(draw: st.DrawFn, descriptor: Descriptor, known: Known, depth: int =
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """The same bytes with a field that nobody knows, cut short, with some of them changed, or others altogether."""
+    """The same bytes with an unknown field, cut short, with some of them changed, or replaced."""
     match draw(st.integers(0, 5)):
         case 0:
             return data + b"\xa2\x06\x03abc" + b"\xf8\x07\x01"  # fields 100, with bytes, and 127, a number

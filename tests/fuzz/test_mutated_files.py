@@ -1,7 +1,6 @@
-"""Real tool files with some of them changed: a daemon lists them as tools or as problems, and the others work on.
+"""Mutated tool files: a daemon lists them as tools or as problems, and the other files go on working.
 
-This is the whole road: the file is read as bytes, run in a cell of its own, described, and listed. What a file that is
-put together anew does to the loader alone is in `test_tool_files`.
+Each file is read as bytes, run in a cell of its own, described, and listed. `test_tool_files` has the loader alone.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from tests.process.wire import bearer
 from toolcell import _paths
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-ROUNDS: Final = 6
+ROUNDS: Final = 3
 FILES: Final = 4
-"""In a round; that many are described side by side."""
+"""In a round; all of them are described at the same time."""
 SECONDS_MAX: Final = 40.0
 """ListTools itself waits for 25 s."""
 ROOT: Final = Path(__file__).parents[2]
@@ -36,7 +35,7 @@ REAL: Final = tuple(
     path.read_text(encoding="utf-8")
     for directory in ("examples/tools", "tests/tools", "tests/tools/broken")
     for path in sorted((ROOT / directory).glob("*.py"))
-    if path.name not in {"hangs.py", "slow.py"}  # ten seconds each, and seen elsewhere
+    if path.name not in {"hangs.py", "slow.py"}  # ten seconds each; other tests have them
 )
 GOOD: Final = """
     from toolcell import tool
@@ -79,7 +78,7 @@ DEEP: Final[tuple[Callable[[int], str], ...]] = (
 
 @st.composite
 def tokens(draw: st.DrawFn, text: str) -> bytes:
-    """The file with some of its words left out, doubled, swapped, or others in their place."""
+    """The file with some words removed, doubled, swapped or replaced."""
     words = re.findall(r"\w+|\s+|[^\w\s]", text) or [""]
     for _ in range(draw(st.integers(1, 4))):
         place, other = draw(st.integers(0, len(words) - 1)), draw(st.integers(0, len(words) - 1))
@@ -99,7 +98,7 @@ def tokens(draw: st.DrawFn, text: str) -> bytes:
 
 @st.composite
 def noise(draw: st.DrawFn, text: str) -> bytes:
-    """The file with bytes among it, or cut short, or all of it bytes."""
+    """The file with random bytes inserted, cut short, or replaced by random bytes."""
     data = text.encode()
     place = draw(st.integers(0, len(data)))
     some = draw(
@@ -110,7 +109,7 @@ def noise(draw: st.DrawFn, text: str) -> bytes:
 
 @st.composite
 def encoded(draw: st.DrawFn, text: str) -> bytes:
-    """The file with a declared encoding, which may be its own."""
+    """The file with a declared encoding, in which it may be written."""
     cookie = draw(st.sampled_from(COOKIES))
     start = draw(st.sampled_from(("", "#!/bin/sh\n", "\n\n")))
     line = f"{start}# -*- coding: {cookie} -*-\n"
@@ -124,7 +123,7 @@ def encoded(draw: st.DrawFn, text: str) -> bytes:
 
 @st.composite
 def deep(draw: st.DrawFn, text: str) -> bytes:
-    """A file with something in it that is very deep, or very long."""
+    """A file with a very deep or very long construct."""
     one = draw(st.sampled_from(DEEP))(draw(st.sampled_from((10, 90, 150, 300, 1000, 20_000))))
     return f"from toolcell import tool\n{text if draw(st.booleans()) else ''}\n{one}\n".encode()
 
@@ -135,7 +134,7 @@ def mutated() -> st.SearchStrategy[bytes]:
 
 @pytest.fixture
 def daemon(make_daemon: Callable[[], RunningDaemon]) -> Iterator[RunningDaemon]:
-    """A daemon whose log has to stay free of errors."""
+    """A daemon whose log must stay free of errors."""
     daemon = make_daemon()
     daemon.start()
     yield daemon
@@ -144,7 +143,7 @@ def daemon(make_daemon: Callable[[], RunningDaemon]) -> Iterator[RunningDaemon]:
 
 
 def ask(channel: Any, token: Any, method: str, request: Message, kind: Any) -> list[Any]:
-    """What a daemon answers."""
+    """The answers of a daemon."""
     streams = method == "CallTool"
     rpc = (channel.unary_stream if streams else channel.unary_unary)(f"/toolcell.v1.ToolCell/{method}")
     answered = rpc(request.SerializeToString(), metadata=token, timeout=SECONDS_MAX)
@@ -152,14 +151,14 @@ def ask(channel: Any, token: Any, method: str, request: Message, kind: Any) -> l
 
 
 def is_python(content: bytes) -> bool:
-    """Whether it may be a file without a tool, of which nothing is said; one that does not compile is a problem."""
+    """Whether it may be a file without a tool, which is not listed; a file that does not compile is a problem."""
     try:
         with warnings.catch_warnings(action="ignore"):
             compile(content, "odd.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
     except (MemoryError, RecursionError):
-        return True  # how deep is too deep depends on who asks
+        return True  # the depth that is too deep depends on the process
     return True
 
 

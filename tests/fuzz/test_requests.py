@@ -1,7 +1,7 @@
-"""Whatever comes over the wire, a daemon refuses it by name or serves it, goes on, and is left with nothing.
+"""Random requests: a daemon refuses each with a reason or serves it, goes on, and keeps nothing of it.
 
-Every message is made of the contract's descriptors and sent as bytes, so that a method or a field which is
-added to it is tried from then on. One daemon serves all of them.
+The messages are made from the contract's descriptors and sent as bytes, so that a new method or field is tried, too.
+One daemon serves all of them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-SEQUENCES: Final = 25
-REQUESTS: Final = 60
+SEQUENCES: Final = 10
+REQUESTS: Final = 25
 SECONDS_MAX: Final = 30.0
 FOLLOWED_SECONDS: Final = 0.2
-"""Of a stream that ends with its reader."""
+"""For a stream that ends only with its reader."""
 CALLS_SECONDS_MAX: Final = 0.3
-"""What calls of a sequence get before their stream is left; those that run on then are stopped with it."""
+"""How long the stream waits for the calls of a sequence; those that still run then are stopped with it."""
 MARK: Final = "the-last-of-all"
 
 TOOLS: Final = """
@@ -83,7 +83,7 @@ FOLLOWED: Final = {"WatchEvents", "TailLogs"}
 
 @pytest.fixture
 def daemon(make_daemon: Callable[[], RunningDaemon]) -> Iterator[RunningDaemon]:
-    """A daemon that lingers little, with tools to call, whose log has to stay free of errors."""
+    """A daemon with a short linger and tools to call, whose log must stay free of errors."""
     daemon = make_daemon()
     daemon.config.write_text(daemon.config.read_text().replace("[defaults]", CONFIG))
     daemon.start()
@@ -97,7 +97,7 @@ def daemon(make_daemon: Callable[[], RunningDaemon]) -> Iterator[RunningDaemon]:
 
 
 def known(daemon: RunningDaemon) -> Known:
-    """What fields of these names are mostly given: what could work."""
+    """Values that could work, by the names of their fields."""
     project = str(daemon.project)
     return {
         "open": (),
@@ -118,7 +118,7 @@ def known(daemon: RunningDaemon) -> Known:
 
 @contextmanager
 def dialled(daemon: RunningDaemon) -> Generator[Any]:
-    """A channel of our own, closed at the end with the connection."""
+    """A channel of its own, closed at the end with its connection."""
     options = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
     with grpc.insecure_channel(f"unix:{daemon.socket}", options=options) as channel:
         yield channel
@@ -129,7 +129,7 @@ def path_of(method: MethodDescriptor) -> str:
 
 
 def assert_refused_by_name(error: Any) -> None:
-    """A refusal of ours, with its details; all else is a failure that the caller cannot know the reason of."""
+    """Fail unless the error is a refusal with a reason."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             refusal = refusal_of(status_pb2.Status.FromString(value))
@@ -140,7 +140,7 @@ def assert_refused_by_name(error: Any) -> None:
 
 
 def assert_good(event: pb.Event) -> None:
-    """Nothing of it is a failure of the daemon's own."""
+    """Fail if the event says that the daemon itself has failed."""
     if event.HasField("refused"):
         assert refusal_of(event.refused).reason
     if event.HasField("outcome"):
@@ -149,7 +149,7 @@ def assert_good(event: pb.Event) -> None:
 
 
 def assert_serves(daemon: RunningDaemon, channel: Any, number: int) -> None:
-    """A good call of somebody else is answered exactly."""
+    """Fail unless a valid call of another client gets its own result."""
     call = pb.Call(tool="good", arguments=json.dumps({"n": number}).encode())
     request = pb.CallToolRequest(call=call, directory=str(daemon.project))
     rpc = channel.unary_stream(
@@ -164,7 +164,7 @@ def assert_serves(daemon: RunningDaemon, channel: Any, number: int) -> None:
 
 
 class Conversation:
-    """One stream of Attach: says everything, waits for what comes of it, and leaves."""
+    """One stream of Attach: sends everything, waits for the answers, and closes."""
 
     def __init__(self, said: list[bytes], *, leaves_at_once: bool) -> None:
         self._said = said
@@ -205,7 +205,7 @@ def parsed(data: bytes) -> pb.AttachRequest:
 
 @st.composite
 def sequences(draw: st.DrawFn, daemon: RunningDaemon) -> list[bytes]:
-    """What a client may send up a stream: mostly an Open that is good, then anything."""
+    """The messages of one stream: mostly a valid Open, then anything."""
     opening = pb.Open(
         protocol=1, directory=str(daemon.project), linger_seconds=0, answers=draw(st.booleans())
     )
@@ -241,7 +241,7 @@ def test_a_stream_of_anything_is_answered_and_left(data: st.DataObject, daemon: 
 
 
 def short_lived(data: bytes) -> bytes:
-    """The same message, but a session that it opens is gone soon: an hour's linger would be no leak, and look like one."""
+    """The same message with a short linger: a session that lingers for an hour would look like a leak."""
     message = parsed(data)
     if 0.3 < message.open.linger_seconds <= 3600:
         message.open.linger_seconds = 0.3
@@ -291,11 +291,11 @@ def test_the_one_descriptor_that_a_client_costs_is_its_connection_and_goes_with_
                 for _ in answered if method.server_streaming else ():
                     pass
         assert_serves(daemon, channel, 1)
-        # A worker that has served waits for more, with descriptors of its own; what is left then is the connection.
+        # A worker that waits for another call has descriptors; without workers only the connection is left.
         retire = channel.unary_unary("/toolcell.v1.Operator/RestartWorkers")
         deadline = time.monotonic() + SECONDS_MAX
         while open_descriptors(daemon.pid) != before + 1:
             assert time.monotonic() < deadline, open_descriptors(daemon.pid) - before
             retire(b"", metadata=token, timeout=SECONDS_MAX)
-            time.sleep(0.05)  # it has no word for "everybody is gone"
+            time.sleep(0.05)  # the end of a worker has no event
     assert daemon.at_rest().descriptors == before

@@ -1,4 +1,4 @@
-"""Odd tool files, put together at random: loading one gives tools or says `Broken`, and nothing else."""
+"""Odd tool files, assembled at random: loading one gives tools or raises `Broken`, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from tests.fuzz.conftest import tried
 
 from toolcelld.worker.load import Broken, Source, load
 
-EXAMPLES: int = 120
-"""Some seconds; each is compiled, run and described."""
+EXAMPLES: int = 50
 
 HEADS = (
     "from toolcell import tool", "from toolcell import *", "import toolcell", "from __future__ import annotations",
