@@ -8,4 +8,4 @@ from typing import Final
 __all__ = ["SLOWNESS"]
 
 SLOWNESS: Final = float(os.environ.get("GUEST_SLOWNESS", "1"))
-"""More than 1 in an emulated machine (tests/vm/run): every bound on a wait is multiplied with it, no other figure."""
+"""More than 1 on a machine that is much slower, such as an emulated one: a factor for every bound on a wait."""

@@ -1,6 +1,6 @@
 """The control group that a service manager handed to the tests, if one did: then each daemon has one below it.
 
-In a user service with Delegate=yes (`make test-systemd`, `make test-vm`) the tests stand in for the
+In a user service with Delegate=yes (`make test-systemd`) the tests stand in for the
 service manager, which gives every daemon a group of its own. Those who start that service say so
 in GUEST_DELEGATED, as a user's manager marks nothing: every group below it is writable for the
 user, also the one of a desktop's terminal, and that must be left alone.

@@ -1,4 +1,4 @@
-"""What the kernel holds by control groups with their controllers; elsewhere these are skipped, and `make test-vm` runs them.
+"""What the kernel holds by control groups with their controllers; elsewhere these are skipped, and `make test-systemd` runs them on a host that has them.
 
 The tests of limits and of hostile tools run in the same groups there. Here is what only groups can
 do, and that they did it.
@@ -41,7 +41,7 @@ def grouped() -> Iterator[RunningDaemon]:
     """A daemon whose cells the kernel holds; what is left of its group when it ends fails the last test."""
     base = delegation.base()
     if base is None:
-        pytest.skip("no control group was handed to the tests; `make test-vm` does")
+        pytest.skip("no control group was handed to the tests; `make test-systemd` does")
     if missing := CONTROLLERS - set((base / "cgroup.subtree_control").read_text().split()):
         pytest.skip(f"the control group handed to the tests lacks {', '.join(sorted(missing))}")
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
