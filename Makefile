@@ -13,36 +13,46 @@ endif
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-# Tests to run, for `pytest` and `test-unprivileged`: TESTS="tests/client -k abort".
-# The hostile suite, the kill matrix and the agents take minutes, so they are suites of their own.
+# The tests of `pytest` and `test-unprivileged`; for example TESTS="tests/client -k abort".
+# The hostile suite, the kill matrix and the agents have targets of their own, because each takes minutes.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
-# They wait for each other's programs most of the time, so three files go on at once.
-AGENTS ?= tests/adapters
-AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
-# The tests wait for processes more than they compute. A file's tests stay together: some count what they see of each other.
-SIDE_BY_SIDE := --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
-SERVICE ?= tests/systemd
-# In the virtual machine a test takes some twenty times as long where the processor must be emulated.
-GUEST ?= tests/process/test_groups.py tests/process/test_control_groups.py
-# For `fuzz`: what is searched by coverage, for how long each, and what else is run for long.
+AGENTS ?= tests/adapters
+AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
+# The tests of control groups are skipped where the kernel has no controllers for a user service.
+SERVICE ?= tests/systemd tests/process/test_groups.py tests/process/test_control_groups.py
+# The tests wait for other processes more than they compute. The tests of a file share a daemon, so they stay together;
+# hostile tests are in groups; in the kill matrix each test has a daemon of its own.
+PROCESSES := --numprocesses=logical --maxprocesses=4
+BY_FILE := $(PROCESSES) --dist=loadfile --no-loadscope-reorder
+BY_GROUP := $(PROCESSES) --dist=loadgroup
+BY_TEST := $(PROCESSES) --dist=load
+# The tests of the modules that pyproject.toml lists for coverage.
+PURE_TESTS ?= tests/authoring/test_redaction.py tests/output/test_clip.py \
+  tests/protocol/test_frames.py $(addprefix tests/core/test_,clocks.py lifecycle.py quarantine.py redaction.py)
+# For `fuzz`: the harnesses and the seconds of each for atheris, and the property tests for hypothesis.
 HARNESSES ?= decoder wire result update clip
 FUZZ_SECONDS ?= 60
-FUZZ ?= tests/fuzz
+FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types types-mypy types-pyright imports contract pytest test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd test-vm demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd nightly demo bench fuzz fuzz-codec generate clean
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 26
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
 
-test: $(READY) ## everything: the checks below, then the tests with branch coverage
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
-	@$(MAKE) --no-print-directory pytest
+# The checks use what processor time the tests leave; what they report comes after the tests.
+test: $(READY) ## the tests and, at the same time, all checks; three to four minutes on two processors
+	@nice -n 19 $(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & checks=$$!; \
+	trap 'kill $$checks 2>/dev/null; exit 130' INT TERM; \
+	$(MAKE) --no-print-directory pytest; tests=$$?; \
+	wait $$checks || { cat $(VENV)/check.log; exit 1; }; \
+	exit $$tests
 
-check: lint types imports contract ## what can be said without running: ruff, mypy, pyright, imports, the contract
+check: $(READY) ## all checks that run no test: ruff, mypy, pyright, imports, the contract, coverage; a minute
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types imports contract coverage
 
 lint: $(READY) ## ruff, the linter and the formatter
 	@$(BIN)/ruff check --quiet
@@ -50,13 +60,14 @@ lint: $(READY) ## ruff, the linter and the formatter
 
 types: types-mypy types-pyright ## mypy and pyright, both strict
 
+# A cache of its own, as tests run mypy with other options at the same time.
 types-mypy: $(READY)
-	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary --cache-dir=$(VENV)/mypy
 
 types-pyright: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings
 
-imports: $(READY) ## who may import whom
+imports: $(READY) ## the import contracts
 	@$(BIN)/lint-imports >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 # buf reads an image that protoc made, as it could fetch google.rpc only from its own registry.
@@ -64,11 +75,18 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/python -c 'import generate, pathlib; generate.image(pathlib.Path("$(abspath $(VENV))/image.binpb"))'
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
-pytest: $(READY) ## the tests alone, with branch coverage
-	@$(BIN)/pytest --quiet $(SIDE_BY_SIDE) --durations=15 --cov --cov-report=term $(TESTS)
+pytest: $(READY) ## the tests alone
+	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 $(TESTS)
 
-test-hostile: $(READY) ## every attack of tests/hostile under every profile; some four minutes
-	@$(BIN)/pytest --quiet $(HOSTILE)
+# Only for pure modules: the others run in daemons, zygotes and cells, where a figure would say little.
+coverage: $(READY) ## the tests of the pure modules cover every branch of them; ten seconds
+	@$(BIN)/pytest --quiet --quiet --no-header -p no:xdist --timeout=300 --cov --cov-report=term:skip-covered $(PURE_TESTS) >$(VENV)/coverage.log || { cat $(VENV)/coverage.log; exit 1; }
+
+test-hostile: $(READY) ## hostile tools, under every profile; two to three minutes
+	@$(BIN)/pytest --quiet $(BY_GROUP) --durations=5 $(HOSTILE)
+
+test-kills: $(READY) ## the kill matrix: each kind of process killed in each state of a call; a minute and a half
+	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=15 $(AGENTS)
@@ -80,29 +98,30 @@ types-agents: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
-test-kills: $(READY) ## whoever dies, whenever, of whatever; some four minutes
-	@$(BIN)/pytest --quiet $(KILLS)
+test-unprivileged: $(READY) ## for root: the tests as the user `nobody`
+	@.ci/unprivileged $(BIN)/python $(BY_FILE) $(TESTS)
 
-test-unprivileged: $(READY) ## for root: the tests once more, as the user nobody
-	@.ci/unprivileged $(BIN)/python $(SIDE_BY_SIDE) $(TESTS)
+test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `nobody`
+	@.ci/unprivileged $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE)
 
-test-systemd: $(READY) ## for root: in a user service of a real systemd, which is booted for it
-	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ] # 77: it cannot be booted here, and it said why
+# 77: no service manager can be started here, and a line says why.
+test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it
+	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ]
 
-test-vm: $(READY) ## for root: in a user service of a virtual machine with Debian's kernel and all control groups; GUEST_SUITE=… is its age
-	@.ci/unprivileged --machine $(BIN)/python $(GUEST) || [ $$? = 77 ] # 77: it cannot be made here, and it said why
+nightly: ## what finds less and takes hours: other Pythons whole, long fuzzing, the hostile suite as root and under systemd
+	@.ci/run nightly
 
-demo: $(READY) ## a daemon, five real tools, one of them aborted
+demo: $(READY) ## a daemon and five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
-bench: $(READY) ## how much a call costs; fails over the bound
+bench: $(READY) ## the cost of a call; fails above the bounds
 	@$(BIN)/python -m pip install --quiet --group bench
 	@$(BIN)/python tests/bench
 
-# atheris has its libFuzzer within; building it would want clang, so that it is taken as a wheel or not at all.
-fuzz: $(READY) ## what workers, clients and tool files may say, searched for long; some half an hour
+# atheris contains libFuzzer; building it needs clang, so it is installed from a wheel or not at all.
+fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or more
 	@$(MAKE) --no-print-directory fuzz-codec
-	@$(BIN)/pytest --quiet --timeout=0 --hypothesis-profile=fuzz $(FUZZ)
+	@$(BIN)/pytest --quiet $(BY_FILE) --timeout=0 --hypothesis-profile=nightly -m hypothesis $(FUZZ)
 
 fuzz-codec: $(READY)
 	@if $(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
@@ -119,11 +138,11 @@ fuzz-codec: $(READY)
 generate: $(READY) ## the wire types, after an edit of a .proto
 	@$(BIN)/python proto/generate.py
 
-clean: ## away with everything that make made, environments too
+clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first interpreter that really runs (a pyenv shim may be there and fail), is new enough and can make environments.
+# The first interpreter that runs (a pyenv shim may exist and fail), is new enough and can make environments.
 $(READY): pyproject.toml
 	@test -x $(BIN)/pip || { \
 	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3) ""; do \

@@ -174,7 +174,7 @@ def _shares(keep: Keep, amount: int) -> tuple[int, int]:
             return amount, 0
         case "tail":
             return 0, amount
-        case "middle":
+        case _:
             return amount - amount // 2, amount // 2
 
 

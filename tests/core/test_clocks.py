@@ -148,3 +148,15 @@ def test_no_grace_at_all_is_over_at_once() -> None:
         assert told == ["over"]
 
     on_a_loop(life)
+
+
+def test_an_idle_clock_without_a_limit_never_expires() -> None:
+    async def life(loop: JumpingLoop) -> None:
+        expired: list[float] = []
+        clock = IdleClock(None, lambda: expired.append(loop.now))
+        clock.run()
+        clock.sign()
+        await asyncio.sleep(10**6)
+        assert expired == []
+
+    on_a_loop(life)

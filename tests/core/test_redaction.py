@@ -81,3 +81,17 @@ def test_a_size_that_lies_holds_nothing_back_for_ever() -> None:
     redaction.frame(Frame({"type": "result", "size": 10**9}, b"ghp_"))
     told = redaction.frame(Frame({"type": "result", "size": -1}, b"ghp_"))
     assert told.payload == b"ghp_"
+
+
+def test_a_chunk_without_a_message_is_redacted_by_itself() -> None:
+    told = Redaction([TOKEN]).frame(Frame({"type": "chunk"}, f"a {TOKEN} ghp_".encode()))
+    assert told.payload == b"a " + b"*" * len(TOKEN) + b" ghp_"
+
+
+def test_a_value_across_three_frames_of_one_message_is_redacted() -> None:
+    redaction = Redaction([TOKEN])
+    body = f"a {TOKEN} b".encode()
+    first = redaction.frame(Frame({"type": "result", "size": len(body)}, body[:5]))
+    second = redaction.frame(Frame({"type": "chunk"}, body[5:9]))
+    last = redaction.frame(Frame({"type": "chunk"}, body[9:]))
+    assert first.payload + second.payload + last.payload == b"a " + b"*" * len(TOKEN) + b" b"

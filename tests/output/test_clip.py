@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
+from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep, fits
 
 KEEPS: tuple[Keep, ...] = get_args(Keep)
 
@@ -213,3 +213,16 @@ def test_memory_stays_flat_however_much_is_fed(keep: Keep) -> None:
     finally:
         tracemalloc.stop()
     assert clip.result().total_bytes == 4096 * len(chunk)
+
+
+@given(chunks=CHUNKS, lines_max=LINES_MAX, bytes_max=BYTES_MAX)
+def test_a_text_fits_exactly_when_a_clip_does_not_cut_it(
+    chunks: list[bytes], lines_max: int | None, bytes_max: int | None
+) -> None:
+    text = b"".join(chunks).decode(errors="replace").encode()
+    assert fits(text, lines_max, bytes_max) is not clip(text, lines_max, bytes_max).cut
+
+
+def test_a_text_over_the_ceiling_fits_no_limit() -> None:
+    assert fits(bytes(BYTES_CEILING), None, None)
+    assert not fits(bytes(BYTES_CEILING + 1), None, None)
