@@ -32,7 +32,6 @@ from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import config, trust
 from toolcelld.access import Gate, Premises
-from toolcelld.admission import granted_environment, of_cell
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
@@ -157,11 +156,11 @@ class Daemon:
         return self._regime
 
     def _surroundings(self, host: Host) -> Surroundings:
-        """What the policies of cells depend on here."""
+        """What the permits of tools depend on here."""
         own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
         own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
-        return Surroundings(host, os.path.expanduser("~"), hidden)
+        return Surroundings(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on; whether that outlives the daemon."""
@@ -256,21 +255,10 @@ class Daemon:
         return self._blanks[key]
 
     async def _describe(self, file: ToolFile) -> Description:
-        regime = self._regime
         try:
-            terms = regime.terms_of_describing(file)
+            spec = self._regime.describing(file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
-        spec = CellSpec(
-            file=terms.file,
-            directory=file.directory,
-            environment=granted_environment(self.environment, terms.env, terms.file.programs),
-            limits=of_cell(self._config.defaults),
-            policy=terms.policy,
-            owner="describe",
-            # A file is given all that it might ask for, and most ask for none of it.
-            secrets=regime.sealed(terms, self.environment, whole=False),
-        )
         return await self.pool.describe(spec)
 
     def _load_config(self) -> Config:

@@ -1,11 +1,11 @@
-"""On what terms a tool runs: its policy, its variables and its secrets, decided in one pure function.
+"""What the cell of a tool may do: its policy and its secrets, decided by pure functions.
 
     [tool.NAME], else [source.NAME], else [defaults] names the sandbox; the file can only ask for a stronger one
     what a file needs is held under what its source, or the trust in its project, allows
     [tool.NAME] and the profile grant by name, whether the file asks or not
-    a project's tools that nobody trusts get the smallest cell, whatever else was configured
+    the tools of an untrusted project get the smallest cell, whatever else was configured
 
-Nothing here is ever silently less: a cell that the host cannot give, and a need that nobody granted, is
+Nothing is lowered silently: a cell that the host cannot give, and a need that is not granted, is
 a `Refusal` whose text has the line to add. Without confinement (`none`) the network cannot be withheld, so
 a need of it is no reason to refuse.
 """
@@ -14,27 +14,28 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolcelld.grants import NOTHING, Grant
 from toolcelld.host import Host
 from toolcelld.limits import Settings
 from toolcelld.outcome import Refusal, RefusalReason
-from toolcelld.sections import DefaultsSection
+from toolcelld.sections import DefaultsSection, ProfileSection
 from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
-from toolcelld.worker.policy import OPEN, Enclosure, Network, Policy
+from toolcelld.worker.policy import OPEN, Enclosure, Policy
 
 __all__ = [
     "AUTO",
     "CONFIG_FILE",
+    "PLAIN_ENV",
     "Project",
     "Surroundings",
-    "Terms",
-    "describing",
     "enclosure_of",
+    "policy_of",
+    "policy_of_describing",
     "project_of",
-    "terms_of",
 ]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
@@ -47,13 +48,14 @@ CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What of this machine and this daemon the terms depend on."""
+    """What of this machine and this daemon a permit depends on."""
 
     host: Host
     home: str
     hidden: tuple[
         str, ...
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,6 @@ class Project:
     directory: str  # what its tools may write below
     apart: tuple[str, ...] = ()  # places within that must not be swapped for others
     protected: tuple[str, ...] = ()  # places within that stay as they are
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On what terms a tool runs."""
-
-    file: ToolFile  # an untrusted project names neither its interpreter nor its programs
-    policy: Policy
-    env: tuple[str, ...]  # names and patterns of variables
-    secrets: tuple[str, ...]  # names
 
 
 def project_of(directory: str, worktree: str, home: str) -> Project:
@@ -111,12 +103,13 @@ def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
     return one if _ALL.index(one) >= _ALL.index(other) else other
 
 
-def terms_of(
+def policy_of(
     tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: Surroundings
-) -> Terms:
-    """The terms of one tool. `may` is what its source or the trust in it allows; None is no trust at all.
+) -> tuple[Policy, tuple[str, ...]]:
+    """The policy for the calls of a tool, and the names of the secrets that it gets.
 
-    Raises `Refusal`.
+    `may` is the most that its source, or the trust in its project, allows; None is no trust at all, and then `file`
+    names neither an interpreter nor programs. Raises `Refusal`.
     """
     enclosure = _given(tool, settings, around.host)
     if may is not None and settings.network_said:
@@ -125,33 +118,32 @@ def terms_of(
     needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
     if lacking := needs.lacking(granted):
         raise _needs_grant(tool, file, lacking, granted, trusted=may is not None)
-    if enclosure == "strict" or not isinstance(granted.network, tuple) or enclosure == "none":
-        return _terms(enclosure, file, settings, granted, project, around, trusted=may is not None)
-    raise Refusal(
-        RefusalReason.NO_SANDBOX,
-        f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
-        f"  To give it the whole network: [{_table(tool)}] network = true in {CONFIG_FILE}\n"
-        "  To see what strict lacks: toolcell doctor",
-    )
+    if enclosure == "baseline" and isinstance(granted.network, tuple):
+        raise Refusal(
+            RefusalReason.NO_SANDBOX,
+            f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
+            f"  To give it the whole network: [{_table(tool)}] network = true in {CONFIG_FILE}\n"
+            "  To see what strict lacks: toolcell doctor",
+        )
+    profile = settings.profile if may is not None else None
+    return _policy(enclosure, file, settings, profile, granted.network, project, around), granted.secrets
 
 
-def describing(file: ToolFile, settings: Settings, may: Grant | None, around: Surroundings) -> Terms:
-    """The terms under which a file is loaded to see its tools: it may read, and neither write nor speak.
+def policy_of_describing(
+    file: ToolFile, settings: Settings, may: Grant | None, around: Surroundings
+) -> tuple[Policy, tuple[str, ...]]:
+    """The policy for loading a file to see its tools, and the names of the secrets that it gets.
 
-    Granted secrets are there, because many files look for them while they are imported. Raises `Refusal`.
+    It may read, and neither write nor use the network. Granted secrets are there, because many files look for
+    them while they are imported. `may` is as in `policy_of`. Raises `Refusal`.
     """
     enclosure = _given(os.path.basename(file.path), settings, around.host)
     granted = NOTHING if may is None else settings.granted.beside(may)
-    still = replace(settings, read_only=True, profile=None)
-    nowhere = Project(file.directory)
-    terms = _terms(
-        enclosure, file, still, replace(granted, network=False), nowhere, around, trusted=may is not None
-    )
-    profile = settings.profile
-    if may is None or profile is None or enclosure == "none":
-        return terms
-    readable = (*terms.policy.readable, *profile.readable)
-    return replace(terms, policy=replace(terms.policy, readable=readable, execute=profile.programs))
+    still = replace(settings, read_only=True)
+    profile = settings.profile if may is not None else None
+    if profile is not None:
+        profile = profile.model_copy(update={"writable": ()})
+    return _policy(enclosure, file, still, profile, False, Project(file.directory), around), granted.secrets
 
 
 def _given(tool: str, settings: Settings, host: Host) -> Enclosure:
@@ -205,48 +197,36 @@ def _table(tool: str) -> str:
     return f"tool.{tool}" if tool.replace("-", "").replace("_", "").isalnum() else f"tool.{json.dumps(tool)}"
 
 
-def _terms(
+def _policy(
     enclosure: Enclosure,
     file: ToolFile,
     settings: Settings,
-    granted: Grant,
+    profile: ProfileSection | None,
+    network: bool | tuple[str, ...],
     project: Project,
     around: Surroundings,
-    *,
-    trusted: bool,
-) -> Terms:
-    profile = settings.profile if trusted else None
-    env = settings.env if trusted else tuple(name for name in settings.env if name in PLAIN_ENV)
-    if not trusted:
-        # They would be run before any confinement, and a project says where they are.
-        file = replace(file, python=None, programs=())
+) -> Policy:
     if enclosure == "none":
-        return Terms(file, OPEN, env, granted.secrets)
-    hosts = granted.network if isinstance(granted.network, tuple) else ()
-    network: Network = "proxy" if hosts else "open" if granted.network else "none"
-    work = (project.directory, *project.apart)
-    beside = profile.writable if profile is not None else ()
-    policy = Policy(
+        return OPEN
+    hosts = network if isinstance(network, tuple) else ()
+    work = (project.directory, *project.apart, *(profile.writable if profile is not None else ()))
+    readable = (
+        file.directory,
+        *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
+        *file.programs,
+        *(profile.readable if profile is not None else ()),
+        *(work if settings.read_only else ()),
+    )
+    return Policy(
         enclosure,
-        readable=tuple(
-            dict.fromkeys(
-                (
-                    file.directory,
-                    *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
-                    *file.programs,
-                    *(profile.readable if profile is not None else ()),
-                    *((*work, *beside) if settings.read_only else ()),
-                )
-            )
-        ),
-        writable=() if settings.read_only else (*work, *beside),
+        readable=tuple(dict.fromkeys(readable)),
+        writable=() if settings.read_only else work,
         protected=() if settings.read_only else project.protected,
         hidden=tuple(dict.fromkeys((around.home, *around.hidden))),
-        network=network,
+        network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
         execute=profile.programs if profile is not None else True,
     )
-    return Terms(file, policy, env, granted.secrets)
 
 
 def _below(path: str, directory: str) -> bool:

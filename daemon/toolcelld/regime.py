@@ -1,69 +1,150 @@
-"""The rules in force: the configuration, who is trusted, and what the host can give, as one value.
+"""The rules in force, and what they permit: the configuration, the trusted projects and what the host can give.
 
-Whatever changes one of them makes a new regime, so whoever keeps what was decided under one
-only has to compare two references.
+A `Regime` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
+
+    settings    what the configuration and the file say about a tool      `limits.resolve`
+    grant       what of its needs is granted                              `trust`, `profiles`
+    policy      what its cell may read, write and reach                   `profiles.policy_of`
+    permit      the tool with its settings, and the cell for its calls
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import fnmatch
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
+from toolcelld.catalog import ToolInfo
+from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.grants import Grant
-from toolcelld.limits import Settings, resolve
+from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.outcome import Refusal, RefusalReason
-from toolcelld.profiles import CONFIG_FILE, Project, Surroundings, Terms, describing, terms_of
+from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
+from toolcelld.sections import LimitKeys
 from toolcelld.sources import ToolFile, project_directory
 from toolcelld.trust import Trusts
 from toolcelld.vault import Sealed
+from toolcelld.worker.policy import CellLimits, Policy
 
-__all__ = ["Regime", "secret_missing"]
+__all__ = ["Permit", "Regime", "secret_missing"]
+
+OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
+"""The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What was decided for all calls of a tool in a session."""
+
+    tool: ToolInfo
+    settings: Settings
+    spec: CellSpec  # for a call that lowers no limit
+
+    def cell(self, session_id: str, call_id: str, limits: Limits) -> CellSpec:
+        """The cell for one call, under the limits that it lowers."""
+        isolation = self.settings.isolation
+        if isolation == "worker" and all(getattr(limits, name) is None for name in OF_CELLS):
+            return self.spec
+        lowered = _of_cell(lower(self.settings.limits, limits))
+        return replace(
+            self.spec,
+            limits=lowered,
+            lowered=lowered != self.spec.limits,
+            owner={"worker": "", "session": session_id, "call": f"{session_id}/{call_id}"}[isolation],
+            serial=isolation == "session",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """What decides on what terms a tool runs."""
+    """What decides how a tool runs."""
 
     config: Config
     around: Surroundings
     trusts: Trusts = field(default_factory=Trusts)
 
-    def terms(self, tool: str, file: ToolFile, settings: Settings, project: Project) -> Terms:
-        """The terms for the calls of a tool. Raises `Refusal`."""
+    def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
+        """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
+        name, file = tool.name, tool.file
+        settings = resolve(self.config, name, tool.declared, file.source)
+        if not settings.enabled:
+            raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
         may = self.trusts.may(self.config, file)
         if may is None and self.config.trust == "ask":
             raise Refusal(
                 RefusalReason.UNTRUSTED,
-                f'{tool} stands in a project that is not trusted, and trust = "ask".\n'
+                f'{name} stands in a project that is not trusted, and trust = "ask".\n'
                 f"  To see what its tools ask for, and to trust them: toolcell trust {project_directory(file)}",
             )
-        terms = terms_of(tool, file, settings, may, project, self.around)
-        if homeless := [name for name in terms.secrets if name not in self.config.secrets]:
+        file = file if may is not None else _without_programs(file)
+        policy, secrets = policy_of(name, file, settings, may, project, self.around)
+        if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
                 RefusalReason.NEEDS_GRANT,
-                f"{tool} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
+                f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return terms
+        return Permit(tool, settings, self._spec(file, directory, settings, may, policy, secrets))
 
-    def terms_of_describing(self, file: ToolFile) -> Terms:
-        """The terms for a look at a file's tools, by the settings of a tool that is called like the file.
+    def describing(self, file: ToolFile) -> CellSpec:
+        """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
 
-        What it declares is not known yet, so it sees every secret that it might be given. Raises `Refusal`.
+        The needs of its tools are not known yet: it gets every secret that they might be given, and of those that
+        cannot be read none. Raises `Refusal`.
         """
         settings = resolve(self.config, file.stem, {}, file.source)
-        return describing(file, settings, self.trusts.may(self.config, file), self.around)
+        may = self.trusts.may(self.config, file)
+        file = file if may is not None else _without_programs(file)
+        policy, secrets = policy_of_describing(file, settings, may, self.around)
+        spec = self._spec(file, file.directory, settings, may, policy, secrets)
+        limits = _of_cell(self.config.defaults)
+        return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
-    def sealed(self, terms: Terms, environment: Mapping[str, str], *, whole: bool = True) -> Sealed:
-        """The secrets of these terms; those that nobody configured have no place, and are not there."""
-        places = self.config.secrets
-        known = tuple((name, places[name]) for name in terms.secrets if name in places)
-        return Sealed(known, environment, whole)
+    def _spec(
+        self,
+        file: ToolFile,
+        directory: str,
+        settings: Settings,
+        may: Grant | None,
+        policy: Policy,
+        secrets: Iterable[str],
+    ) -> CellSpec:
+        environment, places = self.around.environment, self.config.secrets
+        names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
+        return CellSpec(
+            file=file,
+            directory=directory,
+            environment=_granted_environment(environment, names, file.programs),
+            limits=_of_cell(settings.limits),
+            policy=policy,
+            secrets=Sealed(tuple((name, places[name]) for name in secrets if name in places), environment),
+        )
 
-    def may(self, file: ToolFile) -> Grant | None:
-        """The most that a file gets of what it asks for; None where nobody trusts it."""
-        return self.trusts.may(self.config, file)
+
+def _without_programs(file: ToolFile) -> ToolFile:
+    """The file of an untrusted project, whose interpreter and programs would run before any confinement."""
+    return replace(file, python=None, programs=())
+
+
+def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
+    """Those of the limits that hold for a cell."""
+    return CellLimits(**{name: getattr(limits, name) for name in OF_CELLS})
+
+
+def _granted_environment(
+    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """The variables whose names are granted, and PATH with the source's programs in front."""
+    granted = {
+        name: value
+        for name, value in environment.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    if programs:
+        granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
+    return tuple(sorted(granted.items()))
 
 
 def secret_missing(tool: str, why: str) -> Refusal:

@@ -151,7 +151,6 @@ class Session:
         self._early = Early(self._admit_early)
         self._admission = Admission(
             lambda: house.regime,
-            house.environment,
             self.directory,
             project_of(self.directory, self.worktree, house.regime.around.home),
             allow=request.allow,

@@ -1,4 +1,4 @@
-"""On what terms a tool runs: from configuration, source, trust and host, without a cell."""
+"""What a tool is permitted: from configuration, source, trust and host, without a cell."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld import profiles
+from toolcelld.catalog import ToolInfo
+from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.grants import Grant
 from toolcelld.host import Host
-from toolcelld.limits import resolve
 from toolcelld.outcome import Refusal, RefusalReason
-from toolcelld.profiles import Surroundings, Terms, project_of
+from toolcelld.profiles import Surroundings, project_of
 from toolcelld.regime import Regime
 from toolcelld.sections import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.sources import ToolFile
@@ -24,6 +25,7 @@ from toolcelld.worker.policy import OPEN
 
 HOME = "/home/me"
 WORK = "/home/me/work"
+ENVIRONMENT = dict.fromkeys(["PATH", "LANG", "AWS_KEY", "TEAM_URL", "OTHER", "CACHE"], "value")
 TOKEN = {"TOKEN": SecretSection(env="TOKEN")}
 ALL = Host()
 BARE = Host(strict="unprivileged user namespaces are forbidden")
@@ -47,14 +49,22 @@ def config(**values: Any) -> Config:
     return Config(rules=rules, sources=sources, defaults=defaults, secrets=TOKEN, **values)
 
 
-def terms(
+def permitted(
     config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: Host = ALL,
     trusts: Trusts | None = None, file: ToolFile | None = None,
-) -> Terms:  # fmt: skip
-    regime = Regime(config, Surroundings(host, HOME, ("/state", "/run/toolcell")), trusts or Trusts())
-    settings = resolve(config, "t", declared or {}, source)
+) -> CellSpec:  # fmt: skip
+    around = Surroundings(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
+    tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
     project = project_of(f"{WORK}/below", WORK, HOME)
-    return regime.terms("t", file or tool_file(source), settings, project)
+    return Regime(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
+
+
+def secrets(spec: CellSpec) -> tuple[str, ...]:
+    return tuple(name for name, _ in spec.secrets.places)
+
+
+def variables(spec: CellSpec) -> set[str]:
+    return {name for name, _ in spec.environment}
 
 
 def trusted(
@@ -65,12 +75,12 @@ def trusted(
 
 def refusal(*arguments: Any, **values: Any) -> Refusal:
     with pytest.raises(Refusal) as caught:
-        terms(*arguments, **values)
+        permitted(*arguments, **values)
     return caught.value
 
 
 def test_a_tool_may_write_its_project_and_no_more() -> None:
-    policy = terms(config()).policy
+    policy = permitted(config()).policy
     assert (policy.enclosure, policy.network, policy.execute) == ("strict", "none", True)
     assert policy.writable == (WORK, f"{WORK}/.git")
     assert f"{HOME}/.config/toolcell/tools" in policy.readable
@@ -79,7 +89,7 @@ def test_a_tool_may_write_its_project_and_no_more() -> None:
 
 
 def test_a_tool_that_only_reads_has_nothing_to_write() -> None:
-    policy = terms(config(), {"read_only": True}).policy
+    policy = permitted(config(), {"read_only": True}).policy
     assert policy.writable == ()
     assert WORK in policy.readable
 
@@ -96,7 +106,7 @@ def test_a_linked_worktree_keeps_the_file_that_says_where_its_hooks_are(tmp_path
 
 
 def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
-    assert terms(config(), host=BARE).policy.enclosure == "baseline"
+    assert permitted(config(), host=BARE).policy.enclosure == "baseline"
     assert refusal(config(), host=NOTHING_AT_ALL).reason is RefusalReason.NO_SANDBOX
 
 
@@ -108,17 +118,17 @@ def test_a_sandbox_that_the_host_cannot_give_is_refused_with_what_is_missing() -
 
 def test_the_sandbox_is_of_the_tool_then_its_source_then_the_defaults() -> None:
     source = {"user": {"sandbox": "baseline"}}
-    assert terms(config(source=source)).policy.enclosure == "baseline"
-    assert terms(config(source=source, tool={"sandbox": "none"})).policy == OPEN
-    assert terms(config(defaults={"sandbox": "none"})).policy == OPEN
+    assert permitted(config(source=source)).policy.enclosure == "baseline"
+    assert permitted(config(source=source, tool={"sandbox": "none"})).policy == OPEN
+    assert permitted(config(defaults={"sandbox": "none"})).policy == OPEN
 
 
 @given(st.sampled_from(["auto", "strict", "baseline", "none"]), st.sampled_from(["baseline", "strict"]))
 def test_a_file_can_only_ask_for_more(configured: str, asked: str) -> None:
     profiles.AUTO = ("strict", "baseline")  # type: ignore[misc]  # as the fixture does, which hypothesis runs once
     strength = {"none": 0, "baseline": 1, "strict": 2}
-    without = terms(config(tool={"sandbox": configured})).policy.enclosure
-    with_it = terms(config(tool={"sandbox": configured}), {"sandbox": asked}).policy.enclosure
+    without = permitted(config(tool={"sandbox": configured})).policy.enclosure
+    with_it = permitted(config(tool={"sandbox": configured}), {"sandbox": asked}).policy.enclosure
     assert strength[with_it] == max(strength[without], strength[asked])
 
 
@@ -127,13 +137,13 @@ def test_a_profile_says_what_is_readable_writable_and_whether_programs_start() -
         {"base": "baseline", "readable": ["/data"], "writable": ["/cache"], "programs": False, "env": ["CACHE"],
          "network": True, "secrets": ["TOKEN"]}
     )  # fmt: skip
-    found = terms(config(profiles={"mine": profile}, tool={"sandbox": "mine"}))
+    found = permitted(config(profiles={"mine": profile}, tool={"sandbox": "mine"}))
     policy = found.policy
     assert (policy.enclosure, policy.network, policy.execute) == ("baseline", "open", False)
     assert "/data" in policy.readable
     assert "/cache" in policy.writable
-    assert "CACHE" in found.env
-    assert found.secrets == ("TOKEN",)
+    assert "CACHE" in variables(found)
+    assert secrets(found) == ("TOKEN",)
 
 
 # Needs and grants
@@ -154,10 +164,10 @@ def test_an_unmet_need_is_refused_with_the_line_to_add(declared: dict[str, Any],
 
 
 def test_a_line_that_is_added_meets_the_need() -> None:
-    found = terms(
+    found = permitted(
         config(tool={"network": ["*.github.com"], "secrets": ["TOKEN"]}), {"network": ["api.github.com"]}
     )
-    assert (found.policy.network, found.secrets) == ("proxy", ("TOKEN",))
+    assert (found.policy.network, secrets(found)) == ("proxy", ("TOKEN",))
     assert set(found.policy.hosts) == {"*.github.com", "api.github.com"} or found.policy.hosts == (
         "*.github.com",
     )
@@ -165,23 +175,23 @@ def test_a_line_that_is_added_meets_the_need() -> None:
 
 def test_a_source_allows_its_files_what_they_ask_for_and_no_more() -> None:
     allowed = config(source={"user": {"network": ["a.com"], "secrets": ["TOKEN"]}})
-    assert terms(allowed).policy.network == "none"
-    found = terms(allowed, {"network": ["a.com"], "secrets": ["TOKEN"]})
-    assert (found.policy.hosts, found.secrets) == (("a.com",), ("TOKEN",))
+    assert permitted(allowed).policy.network == "none"
+    found = permitted(allowed, {"network": ["a.com"], "secrets": ["TOKEN"]})
+    assert (found.policy.hosts, secrets(found)) == (("a.com",), ("TOKEN",))
     assert refusal(allowed, {"network": ["a.com", "b.com"]}).reason is RefusalReason.NEEDS_GRANT
 
 
 def test_the_tools_own_table_has_the_last_word_on_its_network() -> None:
     source = {"user": {"network": True}}
     assert refusal(config(source=source, tool={"network": False}), {"network": True})
-    found = terms(config(source=source, tool={"network": ["a.com"]}), {"network": ["a.com"]})
+    found = permitted(config(source=source, tool={"network": ["a.com"]}), {"network": ["a.com"]})
     assert found.policy.hosts == ("a.com",)
 
 
 def test_some_hosts_can_be_held_in_strict_alone() -> None:
     found = refusal(config(tool={"network": ["a.com"]}), host=BARE)
     assert found.reason is RefusalReason.NO_SANDBOX
-    assert terms(config(tool={"network": True}), host=BARE).policy.network == "open"
+    assert permitted(config(tool={"network": True}), host=BARE).policy.network == "open"
 
 
 def test_a_secret_without_a_place_is_refused() -> None:
@@ -198,18 +208,18 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
         tool={"network": True, "secrets": ["TOKEN"], "env": ["OTHER"]},
         defaults={"env": ["PATH", "LANG", "AWS_KEY"]},
     )
-    found = terms(generous, source="project")
+    found = permitted(generous, source="project")
     assert found.policy.network == "none"
-    assert found.secrets == ()
-    assert found.env == ("PATH", "LANG")
+    assert secrets(found) == ()
+    assert variables(found) == {"PATH", "LANG"}
     assert found.policy.writable == (WORK, f"{WORK}/.git")
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:
     file = tool_file("project", python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
-    found = terms(config(), source="project", file=file)
+    found = permitted(config(), source="project", file=file)
     assert (found.file.python, found.file.programs) == (None, ())
-    found = terms(config(), source="project", file=file, trusts=trusted())
+    found = permitted(config(), source="project", file=file, trusts=trusted())
     assert found.file.python == f"{WORK}/.venv/bin/python"
     assert {f"{WORK}/.venv", f"{WORK}/bin"} <= set(found.policy.readable)
 
@@ -222,8 +232,10 @@ def test_what_an_untrusted_tool_needs_is_refused_with_the_command_that_grants_it
 
 def test_trust_grants_what_was_asked_for_and_no_more() -> None:
     asked = {"network": ["a.com"], "secrets": ["TOKEN"]}
-    found = terms(config(), asked, source="project", trusts=trusted(network=("a.com",), secrets=("TOKEN",)))
-    assert (found.policy.hosts, found.secrets) == (("a.com",), ("TOKEN",))
+    found = permitted(
+        config(), asked, source="project", trusts=trusted(network=("a.com",), secrets=("TOKEN",))
+    )
+    assert (found.policy.hosts, secrets(found)) == (("a.com",), ("TOKEN",))
     assert refusal(config(), {"network": True}, source="project", trusts=trusted(network=("a.com",)))
 
 
@@ -234,17 +246,17 @@ def test_the_source_is_a_ceiling_over_trust() -> None:
 
 def test_a_pin_is_on_the_code_of_then() -> None:
     pinned = trusted(network=True, pins=("d",))
-    assert terms(config(), {"network": True}, source="project", trusts=pinned).policy.network == "open"
+    assert permitted(config(), {"network": True}, source="project", trusts=pinned).policy.network == "open"
     changed = tool_file("project", digest="other")
     assert refusal(config(), {"network": True}, source="project", trusts=pinned, file=changed)
 
 
 def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
     assert refusal(config(trust="ask"), source="project").reason is RefusalReason.UNTRUSTED
-    assert terms(config(trust="ask"), source="project", trusts=trusted())
-    assert terms(config(trust="ask"))
-    found = terms(config(trust="all"), {"network": True, "secrets": ["TOKEN"]}, source="project")
-    assert (found.policy.network, found.secrets) == ("open", ("TOKEN",))
+    assert permitted(config(trust="ask"), source="project", trusts=trusted())
+    assert permitted(config(trust="ask"))
+    found = permitted(config(trust="all"), {"network": True, "secrets": ["TOKEN"]}, source="project")
+    assert (found.policy.network, secrets(found)) == ("open", ("TOKEN",))
 
 
 # Describing
@@ -254,14 +266,14 @@ def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
 def test_describing_neither_writes_nor_speaks(source: str) -> None:
     generous = config(tool={"network": True, "secrets": ["TOKEN"]}, trust="all")
     regime = Regime(generous, Surroundings(ALL, HOME))
-    found = regime.terms_of_describing(tool_file(source))
+    found = regime.describing(tool_file(source))
     assert (found.policy.enclosure, found.policy.network, found.policy.writable) == ("strict", "none", ())
-    assert found.secrets == ("TOKEN",)
+    assert secrets(found) == ("TOKEN",)
 
 
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
     regime = Regime(config(tool={"secrets": ["TOKEN"]}), Surroundings(ALL, HOME))
-    assert regime.terms_of_describing(tool_file("project")).secrets == ()
+    assert secrets(regime.describing(tool_file("project"))) == ()
 
 
 # The arithmetic
