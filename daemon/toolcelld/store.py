@@ -10,6 +10,9 @@ cannot be opened at all is replaced by one in memory, and what a full or busy di
 with a warning. Several daemons may share the file: WAL, a busy time-out, and a file lock around opening.
 
 The outputs' rows are `spills`' business; the describe cache is small enough to live here.
+
+Why not `aiosqlite`: it hands each statement to its thread by itself, so a transaction of n writes takes n + 2 hops
+instead of one, and a read or a cancellation can fall into the middle of it.
 """
 
 from __future__ import annotations
