@@ -1,13 +1,13 @@
-"""The tools that one directory sees, as an immutable snapshot.
+"""The catalog: the tools of one directory as an immutable snapshot.
 
-Three values in a row: a `Scan` says which files there are, a `Description` says what running one of them
-gave, `assemble` puts them together into a `Catalog`. All of it is pure, and meant for a thread.
+A `Scan` lists the files, a `Description` holds the tools that loading one file produced, and `assemble` combines
+both into a `Catalog`. Everything here is pure and may run in a thread.
 
-A description comes from a worker that has run somebody's code, or from a cache on disk, so nothing in it
-is believed: names, sizes, schemas and options are checked here, where a tool enters the daemon.
+A description comes from a worker that ran untrusted code, or from a cache on disk. This module therefore checks
+names, sizes, schemas and options before a tool enters the daemon.
 
-The catalog remembers the last good tools of every file, not only those that won: a file that breaks
-keeps them, with the bytes they came from, and a shadowed tool can come back when its winner goes.
+The catalog keeps the last valid tools of every file, including shadowed ones: a file that breaks keeps its tools
+and their source code, and a shadowed tool returns when the tool that hides it is removed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from toolcelld.sources import Problem, Scan, ToolFile
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
 
-DESCRIPTION_BYTES_MAX = 8 * 1024  # the wire's message of 64 KiB has room for it, the schema and a path
+DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
 SCHEMA_BYTES_MAX = 48 * 1024
-TOOLS_PER_FILE_MAX = 128  # agents themselves stop at about as many in all
+TOOLS_PER_FILE_MAX = 128  # agents accept about as many in total
 TOOLS_MAX = 5000  # of one directory
-MESSAGE_LETTERS_MAX = 2000  # a traceback's last lines; the whole of it is in the log
+MESSAGE_LETTERS_MAX = 2000  # the last lines of a traceback; the log has all of it
 CONFIG_FILE = "~/.config/toolcell/config.toml"
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -42,9 +42,9 @@ class ToolInfo:
     name: str
     description: str
     input_schema: bytes  # JSON, an object schema
-    file: ToolFile  # with the very bytes that a worker must run
+    file: ToolFile  # with the source code that a worker must run
     export: str
-    declared: Mapping[str, object]  # what the file says with the decorator; checked
+    declared: Mapping[str, object]  # the decorator's options, checked
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
@@ -52,18 +52,18 @@ class ToolInfo:
 
     @property
     def path(self) -> str:
-        """Its file."""
+        """The path of its file."""
         return self.file.path
 
     @property
     def scope(self) -> str:
-        """Where it comes from: "local", "global" or the source's name."""
+        """The scope of its source: "local", "global" or the source's name."""
         return self.file.scope
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The tools that a directory sees. A changed catalog is a new one, with a higher generation."""
+    """The tools of a directory. A change makes a new catalog with a higher generation number."""
 
     directory: str
     worktree: str
@@ -77,25 +77,29 @@ class Catalog:
 
     @property
     def is_partial(self) -> bool:
-        """Whether there may be tools that it does not know yet."""
+        """Whether files are still being described, so that more tools may follow."""
         return self.pending > 0 or not self.generation
 
     def problem_of(self, name: str) -> Problem | None:
-        """What is wrong with the tool of that name, or with the file that is called so."""
+        """Return the problem of the tool or file with this name, or None."""
         for problem in self.problems:
             if name in (problem.tool, _stem(problem.path)):
                 return problem
         return None
 
     def says_the_same_as(self, other: Catalog) -> bool:
-        """Whether only the number differs."""
+        """Whether two catalogs differ in their generation number at most."""
         return self == replace(other, generation=self.generation)
 
 
 def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Catalog | None = None) -> Catalog:
-    """The catalog of a scan, with the descriptions known by now (by digest) and what was good before.
+    """Build the catalog of a scan.
 
-    Its generation is the previous one's; who publishes it counts on.
+    Args:
+        scan: The files of the directory.
+        descriptions: The descriptions that are known so far, by digest of the file.
+        previous: The catalog before this one; broken files keep their tools from it. The new catalog has the
+            same generation number, which the publisher increments.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
@@ -107,7 +111,7 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
             tools, news = _kept(before if entry.reason == "broken" else None, entry)
         elif (description := descriptions.get(entry.digest)) is None:
             pending += 1
-            tools, news = before, []  # until it is described, what was good before goes on
+            tools, news = before, []  # keep the last valid tools until it is described
         elif description.broken is not None:
             tools, news = _kept(before, _broken(entry, description.broken))
         elif before and before[0].file.digest == entry.digest and len(before) == len(description.tools):
@@ -132,7 +136,7 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
 def _kept(
     before: tuple[ToolInfo, ...] | None, problem: Problem
 ) -> tuple[tuple[ToolInfo, ...] | None, list[Problem]]:
-    """What a broken file keeps: the tools that it had while it was good."""
+    """Return the last valid tools of a broken file, and the problem to report."""
     if not before:
         return None, [problem]
     first, *rest = problem.message.split("\n")
@@ -148,7 +152,7 @@ def _broken(file: ToolFile, broken: Broken) -> Problem:
 
 
 def _remedy(file: ToolFile, module: str) -> str:
-    """Which interpreter it was, and the key that changes it."""
+    """Name the interpreter that was used and the configuration key that changes it."""
     if file.python is None:
         who = "It ran with Toolcell's own Python. For a project with an environment of its own:"
     else:
@@ -157,7 +161,7 @@ def _remedy(file: ToolFile, module: str) -> str:
 
 
 def _rejected(file: ToolFile, description: Description) -> list[Problem]:
-    """What the worker itself refused."""
+    """Return the tools that the worker rejected, as problems."""
     return [
         Problem(file.path, _text(rejected.tool), "rejected", _text(rejected.message), _line(rejected.line))
         for rejected in description.problems[:TOOLS_PER_FILE_MAX]
@@ -165,7 +169,7 @@ def _rejected(file: ToolFile, description: Description) -> list[Problem]:
 
 
 def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, ...], list[Problem]]:
-    """The tools of a description that are what a tool must be, and what is wrong with the others."""
+    """Return the valid tools of a description, and problems for the others."""
     problems = _rejected(file, description)
     if len(description.tools) > TOOLS_PER_FILE_MAX:
         message = f"{len(description.tools)} tools; only the first {TOOLS_PER_FILE_MAX} of a file are used"
@@ -183,7 +187,7 @@ def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, 
 
 
 def _tool(file: ToolFile, described: Described) -> ToolInfo:
-    """A tool that was described. Raises `ValueError` with what is wrong and what to write."""
+    """Check a described tool. Raises `ValueError` that says what is wrong and what to write instead."""
     if not _NAME.fullmatch(described.name) or "__" in described.name:
         raise ValueError("its name must be 1 to 64 letters, digits, - and _, without __; say @tool(name=…)")
     size = len(described.description.encode())
@@ -221,7 +225,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
 
 
 def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], directory: str) -> Iterator[Problem]:
-    """Enter a file's tools among the winners; a problem for each that loses."""
+    """Add a file's tools to the catalog; yield a problem for each that is shadowed or rejected."""
     for tool in tools:
         if len(winners) >= TOOLS_MAX and tool.name not in winners:
             message = f"a directory has at most {TOOLS_MAX} tools, and this is one more"
@@ -241,7 +245,7 @@ def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], director
 
 
 def render(catalog: Catalog) -> str:
-    """The text for people: the block `Custom Tools:`, then what cannot be used."""
+    """Return the text shown to people: the block `Custom Tools:`, then the problems."""
     lines = ["Custom Tools:"]
     for tool in catalog.tools.values():
         first = tool.description.strip().partition("\n")[0]
@@ -264,7 +268,7 @@ def render(catalog: Catalog) -> str:
 
 
 def shown_path(path: str, directory: str) -> str:
-    """A path as people read it: from the session's directory, or from home."""
+    """Return a path relative to the session's directory or to the home directory, where it lies below one of them."""
     for base, prefix in ((directory, ""), (os.path.expanduser("~"), "~/")):
         if path.startswith(base.rstrip("/") + "/"):
             return prefix + path[len(base.rstrip("/")) + 1 :]
@@ -272,7 +276,7 @@ def shown_path(path: str, directory: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A worker's words: bounded, and text that the wire can carry."""
+    """Bound a text from a worker and make it valid UTF-8."""
     if len(text) > MESSAGE_LETTERS_MAX:
         text = text[: MESSAGE_LETTERS_MAX - 1] + "…"
     return text.encode(errors="replace").decode()
@@ -283,11 +287,11 @@ def _line(line: int) -> int:
 
 
 def _line_of_text(text: str) -> str:
-    """One line for a terminal: a file must not be able to rewrite the screen."""
+    """Replace control characters, so that a file cannot send escape sequences to a terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def _stem(path: str) -> str:
-    """What a file's tools are called by; a package is called like its directory."""
+    """Return the name of a file without its suffix; for a package, the name of its directory."""
     directory, file = os.path.split(path)
     return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")

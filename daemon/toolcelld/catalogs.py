@@ -1,9 +1,8 @@
-"""The catalogs of all directories in use.
+"""The registry of the directories in use and their catalogs.
 
-A directory is looked at when it is opened, when somebody asks, and, for sessions that follow it, when
-the kernel tells of an edit (`watch.py`); never by the clock.
-Everybody in one resolved directory shares its catalog, as long as one pin holds it; how it is
-kept fresh is `shelf.py`, and that a file is described once, whoever needs it, `descriptions.py`.
+A directory is scanned when it is opened, when a client or an operator asks for it and, for sessions that follow it,
+after a file system event (`watch`); there is no periodic scan.
+All pins of one resolved directory share its catalog.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from toolcelld.shelf import Pin, Shelf
 
 __all__ = ["OPEN_SECONDS_MAX", "Catalogs", "DirectoryError", "Pin"]
 
-OPEN_SECONDS_MAX = 2.0  # an agent's start waits for this; what is not described by then comes as a change
+OPEN_SECONDS_MAX = 2.0  # opening a session waits for this long; later descriptions arrive as a change
 DESCRIBING_MAX = (
-    4  # files described side by side: two processors are common, and importing also waits for the disk
+    4  # files described concurrently: two processors are common, and importing also waits for the disk
 )
 
 
 class DirectoryError(ValueError):
-    """A directory that cannot have tools; the text says why."""
+    """A directory that cannot be opened; the text says why."""
 
 
 class Catalogs:
-    """All catalogs in use. An asynchronous context manager: leaving it ends whatever runs for it.
+    """All catalogs in use. An asynchronous context manager; leaving it cancels its tasks.
 
-    `describe` gives a broken description for whatever a file does; if it raises, that is our own failure.
+    `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
     """
 
     def __init__(
@@ -49,9 +48,9 @@ class Catalogs:
         self._config = config
         self._group = asyncio.TaskGroup()
         self._descriptions = Descriptions(self._group, describe, cache, describing_max)
-        # The shelves in use, changed by `_shelf` and by a shelf that closes, on the loop only.
+        # Directories by resolved path; changed on the loop only, by `_shelf` and by a directory that closes.
         self._shelves: dict[str, Shelf] = {}
-        # One count for all directories: a number never comes twice, whatever was dropped meanwhile.
+        # One counter for all directories, so that a generation number is never reused.
         self._generations = itertools.count(1)
 
     async def __aenter__(self) -> Self:
@@ -78,15 +77,19 @@ class Catalogs:
         on_change: Callable[[Catalog], object] | None = None,
         wait_seconds: float = OPEN_SECONDS_MAX,
     ) -> Pin:
-        """Look at a directory and hold what it sees; close the pin when done.
+        """Scan a directory and return a pin of its catalog; the caller closes the pin.
 
-        Waits until every file has a description, but at most `wait_seconds`. From then on `on_change` is
-        called once with every newer catalog. Raises `DirectoryError`. Cancelled, it holds nothing.
+        Args:
+            directory: An absolute path.
+            on_change: Called with every newer catalog after this method has returned.
+            wait_seconds: How long to wait until every file is described.
+
+        Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
         shelf = self._shelf(await asyncio.to_thread(_resolved, directory))
         pin = shelf.pin()
         try:
-            await shelf.look(shelf.known, wait_seconds)
+            await shelf.rescan(shelf.known, wait_seconds)
         except BaseException:
             pin.close()
             raise
@@ -95,7 +98,7 @@ class Catalogs:
         return pin
 
     async def refresh(self, directory: str, *, wait_seconds: float = OPEN_SECONDS_MAX) -> Catalog:
-        """Look at a directory again, its failures included, and return its newest catalog after at most that time."""
+        """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
         pin = self._shelf(await asyncio.to_thread(_resolved, directory)).pin()
         try:
             return await self._refreshed(pin, wait_seconds)
@@ -103,7 +106,7 @@ class Catalogs:
             pin.close()
 
     async def refresh_all(self, *, wait_seconds: float = OPEN_SECONDS_MAX) -> list[Catalog]:
-        """Look at every directory in use again."""
+        """Rescan every directory in use; return their newest catalogs."""
         pins = [shelf.pin() for shelf in self._shelves.values()]
         try:
             return await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
@@ -112,7 +115,7 @@ class Catalogs:
                 pin.close()
 
     async def _refreshed(self, pin: Pin, wait_seconds: float) -> Catalog:
-        await pin.shelf.look(pin.shelf.fresh, wait_seconds)
+        await pin.shelf.rescan(pin.shelf.fresh, wait_seconds)
         return pin.latest
 
     def _shelf(self, directory: str) -> Shelf:
@@ -130,7 +133,7 @@ class Catalogs:
 
 
 def _resolved(directory: str) -> str:
-    """The one name of a directory that exists."""
+    """Return the resolved path of an existing directory. Raises `DirectoryError`."""
     if "\0" in directory or not os.path.isabs(directory):
         raise DirectoryError("the directory must be an absolute path")
     resolved = os.path.realpath(directory)

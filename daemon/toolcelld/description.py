@@ -1,7 +1,7 @@
-"""What describing a tool file gave, and its form in the cache.
+"""The description of a tool file, and its serialised form in the cache.
 
-A worker that has run somebody's code made it, or a file on disk held it: it is what they say,
-and nothing here is believed before `catalog.assemble` has checked it.
+A description is untrusted data: a worker that ran the file produced it, or the cache on disk held it.
+`assemble` checks it before anything uses it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Line: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A tool as its worker describes it."""
+    """A tool as reported by the worker."""
 
     name: str
     description: str
     input_schema: bytes  # JSON
-    export: str  # what the worker finds it by
+    export: str  # the name under which the worker finds it in the module
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     line: Line = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An export that cannot be a tool, while the rest of its file can."""
+    """An export that is not a valid tool, in a file whose other tools may be valid."""
 
     tool: str
     message: str
@@ -41,29 +41,29 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Why a file gave nothing."""
+    """Why a file has no tools at all."""
 
     stage: str  # "start", "import", "describe"
     message: str
     line: Line = 0
-    missing_module: str = ""  # where the import of that module failed
+    missing_module: str = ""  # the module that could not be imported, if that was the cause
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What describing a file gave: its tools, or why there are none."""
+    """The tools of a file, or the reason why it has none."""
 
     tools: tuple[Described, ...] = ()
     problems: tuple[Rejected, ...] = ()
     broken: Broken | None = None
 
     def to_json(self) -> bytes:
-        """For the cache. Raises `ValueError` for what is no text."""
+        """Serialise for the cache. Raises `ValueError` for text that is not valid Unicode."""
         return _DESCRIPTION.dump_json(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Description:
-        """The way back. Raises `ValueError` for anything else."""
+        """Parse the result of `to_json`. Raises `ValueError` for anything else."""
         return _DESCRIPTION.validate_json(raw)
 
 

@@ -1,7 +1,7 @@
-"""Where descriptions come from: the cache, else a cell; each digest once, a few at a time.
+"""Describes tool files: from the cache, else in a worker; each digest once, a few files at a time.
 
-The task that describes a file belongs to nobody in particular: whoever needs the digest joins it, and one who
-loses interest leaves it to the others and to the cache. So at most `describing_max` outlive their last asker.
+The task that describes a file is shared by all directories that need its digest. It continues when a caller stops
+waiting, because its result is cached; at most `describing_max` such tasks run without a caller.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Describe = Callable[[ToolFile], Awaitable[Description]]
 
 
 class Cache(Protocol):
-    """Where descriptions outlive the daemon."""
+    """A persistent store of descriptions."""
 
     async def get_many(self, digests: Sequence[str], /) -> Mapping[str, bytes]:
-        """Those that are known."""
+        """Return the values of the digests that are stored."""
         ...
 
     def put(self, digest: str, value: bytes, /) -> None:
-        """Keep one; returns at once."""
+        """Store a value without waiting for the write."""
         ...
 
 
 class Descriptions:
-    """Describes files for everybody. The tasks live in the given group until `close`."""
+    """Describes files, sharing the work between directories. Its tasks run in the given group until `close`."""
 
     def __init__(
         self, group: asyncio.TaskGroup, describe: Describe, cache: Cache, describing_max: int
@@ -45,13 +45,13 @@ class Descriptions:
         self._running: dict[str, asyncio.Task[Description]] = {}
 
     async def cached(self, digests: Sequence[str]) -> Mapping[str, Description]:
-        """Those that the cache has."""
+        """Return the descriptions that the cache holds, by digest."""
         if not digests:
             return {}
         return await asyncio.to_thread(_parsed, await self._cache.get_many(digests))
 
     def start(self, file: ToolFile) -> asyncio.Task[Description]:
-        """The task that describes a file, shared by its digest. Await it through a shield."""
+        """Return the task that describes a file, starting one unless its digest is being described. Await it shielded."""
         task = self._running.get(file.digest)
         if task is None:
             task = self._running[file.digest] = self._group.create_task(self._described(file))
@@ -59,15 +59,15 @@ class Descriptions:
         return task
 
     def close(self) -> None:
-        """Cancel what runs."""
+        """Cancel all running tasks."""
         for task in list(self._running.values()):
             task.cancel()
 
     async def _described(self, file: ToolFile) -> Description:
         async with self._slots:
             description = await self._describe(file)
-        if description.broken is None:  # the cause of a failure may lie outside the file, and be mended there
-            with suppress(ValueError):  # text that is none: the catalog rejects the tool that has it
+        if description.broken is None:  # failures are not cached: their cause may lie outside the file
+            with suppress(ValueError):  # not valid Unicode: the catalog rejects that tool
                 self._cache.put(file.digest, description.to_json())
         return description
 
@@ -75,6 +75,6 @@ class Descriptions:
 def _parsed(cached: Mapping[str, bytes]) -> dict[str, Description]:
     descriptions: dict[str, Description] = {}
     for digest, raw in cached.items():
-        with suppress(ValueError):  # written by another version, or damaged: it is described anew
+        with suppress(ValueError):  # written by another version, or damaged: describe the file again
             descriptions[digest] = Description.from_json(raw)
     return descriptions

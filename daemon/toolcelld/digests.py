@@ -1,11 +1,11 @@
-"""One digest of everything below a directory of tools; it keys descriptions and cells.
+"""The digest of a tool directory; it is the key of cached descriptions and of cells.
 
-It covers every regular file, because a tool may import its neighbours: watching only the tool's own file
-would serve a changed helper from a worker that loaded the old one. The interpreter and our version are
-covered as well, as another of either may describe the same file differently.
+It covers every regular file below the directory, because a tool may import helper modules: a digest of the tool file
+alone would reuse a worker that has loaded an old helper. It also covers the interpreter and Toolcell's version,
+because both affect how a file is described.
 
-Beyond a budget, contents are replaced by size and time of change: somebody's node_modules must not make
-the opening of a session slow.
+Beyond a budget of bytes, size and modification time stand for the content, so that a large directory such as
+`node_modules` does not delay the opening of a session.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ __all__ = ["digest_below", "listed"]
 
 ENTRIES_MAX = 20_000  # below one directory: about 0.3 s for the stats alone
 BYTES_MAX = 32 * 2**20  # read for one digest: about 50 ms
-FILE_BYTES_MAX = 2**20  # larger ones are data
+FILE_BYTES_MAX = 2**20  # larger files are data
 DEPTH_MAX = 16
-UNWATCHED = frozenset({"__pycache__", ".git"})  # written by running the tools, and by asking about them
+UNWATCHED = frozenset({"__pycache__", ".git"})  # written by running tools and by git
 
 
 def digest_below(directory: str, python: str | None, contents: Mapping[str, bytes]) -> bytes:
-    """Of the files below a directory, its interpreter and us; `contents` are those that were read already."""
+    """Return the digest of the files below a directory, its interpreter and Toolcell's version.
+
+    `contents` holds the files that were read already, by path relative to the directory.
+    """
     total = hashlib.blake2b(digest_size=20)
     total.update(f"{_version()}\0{python or sys.executable}\0{python and os.path.realpath(python)}".encode())
     budget = BYTES_MAX
@@ -46,24 +49,24 @@ def digest_below(directory: str, python: str | None, contents: Mapping[str, byte
 
 
 def listed(directory: str, entries_max: int) -> list[os.DirEntry[str]]:
-    """The entries of a directory, sorted by name. Raises `OSError`."""
+    """Return at most `entries_max` entries of a directory, sorted by name. Raises `OSError`."""
     with os.scandir(directory) as entries:
         return sorted(islice(entries, entries_max), key=lambda entry: entry.name)
 
 
 def _content(entry: os.DirEntry[str], bytes_max: int) -> bytes:
-    """What stands for a file in the digest."""
+    """Return a file's content, or its size, modification time and inode when it is too large to read."""
     try:
         status = entry.stat()
         if status.st_size > bytes_max:
             return b"%d %d %d" % (status.st_size, status.st_mtime_ns, status.st_ino)
         return read_regular(entry.path, bytes_max)
     except (OSError, NotRegularError, TooLargeError):
-        return b""  # unreadable, gone, or not a file: its name stands for it
+        return b""  # unreadable, removed meanwhile, or not a regular file: only its name counts
 
 
 def _below(directory: str, prefix: str, depth: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below a directory in an order that is always the same, links to directories not followed."""
+    """Yield every file below a directory in a stable order, without following links to directories."""
     try:
         entries = listed(directory, ENTRIES_MAX)
     except OSError:
@@ -79,5 +82,5 @@ def _below(directory: str, prefix: str, depth: int) -> Iterator[tuple[str, os.Di
 
 @functools.cache
 def _version() -> str:
-    """Ours and the interpreter's: another of either may describe the same file differently."""
+    """Return Toolcell's version and the interpreter's."""
     return f"{importlib.metadata.version('toolcell')} {sys.version}"

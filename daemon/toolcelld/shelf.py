@@ -1,13 +1,13 @@
-"""One directory in use: its newest catalog, who holds it, and the round under way.
+"""A directory in use: its newest catalog, its pins and its rescans.
 
-One look is a round: scan in a thread, take known descriptions from the cache, publish; then describe the rest
-in the background, publishing what has come at most four times a second, so that a thousand files do not make
-a thousand generations.
+A rescan reads the directory in a thread, takes known descriptions from the cache and publishes a catalog. It then
+describes the remaining files in the background and publishes at most four catalogs a second, so that a thousand
+files do not make a thousand generations.
 
-Everybody who asks before a round has begun shares that round; later ones get a new one, because the one under
-way may have looked before their edit. Failures are described again in every round, as their cause may lie
-outside the file (a package that has been installed since). The failure that is known goes on being told
-meanwhile, and opening does not wait for it.
+Requests that arrive before a rescan has started share it; later requests start another one, because the running
+rescan may have read the directory before their edit. Every rescan describes broken files again, as the cause may
+lie outside the file (for example a package that was installed since). The known failure is reported until then,
+and opening a directory does not wait for it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from toolcelld.sources import Scan, ToolFile, scan, sources_of
 
 __all__ = ["Pin", "Shelf"]
 
-PUBLISH_SECONDS = 0.25  # between two generations while descriptions come in
+PUBLISH_SECONDS = 0.25  # between two generations while files are being described
 
 
 class Pin:
-    """One user's hold on the catalog of a directory. It stays at its generation until it is advanced."""
+    """A reference to a directory's catalog. It stays at its generation until `advance`."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
@@ -51,13 +51,13 @@ class Pin:
         return self.catalog
 
     def close(self) -> None:
-        """Let go. The directory is forgotten with its last pin. Harmless twice."""
+        """Release the directory, which is closed with its last pin. Idempotent."""
         self.on_change = None
         self.shelf.unpin(self)
 
 
 class Shelf:
-    """A directory with at least one pin; it closes itself with the last."""
+    """A directory with at least one pin. It closes itself when the last pin is closed."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Shelf:
         forget: Callable[[], object],
     ) -> None:
         self.catalog = Catalog(directory, directory)
-        self.known = asyncio.Event()  # every file of the last scan has a description, be it a failure
-        self.fresh = asyncio.Event()  # and every failure has been looked at again
+        self.known = asyncio.Event()  # every file of the last scan has a description or a failure
+        self.fresh = asyncio.Event()  # and every failure has been described again
         self._config = config
         self._group = group
         self._descriptions = descriptions
@@ -78,10 +78,12 @@ class Shelf:
         self._forget = forget
         self._closed = False
         self._pins: set[Pin] = set()
-        self._known: dict[str, Description] = {}  # by digest; replaced by every round, added to by `_keep`
-        self._one_round = asyncio.Lock()
-        self._queued: asyncio.Task[None] | None = None  # a round that has not looked yet
-        self._filling: asyncio.Task[None] | None = None  # the describing of what the last round did not know
+        self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
+        self._rescan_lock = asyncio.Lock()
+        self._queued: asyncio.Task[None] | None = None  # a rescan that has not read the directory yet
+        self._filling: asyncio.Task[None] | None = (
+            None  # describes the files that the last rescan did not know
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def pin(self) -> Pin:
@@ -95,32 +97,32 @@ class Shelf:
             self.close()
 
     def close(self) -> None:
-        """End what runs for this directory and forget it. Harmless twice."""
+        """Cancel this directory's tasks and remove it from the registry. Idempotent."""
         if not self._closed:
             self._closed = True
             self._forget()
             for task in list(self._tasks):
                 task.cancel()
 
-    async def look(self, enough: asyncio.Event, wait_seconds: float) -> None:
-        """Have a round of one's own, or share the next one, and wait for it, but only so long."""
+    async def rescan(self, enough: asyncio.Event, wait_seconds: float) -> None:
+        """Start or join a rescan, then wait for `enough`; at most `wait_seconds` in all."""
         if self._queued is None:
-            self._queued = self._spawn(self._round())
+            self._queued = self._spawn(self._rescan())
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 await asyncio.shield(self._queued)
                 await enough.wait()
 
-    async def _round(self) -> None:
-        async with self._one_round:
-            self._queued = None  # whoever comes from here on may have changed what we have already read
+    async def _rescan(self) -> None:
+        async with self._rescan_lock:
+            self._queued = None  # a later request may follow an edit that this rescan does not see
             seen = await asyncio.to_thread(_look, self._config(), self.catalog.directory)
             cached = await self._descriptions.cached(
                 [file.digest for file in seen.files if file.digest not in self._known]
             )
             if self._filling is not None:
-                self._filling.cancel()  # what it had under way goes on, and `_keep` keeps it
-            # No await from the one dictionary to the other: nothing that arrives is lost between them.
+                self._filling.cancel()  # the descriptions that it started continue, and `_keep` stores them
+            # No await between reading and replacing `_known`: no description may arrive in between.
             both = {**cached, **self._known}
             self._known = {file.digest: both[file.digest] for file in seen.files if file.digest in both}
             then = dict(self._known)
@@ -130,19 +132,21 @@ class Shelf:
             _set_if(self.fresh, self.known.is_set() and not any(map(_is_broken, then.values())))
 
     async def _fill(self, seen: Scan, then: Mapping[str, Description]) -> None:
-        """Describe what was not known then, and after that what was known to be broken."""
+        """Describe the files that were not known, then the files that were known to be broken."""
         await self._describe(seen, then, [file for file in seen.files if file.digest not in then])
         self.known.set()
         await self._describe(seen, then, [file for file in seen.files if _is_broken(then.get(file.digest))])
         self.fresh.set()
 
     async def _describe(self, seen: Scan, then: Mapping[str, Description], files: list[ToolFile]) -> None:
-        """Describe files side by side, and publish what has come now and then, and at the end."""
+        """Describe files concurrently; publish a catalog at intervals and at the end."""
         rest, arrived, done = iter(files), asyncio.Event(), asyncio.Event()
 
         async def describe() -> None:
             for file in rest:
-                if self._known.get(file.digest) is then.get(file.digest):  # else it came meanwhile
+                if self._known.get(file.digest) is then.get(
+                    file.digest
+                ):  # else another task has described it
                     task = self._descriptions.start(file)
                     task.add_done_callback(functools.partial(self._keep, file.digest))
                     await asyncio.shield(task)
@@ -155,7 +159,7 @@ class Shelf:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PUBLISH_SECONDS):
                         await done.wait()
-                # Asked before: what comes while this one is put together is in the next.
+                # Cleared before assembling: what arrives during it belongs to the next catalog.
                 arrived.clear()
                 last = done.is_set()
                 await self._assemble(seen)
@@ -171,7 +175,7 @@ class Shelf:
             arrived.set()
 
     def _keep(self, digest: str, task: asyncio.Task[Description]) -> None:
-        """Keep a description also when the round that wanted it is over: the next one wants it as well."""
+        """Store a description, also when the rescan that wanted it has been replaced by another."""
         if not task.cancelled() and task.exception() is None:
             self._known[digest] = task.result()
 
@@ -179,7 +183,7 @@ class Shelf:
         self._publish(await asyncio.to_thread(_changed, seen, dict(self._known), self.catalog))
 
     def _publish(self, catalog: Catalog) -> None:
-        """Make a catalog the newest, unless it says what the one before it says, and tell who holds the directory."""
+        """Make a catalog the newest, unless it equals the current one, and notify the pins."""
         if catalog is self.catalog:
             return
         self.catalog = replace(catalog, generation=self._next_generation())
@@ -205,7 +209,7 @@ def _set_if(event: asyncio.Event, condition: bool) -> None:
         event.clear()
 
 
-# The following run in a thread; they touch nothing but what they are given.
+# The following functions run in a thread and use only their arguments.
 
 
 def _look(config: Config, directory: str) -> Scan:
@@ -213,6 +217,6 @@ def _look(config: Config, directory: str) -> Scan:
 
 
 def _changed(seen: Scan, descriptions: Mapping[str, Description], previous: Catalog) -> Catalog:
-    """The catalog of a scan, or the previous one where it says the same."""
+    """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
     catalog = assemble(seen, descriptions, previous)
     return previous if catalog.says_the_same_as(previous) and previous.generation else catalog

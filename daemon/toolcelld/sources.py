@@ -1,9 +1,9 @@
-"""The directories that tools come from, and one look at them.
+"""Sources: the directories that tools come from, and a scan of them.
 
-`scan` reads the file system and nothing else: it runs in a thread, keeps no state, and never runs a file.
-It looks one level deep. A `*.py` file is an entry and so is a package, `name/__init__.py`; names that
-begin with "_" or "." are helpers of the others, files of other languages wait for their flavour.
-What cannot be used is a `Problem` in its place, so that precedence still knows where it stood.
+`scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
+It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; names that
+begin with "_" or "." are helper modules, and files of other languages are ignored.
+An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES_MAX = 4096  # of one directory; the largest known collection of tools has 
 ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included
 CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
 
-PROJECT_PLACES = (".toolcell", ".atomic")  # of a project's directory; the tools stand in `tools` below
+PROJECT_PLACES = (".toolcell", ".atomic")  # directories of a project that hold a `tools` directory
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
@@ -44,40 +44,40 @@ class Source:
     name: str
     scope: str  # "local" (project), "global" (user), or the name
     directories: tuple[str, ...]
-    python: str | None = None  # absolute; None is Toolcell's own
-    programs: tuple[str, ...] = ()  # where its programs are found, before the system's directories
-    only: str = ""  # one file of the directory; empty is all
+    python: str | None = None  # absolute path; None is Toolcell's own interpreter
+    programs: tuple[str, ...] = ()  # directories put before the system's on PATH
+    only: str = ""  # the name of one file of the directory; empty for all
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFile:
-    """A file that may define tools, with the bytes that it had."""
+    """A file that may define tools, with its content at the time of the scan."""
 
     path: str
     source: str
     scope: str
-    stem: str  # what tools without a name of their own are called by
+    stem: str  # the name of a tool that declares none
     content: bytes
     digest: str  # of the directory's files, the interpreter, our version and this path
-    directory: str  # of the source
+    directory: str  # the source's directory
     python: str | None = None
     programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a source that cannot be used, and why."""
+    """A file or tool of a source that cannot be used, and why."""
 
     path: str
-    tool: str  # empty where it is the whole file
+    tool: str  # empty when the whole file is affected
     reason: Reason
-    message: str  # the first line is the cause, those that follow are the remedy
+    message: str  # the first line is the cause, the following lines are the remedy
     line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look found, the files of stronger sources first."""
+    """The result of one scan, in order of precedence."""
 
     directory: str
     worktree: str
@@ -90,12 +90,12 @@ class Scan:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be read."""
+        """The entries that cannot be used."""
         return tuple(entry for entry in self.found if isinstance(entry, Problem))
 
 
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
-    """The sources that a session's directory sees, the strongest first."""
+    """Return the sources for a session's directory, in order of precedence."""
     places = {
         "project": (
             "local",
@@ -121,21 +121,21 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
 
 
 def _source_of(path: str, sources: Sequence[Source]) -> Source:
-    """One file as a source: with the settings of the source that it lies in, else of the project's, the first."""
+    """Return a source for a single file, with the settings of the source that contains it, else of the first source."""
     directory, name = os.path.split(path)
     home = next((source for source in sources if directory in source.directories), sources[0])
     return replace(home, directories=(directory,), only=name)
 
 
 def project_directory(file: ToolFile) -> str:
-    """The project that a file of its tools stands in."""
+    """Return the directory of the project that contains a tool file."""
     above, place = os.path.split(file.directory)
     project, hidden = os.path.split(above)
     return project if place == "tools" and hidden in PROJECT_PLACES else file.directory
 
 
 def find_worktree(directory: str) -> str:
-    """The nearest directory from here upwards that holds a `.git`, else the directory itself."""
+    """Return the nearest ancestor that contains `.git`, or the directory itself if none does."""
     here = directory
     while not os.path.lexists(os.path.join(here, ".git")):
         above = os.path.dirname(here)
@@ -146,7 +146,7 @@ def find_worktree(directory: str) -> str:
 
 
 def scan(sources: Sequence[Source], directory: str) -> Scan:
-    """Look at the sources. Blocks on the file system and nothing else; never raises for what is in there."""
+    """Scan the sources. Blocks on the file system; never raises for anything found there."""
     found: list[ToolFile | Problem] = []
     directories: set[str] = set()
     paths: dict[str, str] = {}  # resolved to first seen
@@ -155,7 +155,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
         for place in source.directories:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:
-                continue  # the home directory as a project: the same files, already seen
+                continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             for entry in _scan_directory(source, place, resolved, paths, budget):
                 found.append(entry)
@@ -174,7 +174,7 @@ def _scan_directory(
         yield Problem(place, "", "broken", f"{error.strerror}; make the directory readable, or remove it")
         return
     if len(entries) > ENTRIES_MAX:
-        yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is not looked at")
+        yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is ignored")
     if source.only:
         entries = [entry for entry in entries if entry.name == source.only]
     candidates = [candidate for entry in entries if (candidate := _candidate(place, entry))]
@@ -198,7 +198,7 @@ def _scan_directory(
         if path in unfit:
             yield unfit[path]
             continue
-        # Its own content once more: a link leads to a file that is not below the directory.
+        # Hash the file's own content too: a link may point outside the directory.
         own = hashlib.blake2b(digest, digest_size=20)
         own.update(os.fsencode(path) + b"\0" + contents[path])
         yield ToolFile(
@@ -215,7 +215,7 @@ def _scan_directory(
 
 
 def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Path, stem, and whether a link is on the way, of an entry that may define tools."""
+    """Return path, stem and whether a symbolic link is involved, for an entry that may define tools."""
     name = entry.name
     if name.startswith(("_", ".")):
         return None
@@ -226,12 +226,12 @@ def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | N
         if entry.is_dir() and os.path.lexists(init):
             return init, name, entry.is_symlink() or os.path.islink(init)
     except OSError:
-        pass  # a loop of links, a directory that forbids looking: no package
+        pass  # a loop of links or an unreadable directory is not a package
     return None
 
 
 def _read(path: str, budget: int) -> bytes | Problem:
-    """The source code in a file, or why it cannot be used."""
+    """Return the source code in a file, or the problem that prevents its use."""
     try:
         path.encode()
         content = read_regular(path, FILE_BYTES_MAX)
@@ -239,7 +239,7 @@ def _read(path: str, budget: int) -> bytes | Problem:
         shown = os.fsencode(path).decode(errors="replace")
         return Problem(shown, "", "broken", "its name is not UTF-8; rename it")
     except FileNotFoundError:
-        return Problem(path, "", "broken", "the link points to nothing; mend or remove it")
+        return Problem(path, "", "broken", "the link points to nothing; fix or remove it")
     except OSError as error:
         return Problem(path, "", "broken", f"{error.strerror}; make the file readable, or remove it")
     except NotRegularError as error:
@@ -261,7 +261,7 @@ def _not_source(path: str, content: bytes) -> Problem | None:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        # Another encoding, declared: its codec may be slow on purpose, so the worker judges it and not we.
+        # It declares another encoding. A codec may be slow on purpose, so only the worker decodes it.
         if any(map(_ENCODING.match, content.split(b"\n", 2)[:2])):
             return None
         line = content.count(b"\n", 0, error.start) + 1

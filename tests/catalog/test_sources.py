@@ -147,7 +147,7 @@ def test_a_link_to_nothing_is_a_problem(project: Path) -> None:
     path = project / PROJECT / "x.py"
     path.parent.mkdir(parents=True)
     path.symlink_to("nowhere.py")
-    assert only_problem(project).message == "the link points to nothing; mend or remove it"
+    assert only_problem(project).message == "the link points to nothing; fix or remove it"
 
 
 def test_a_loop_of_links_is_a_problem(project: Path) -> None:

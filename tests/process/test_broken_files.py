@@ -59,7 +59,7 @@ CAUSES = {
     "syntax_error.py": ("", "broken", 5, "invalid syntax"),
     "yields.py": ("yields", "rejected", 6, "it is a generator; use context.update()"),
     # Made by the test, because they are no text, or no files.
-    "dangling.py": ("", "broken", None, "the link points to nothing; mend or remove it"),
+    "dangling.py": ("", "broken", None, "the link points to nothing; fix or remove it"),
     "directory.py": ("", "broken", None, "is a directory, not a file; it was not opened"),
     "fifo.py": ("", "broken", None, "is a FIFO, not a file; it was not opened"),
     "huge.py": ("", "broken", None, "too large: more than 1 MiB"),
