@@ -73,13 +73,13 @@ def apart(policy: Policy, work: Callable[[], Any], *, scratch_bytes: int | None 
     """The same as the worker of a strict cell sees it: in namespaces of its own, with the view of that policy."""
 
     def inside() -> Any:
-        namespaces.furnish(policy, own_places(), scratch_bytes)
+        namespaces.mount_view(policy, own_places(), scratch_bytes)
         linux.drop_capabilities()
         return work()
 
     def outside() -> Any:
         linux.no_new_privileges()
-        namespaces.split_off()
+        namespaces.enter_namespaces()
         return in_child(lambda: in_child(inside))  # the first child is the init of the new process namespace
 
     return outside

@@ -1,17 +1,16 @@
-"""What a cell may do with files, with TCP ports and with those outside it: one Landlock domain.
+"""The Landlock domain of a cell: access to files, TCP ports, and signals to processes outside.
 
-Landlock refuses every right that a ruleset handles and no rule grants, whatever way a path is
-written: links and descriptors of directories lead to the same answer. Rules are held by what is at
-a path now, so the domain is made in each worker, after `strict` has arranged its view.
+Landlock refuses every right that a ruleset handles and no rule grants, however a path is written: links and directory
+descriptors give the same answer. A rule holds the inode that is at a path now, so each worker creates its domain, after
+`strict` has set up its mounts.
 
-What a cell needs to run at all is granted here (programs and libraries of the system, what anybody
-may know of the machine, a few devices); what is the user's comes from the policy alone. In
-`baseline` /proc shows the worker itself and some figures of the machine: a rule cannot name
-processes that do not exist yet, and all of /proc would show the command lines of everybody. So
-programs that a tool starts do without a /proc/self of their own. /dev/shm is everybody's, and so is
-granted in `strict` alone, where it is the cell's: locks of multiprocessing need it.
+This module grants what every cell needs to run: programs and libraries of the system, facts about the machine, a few
+devices. Access to the user's files comes from the policy only. In `baseline`, /proc shows the worker itself and some
+figures of the machine: a rule cannot name processes that do not exist yet, and all of /proc would show the command
+lines of other processes. Programs that a tool starts therefore have no /proc/self. /dev/shm is shared by all users, so
+only `strict` grants it, where the cell has its own; locks of multiprocessing need it.
 
-Landlock does not see `stat`, `chmod`, `chown`, `utime`, extended attributes, a change of directory
+Landlock does not check `stat`, `chmod`, `chown`, `utime`, extended attributes, a change of directory
 or the connection to a unix socket that has a path; for the last one there is `seccomp`. It cannot
 take back a part of what it granted either: `Policy.protected` is for the mounts of `strict`.
 """
@@ -55,13 +54,13 @@ READ: Final = READ_FILE | READ_DIRECTORY
 WRITE: Final = WRITE_FILE | REMOVE | MAKE | REFER | TRUNCATE
 DEVICE: Final = READ_FILE | WRITE_FILE | DEVICE_IOCTL
 OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_IOCTL
-"""What a rule on something that is no directory may grant; the kernel refuses the others."""
+"""Rights that a rule on a non-directory may grant; the kernel refuses others."""
 EVERYTHING: Final = READ | WRITE | EXECUTE | MAKE_DEVICE | DEVICE_IOCTL
 
 PROGRAMS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu",
 )  # fmt: skip
-"""Programs and libraries, which a packager put there for everybody."""
+"""Programs and libraries that packages installed system-wide."""
 ETC: Final = "/etc"
 ETC_OF_ROOT: Final = tuple(
     f"{ETC}/{name}"
@@ -74,28 +73,28 @@ ETC_OF_ROOT: Final = tuple(
         "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "xattr.conf",
     )
 )  # fmt: skip
-"""All that root's cells see of /etc: modes keep shadow, host keys and passwords from others, and from root nothing.
+"""The part of /etc that cells of root can read: file modes protect shadow, host keys and passwords from other users only.
 
-A JVM, a desktop or a TeX has more there; `readable` is the way to it."""
+A JVM, a desktop or TeX needs more of it; a profile's `readable` grants that."""
 RESOLVER: Final = "/etc/resolv.conf"
 """Often a link into /run."""
 MACHINE: Final = (
     "/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
 )  # fmt: skip
-"""What runtimes ask before they decide on threads and memory."""
+"""Read by language runtimes to choose numbers of threads and sizes of memory."""
 OWN_PROC: Final = (
     "/proc/self", "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/sys",
     "/proc/uptime", "/proc/version",
 )  # fmt: skip
-"""What `baseline` shows of /proc; `strict` has a /proc of its own."""
+"""The part of /proc that `baseline` grants; `strict` has its own /proc."""
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 TERMINAL: Final = "/dev/tty"
-"""Leads nowhere in a session without a terminal, and programs know that answer better than a refusal."""
+"""Opening it without a terminal fails with ENXIO, which programs handle better than EACCES."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # of the cell alone, in `strict`
 KERNELS: Final = ("/proc", "/sys", "/dev")
-"""Never writable by grant: below /sys/fs/cgroup a cell would leave its control group."""
+"""Never granted for writing: below /sys/fs/cgroup a cell could leave its control group."""
 UNREACHABLE: Final = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
-"""Why a path cannot be opened that then needs no rule: nobody in the cell can open it either."""
+"""Errors for a path that needs no rule, because the cell cannot open it either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +107,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What a cell may do; the rest is refused as far as the kernel can."""
+    """The rights of a cell; everything else is refused as far as the kernel supports it."""
 
     rules: Sequence[Rule]
-    ports: bool  # whether TCP is left alone
+    ports: bool  # whether TCP is unrestricted
 
 
 def domain(policy: Policy, needed: Iterable[str], scratch: str) -> Domain:
-    """What a policy means on this machine. `needed` is the interpreter's and our own."""
+    """Translate a policy into rules. `needed` are the paths of the interpreter and of Toolcell."""
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
@@ -125,13 +124,13 @@ def domain(policy: Policy, needed: Iterable[str], scratch: str) -> Domain:
         rules.append(Rule(scratch, run | WRITE))
     if apart:
         rules.append(Rule(SHARED_MEMORY, READ | WRITE))
-    # The network of a strict cell is its own: its loopback is for its own servers, and for the proxy.
+    # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.
     return Domain(rules, ports=apart or policy.network == "open")
 
 
 @functools.cache
 def system_rules(*, execute: bool, apart: bool) -> tuple[Rule, ...]:
-    """What every cell of a kind is granted; cached, so that a zygote looks once for what is not there."""
+    """Return the rules common to all cells of a kind. Cached, so that a zygote checks once which paths exist."""
     etc = ETC_OF_ROOT if os.geteuid() == 0 else (ETC,)
     proc = ("/proc",) if apart else OWN_PROC
     rules = [
@@ -144,7 +143,7 @@ def system_rules(*, execute: bool, apart: bool) -> tuple[Rule, ...]:
 
 
 def _without_repetition(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Without those that lead to where another one has led: /bin is in /usr almost everywhere."""
+    """Drop rules whose resolved path is below that of an earlier rule; /bin is usually a link into /usr."""
     seen: list[str] = []
     for rule in rules:
         path = rule.path if rule.path == OWN_PROC[0] else os.path.realpath(rule.path)
@@ -158,9 +157,9 @@ def _is_below(path: str, places: Iterable[str]) -> bool:
 
 
 def enter(wanted: Domain) -> str:
-    """Put this process and all that it will start into the domain, for good; the layer's name.
+    """Enter the domain, irrevocably and with all future children; return the name of the layer.
 
-    Raises `ValueError` for what no cell may write to, and `OSError` where the kernel has no Landlock.
+    Raises `ValueError` for a place that no cell may write to, and `OSError` if the kernel has no Landlock.
     """
     abi = linux.landlock_abi()
     if abi == 0:
@@ -186,7 +185,7 @@ def enter(wanted: Domain) -> str:
 
 
 def _known(abi: int) -> int:
-    """The rights on files that a version knows."""
+    """Return the mask of the file rights that an ABI version supports."""
     unknown = {ABI_REFER: REFER, ABI_TRUNCATE: TRUNCATE, ABI_DEVICE_IOCTL: DEVICE_IOCTL}
     return ~sum(right for since, right in unknown.items() if abi < since)
 
@@ -221,7 +220,7 @@ def _refuse_kernels_own(path: str, real: str) -> None:
 
 
 def _name(abi: int, *, ports: bool) -> str:
-    """What was put on, and what this kernel could not give."""
+    """Name the parts that were applied and those that this kernel does not support."""
     wanted = {
         "truncation": ABI_TRUNCATE,
         **({} if ports else {"tcp": ABI_TCP}),

@@ -1,7 +1,7 @@
-"""The few calls of the kernel that Python does not offer, by ctypes.
+"""System calls that Python does not offer, through ctypes.
 
-Each function is one system call and raises `OSError` when the kernel refuses. Numbers of system
-calls that libc does not wrap are the same on x86-64 and arm64 (they are newer than the split).
+Each function is one system call and raises `OSError` if it fails. System calls that libc does not wrap have the same
+numbers on x86-64 and arm64.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ def _prctl(option: int, *arguments: int) -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Have the kernel send `signal` when the parent dies; the caller then checks that it still lives."""
+    """Request `signal` for the death of the parent. The caller then checks that the parent is still alive."""
     _prctl(PR_SET_PDEATHSIG, signal)
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Whether processes of the same user may look into this one."""
+    """Allow or forbid processes of the same user to trace this one and read its memory."""
     _prctl(PR_SET_DUMPABLE, int(dumpable))
 
 
 def subreaper() -> None:
-    """Become the parent of every descendant whose own parent dies."""
+    """Make this process the parent of descendants that are orphaned."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def no_new_privileges() -> None:
-    """Give up, for this process and all its descendants, what setuid programs would grant."""
+    """Ignore setuid bits and file capabilities, for this process and its descendants."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -91,9 +91,9 @@ class _CapabilityData(ctypes.Structure):
 
 
 def drop_bounding_set() -> None:
-    """Take away, for this process and all its descendants, what programs could be granted; the rest stays."""
+    """Empty the capability bounding set of this process and its descendants."""
     if os.geteuid() != 0:
-        return  # it can be lowered only by who has CAP_SETPCAP
+        return  # lowering it needs CAP_SETPCAP
     with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
         last = int(file.read())
     for capability in range(last + 1):
@@ -104,7 +104,7 @@ def drop_bounding_set() -> None:
 
 
 def drop_capabilities() -> None:
-    """Empty every capability set of this process, for good."""
+    """Empty all capability sets of this process, irrevocably."""
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
     nothing = (_CapabilityData * 2)()
@@ -120,7 +120,7 @@ class _RulesetAttributes(ctypes.Structure):
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel offers; 0 where there is none."""
+    """Return the Landlock ABI version of the kernel, or 0 without Landlock."""
     version: int = _libc.syscall(
         SYS_LANDLOCK_CREATE_RULESET,
         None,
@@ -131,7 +131,7 @@ def landlock_abi() -> int:
 
 
 def create_ruleset(*, files: int = 0, ports: int = 0, scopes: int = 0) -> int:
-    """A Landlock ruleset that will refuse these rights where no rule grants them, as a descriptor."""
+    """Create a Landlock ruleset that handles these rights; return its descriptor."""
     attributes = _RulesetAttributes(files, ports, scopes)
     result = _libc.syscall(
         SYS_LANDLOCK_CREATE_RULESET,
@@ -143,7 +143,7 @@ def create_ruleset(*, files: int = 0, ports: int = 0, scopes: int = 0) -> int:
 
 
 def grant_beneath(ruleset: int, place: int, rights: int) -> None:
-    """Grant rights on what a descriptor of a path stands for, and on everything below it."""
+    """Add a rule that grants rights on the file of a descriptor and on everything below it."""
     rule = PATH_BENEATH.pack(rights, place)
     result = _libc.syscall(
         SYS_LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, ctypes.c_uint32(0)
@@ -152,13 +152,13 @@ def grant_beneath(ruleset: int, place: int, rights: int) -> None:
 
 
 def enter_ruleset(ruleset: int) -> None:
-    """Put this thread and all that it starts under a ruleset, for good. Needs no_new_privileges."""
+    """Restrict this thread and its children by a ruleset, irrevocably. Needs `no_new_privileges`."""
     result = _libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     _checked(result, "landlock_restrict_self")
 
 
 def restrict_signals() -> None:
-    """Enter a Landlock domain from which no process outside can be signalled. Needs no_new_privileges."""
+    """Enter a Landlock domain that cannot signal processes outside it. Needs `no_new_privileges`."""
     ruleset = create_ruleset(scopes=LANDLOCK_SCOPE_SIGNAL)
     try:
         enter_ruleset(ruleset)
@@ -171,7 +171,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def filter_system_calls(program: bytes) -> None:
-    """Have a classic-BPF program judge this thread's system calls, for good. Needs no_new_privileges."""
+    """Load a seccomp filter for this thread, irrevocably. Needs `no_new_privileges`."""
     filled = _FilterProgram(len(program) // BPF_INSTRUCTION_BYTES, program)
     _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filled))
 
@@ -212,7 +212,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces of these kinds for new ones."""
+    """Enter new namespaces of the given kinds (`CLONE_NEW*`)."""
     _checked(_libc.unshare(flags), f"unshare({flags:#x})")
 
 
@@ -225,20 +225,20 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 
 
 def open_tree(path: str) -> int:
-    """A detached copy of what is mounted at and below a path, as a descriptor."""
+    """Return a descriptor of a detached copy of the mounts at and below a path."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
     result = _libc.syscall(SYS_OPEN_TREE, AT_FDCWD, path.encode(), ctypes.c_uint(flags))
     return _checked(result, f"open_tree {path}")
 
 
 def move_mount(tree: int, path: str) -> None:
-    """Attach such a copy at a path."""
+    """Attach a detached copy at a path."""
     result = _libc.syscall(SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, path.encode(), MOVE_MOUNT_F_EMPTY_PATH)
     _checked(result, f"move_mount to {path}")
 
 
 def set_read_only(what: str | int) -> None:
-    """Make everything at and below a path, or a detached copy, read-only."""
+    """Make the mounts at and below a path, or a detached copy, read-only."""
     attributes = _MountAttributes(attr_set=MOUNT_ATTR_RDONLY)
     where, path = (AT_FDCWD, what.encode()) if isinstance(what, str) else (what, b"")
     result = _libc.syscall(

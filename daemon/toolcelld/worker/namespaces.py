@@ -1,13 +1,11 @@
-"""A world of its own for a cell: what `strict` has beyond `baseline`.
+"""Namespaces and mounts of a `strict` cell.
 
-The keeper enters a user, network, IPC and process namespace before it forks, so that everything
-below it is born inside; `split_off` is that. The worker, which alone knows what the cell is wanted
-for, takes a mount namespace and arranges what can be seen; `furnish` is that. Both need what only
-the first process of a user namespace has, and the worker gives it up right after.
+The keeper enters a user, network, IPC and PID namespace before it forks (`enter_namespaces`), so that every process of
+the cell starts inside them. The worker, which knows the policy, enters a mount namespace and sets up the mounts
+(`mount_view`). Both need capabilities that the user namespace grants, and the worker drops them afterwards.
 
-The view is made of the host's, so that no path changes its meaning: everything is read-only; home
-directories, /run, the temporary directories and the daemon's own state are empty; what the policy
-grants is put back at its own place; /proc shows the cell alone.
+The mounts keep the paths of the host: everything is read-only; home directories, /run, the temporary directories and
+the daemon's state are empty; what the policy grants is mounted at its original path; /proc shows only the cell.
 """
 
 from __future__ import annotations
@@ -24,23 +22,23 @@ from typing import Final
 from toolcelld.worker import linux
 from toolcelld.worker.policy import Policy
 
-__all__ = ["HIDDEN", "furnish", "split_off"]
+__all__ = ["HIDDEN", "enter_namespaces", "mount_view"]
 
 HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
-"""Where people, their programs and their daemons keep what is theirs; the home of this user is in the policy."""
+"""Directories with data of users, programs and daemons. The policy adds the home directory of this user."""
 SHARED_MEMORY_BYTES: Final = 64 * 2**20
-"""Of /dev/shm: multiprocessing's semaphores need a page each."""
+"""The size of /dev/shm; each semaphore of multiprocessing needs a page."""
 SCRATCH: Final = "/tmp"
 SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914
 IFF_UP: Final = 1
-# What is done with a place, in the order in which it is done where two are the same.
+# How a path is mounted, in the order of application when two entries name the same path.
 _EMPTY, _READABLE, _WRITABLE = range(3)
 INTERFACE: Final = struct.Struct("16sH14x")
 
 
-def split_off() -> None:
-    """Enter namespaces of one's own; the next child is the first process of its own."""
+def enter_namespaces() -> None:
+    """Enter new user, network, IPC and PID namespaces; the next child is process 1 of the PID namespace."""
     uid, gid = os.geteuid(), os.getegid()
     linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWPID)
     _write("/proc/self/setgroups", b"deny")
@@ -61,21 +59,27 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", flags | IFF_UP))
 
 
-def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) -> None:
-    """Arrange the view: `needed`, by their real names, and what the policy grants stays, what it hides and the usual places go."""
+def mount_view(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) -> None:
+    """Set up the mounts of the cell.
+
+    Args:
+        policy: Grants readable and writable places and names hidden ones.
+        needed: Resolved paths that stay readable: the interpreter and Toolcell's code.
+        scratch_bytes: The size of /tmp; None for no limit.
+    """
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     emptied = _present([*HIDDEN, *policy.hidden])
     needed_paths = [*needed, *_present(policy.readable)]
     kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
     kept |= dict.fromkeys(_present(policy.protected))
-    # Taken while everything is still there.
+    # Detached copies are made before anything is hidden.
     places = [(path, _EMPTY, -1) for path in emptied]
     places += [(path, _READABLE, linux.open_tree(path)) for path in kept]
     places += [(path, _WRITABLE, linux.open_tree(path)) for path in _present(policy.writable)]
     linux.set_read_only("/")
-    # From the root outwards, so that the narrower word holds: what is granted within what is hidden is
-    # there, and what is hidden within what is granted is not.
+    # Shorter paths first, so that the more specific entry wins: a grant within a hidden directory is visible, and a
+    # hidden directory within a grant is empty.
     for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[1])):
         if kind == _EMPTY:
             _empty(path, scratch_bytes)
@@ -90,7 +94,7 @@ def furnish(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) ->
 
 def _empty(path: str, scratch_bytes: int | None) -> None:
     if not os.path.isdir(path):
-        if os.path.exists(path):  # and does not lie in what was emptied already
+        if os.path.exists(path):  # and is not below a directory that was emptied already
             nothing = linux.open_tree(os.devnull)
             linux.move_mount(nothing, path)
             os.close(nothing)
@@ -101,12 +105,12 @@ def _empty(path: str, scratch_bytes: int | None) -> None:
 
 
 def _present(paths: Iterable[str]) -> list[str]:
-    """Those that are there, by their real names, each once."""
+    """Return the paths that exist, resolved and without duplicates."""
     return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Those that lie below no other one."""
+    """Return the paths that are not below another one."""
     kept: list[str] = []
     for path in sorted(paths):
         if not _below_any(path, kept):
@@ -119,7 +123,7 @@ def _below_any(path: str, others: Iterable[str]) -> bool:
 
 
 def _make_place(path: str, tree: int) -> None:
-    """Have something of the right kind to mount on, where the place was emptied."""
+    """Create a mount point of the right kind, if an emptied directory removed it."""
     if os.path.lexists(path):
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)

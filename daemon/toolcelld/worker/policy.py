@@ -1,6 +1,6 @@
-"""What a cell may read, write, reach and use, as plain values that both sides of a fork understand.
+"""The sandbox policy and the limits of a cell, as plain values that daemon and worker share.
 
-The daemon decides (`toolcelld.profiles`), the worker applies (`toolcelld.worker.steps`); nothing here does either.
+The daemon decides them (`toolcelld.profiles`) and the worker applies them (`toolcelld.worker.steps`).
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ Network: TypeAlias = Literal["none", "proxy", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a cell may do beside computing. Paths are absolute and may be missing; what is below them counts in."""
+    """What a cell may access. Paths are absolute, include everything below them, and may not exist."""
 
     enclosure: Enclosure
     readable: tuple[str, ...] = ()
-    """Beside the system's own directories, the interpreter's and the tool's."""
+    """In addition to the system's directories, the interpreter's and the tool's."""
     writable: tuple[str, ...] = ()
-    """Beside the cell's private temporary directory; readable as well."""
+    """In addition to the private temporary directory; also readable."""
     protected: tuple[str, ...] = ()
-    """Read-only within what is writable; only `strict` can do that."""
+    """Read-only places within writable ones; `strict` only."""
     hidden: tuple[str, ...] = ()
-    """What `strict` empties beside the usual places; what is readable or writable below is put back."""
+    """Directories that `strict` shows empty, in addition to the usual ones, except for readable and writable places below."""
     network: Network = "none"
     hosts: tuple[str, ...] = ()
-    """Whom the proxy lets through: "host", "*.host", either with ":port"."""
+    """Hosts that the proxy connects to: "host" or "*.host", each with or without ":port"."""
     execute: bool = True
-    """Whether programs may be started."""
+    """Whether the cell may execute programs."""
 
     def to_wire(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the values as JSON-compatible types."""
         return asdict(self)
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Policy:
-        """The way back."""
+        """Read the result of `to_wire`."""
         plain: dict[str, Any] = {
             name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
             for name, value in values.items()
@@ -49,16 +49,16 @@ class Policy:
 
 
 OPEN: Final = Policy("none", network="open")
-"""No policy at all: what the profile `none` gives."""
+"""No restriction: the policy of the profile `none`."""
 
 
 PROCESSES_MARGIN: Final = 2 + 16
-"""Keeper and init, and how far over its limit on processes a cell gets, so that the meter sees it there."""
+"""Keeper and init, plus how far a cell may exceed its limit on processes, so that the limit monitor can observe it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellLimits:
-    """What all processes of a cell may use together, or each of them; None is no limit."""
+    """Limits for all processes of a cell together, or for each; None is no limit."""
 
     memory_bytes: int | None = None  # together
     processes: int | None = None  # together; threads count

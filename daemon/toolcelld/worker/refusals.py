@@ -1,15 +1,14 @@
 """The system calls that a cell may not make, and why.
 
-A list of what is refused, as tools run any program there is. In it stands whatever makes or enters
-namespaces and mounts, looks into other processes or acts on them by number, talks to parts of the
-kernel that a tool does not need, or leaves something behind that no cell owns. What passes its
-arguments in memory, where no filter can read them, is refused as unknown: programs know how to go
-on from that.
+A deny list, because tools run arbitrary programs. It contains calls that create or enter namespaces and mounts, inspect
+other processes or act on them by number, use parts of the kernel that a tool does not need, or create objects that
+outlive the cell. Calls whose arguments are in memory, where a filter cannot read them, fail with ENOSYS, which
+programs handle.
 
-Named unix sockets are refused in every cell. Behind them stand the user's bus, agents and container
-daemons, any of which would run a program outside, and Landlock cannot tell them apart. Pairs of
-connected sockets stay, so that asyncio and child processes work; multiprocessing's managers, X and
-D-Bus do not. A pair of datagram sockets is refused as well: it could be connected to a name later.
+Unix sockets with a name are refused in every cell: the user's message bus, agents and container daemons listen on them
+and would run a program outside the cell, and Landlock cannot tell them apart. Pairs of connected stream sockets are
+allowed, so asyncio and child processes work; managers of multiprocessing, X and D-Bus do not. Pairs of datagram
+sockets are refused, because they can be connected to a name later.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CLONE_NEW: Final = 0x7E020000  # mount, cgroup, uts, ipc, user, process and netw
 CLONE_NEWTIME: Final = 0x80  # in unshare only; a signal's number in clone
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C
-SAME_PERSONALITY: Final = (0, 0xFFFFFFFF)  # Linux as it is, and the question which one it is
+SAME_PERSONALITY: Final = (0, 0xFFFFFFFF)  # the default, and the query of the current value
 OF_A_USER: Final = {"setpriority": 2, "ioprio_set": 3}  # PRIO_USER, IOPRIO_WHO_USER
 SOCKET_KIND: Final = 0xF  # without SOCK_CLOEXEC and SOCK_NONBLOCK
 PROTOCOLS: Final = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6)
@@ -41,7 +40,7 @@ ALL_BITS: Final = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """Whether an argument, or these bits of it, is one of the values; or, inverted, none of them."""
+    """A condition: an argument, masked with `bits`, is one of the values; inverted, none of them."""
 
     argument: int
     values: tuple[int, ...]
@@ -51,7 +50,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The error of a call when everything in `when` holds."""
+    """The errno of a call for which all conditions hold."""
 
     error: int
     when: tuple[Is, ...] = ()
@@ -59,27 +58,27 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What differs between cells."""
+    """The variants of the filter."""
 
     network: bool  # internet sockets
     programs: bool  # execve
-    memory_files: bool  # memfd_create: what is in one counts nowhere but in a control group
+    memory_files: bool  # memfd_create: only a control group counts its memory
     apart: bool  # in process and IPC namespaces of its own
 
 
 Table: TypeAlias = Mapping[str, Sequence[Refusal]]
-"""By the call's name; the first refusal that holds is the answer."""
+"""By name of the call; the first matching entry decides."""
 
 
 def filter_of(policy: Policy, *, memory_files: bool) -> Filter:
-    """What a policy means for system calls."""
+    """Return the variant of the filter for a policy."""
     apart = policy.enclosure == "strict"
-    # A strict cell's network is its own, and empty: its loopback is for its own servers, and for the proxy.
+    # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.
     return Filter(apart or policy.network == "open", policy.execute, memory_files, apart)
 
 
 def refusals(wanted: Filter) -> Table:
-    """Everything that is refused under a filter."""
+    """Return the refused calls of a variant."""
     table = {**_always(_FORBIDDEN, errno.EPERM), **_always(_UNKNOWN, errno.ENOSYS)}
     table |= _files() | _namespaces_and_terminals() | _sockets(wanted)
     if not wanted.programs:
@@ -111,21 +110,21 @@ _FORBIDDEN: Final = (
 
 _UNKNOWN: Final = (
     "clone3", "openat2",  # their arguments are in memory; programs go on to clone and openat
-    "io_uring_setup", "io_uring_enter", "io_uring_register",  # does what it is told past any filter
+    "io_uring_setup", "io_uring_enter", "io_uring_register",  # its operations bypass the filter
     "userfaultfd",
 )  # fmt: skip
-"""As on an older kernel."""
+"""Fail with ENOSYS, as on an older kernel."""
 
 _SHARED: Final = (
     "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
-    "mq_open", "mq_unlink",  # outlive the cell, and are the user's other programs' as well
-    "inotify_init", "inotify_init1",  # would tell the names of files that cannot be read
+    "mq_open", "mq_unlink",  # outlive the cell and are shared with the user's other programs
+    "inotify_init", "inotify_init1",  # reveals the names of files that cannot be read
 )  # fmt: skip
-"""What only a cell with namespaces of its own has for itself."""
+"""Refused unless the cell has its own IPC namespace."""
 
 
 def _files() -> dict[str, Sequence[Refusal]]:
-    """No devices, and nothing that lends the user's rights to whoever runs it."""
+    """Refuse the creation of devices and of setuid or setgid files."""
 
     def modes(argument: int, *when: Is) -> list[Refusal]:
         return [Refusal(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
@@ -134,7 +133,7 @@ def _files() -> dict[str, Sequence[Refusal]]:
         device = Is(argument, (stat.S_IFCHR, stat.S_IFBLK), 0o170000)
         return [Refusal(errno.EPERM, (device,)), *modes(argument)]
 
-    def creates(argument: int) -> Is:  # without a file to create the mode means nothing, and may be anything
+    def creates(argument: int) -> Is:  # without O_CREAT or O_TMPFILE the mode is ignored
         return Is(argument, (0,), os.O_CREAT | O_TMPFILE, inverted=True)
 
     return {
@@ -151,7 +150,7 @@ def _namespaces_and_terminals() -> dict[str, Sequence[Refusal]]:
         "clone": none_of(CLONE_NEW),
         "unshare": none_of(CLONE_NEW | CLONE_NEWTIME),
         "personality": [Refusal(errno.EPERM, (Is(0, SAME_PERSONALITY, inverted=True),))],
-        "ioctl": [Refusal(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),))],  # typing into a terminal
+        "ioctl": [Refusal(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),))],  # insert input into a terminal
     }
 
 
@@ -167,9 +166,9 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[Refusal]]:
     return {
         "socketpair": pairs,
         "socket": [
-            # Routes, over netlink, are what a resolver asks for.
+            # Resolvers query routes over netlink.
             Refusal(errno.EAFNOSUPPORT, (Is(0, (*internet, socket.AF_NETLINK), inverted=True),)),
-            # Raw ones can lie about who sends; the other kinds and protocols are code that seldom runs.
+            # Raw sockets can forge senders; other kinds and protocols are rarely used kernel code.
             Refusal(errno.EPERM, (Is(0, internet), Is(1, kinds, SOCKET_KIND, inverted=True))),
             Refusal(errno.EPROTONOSUPPORT, (Is(0, internet), Is(2, PROTOCOLS, inverted=True))),
             Refusal(
@@ -181,9 +180,9 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[Refusal]]:
 
 
 def _on_others() -> dict[str, Sequence[Refusal]]:
-    """Calls on a process by its number, which may be anybody's; 0 is the caller.
+    """Refuse calls on other processes by number; 0 is the caller.
 
-    A thread has a number too: pinning another one of its own fails, as it does in many containers.
+    A thread has a number too, so setting the affinity of another thread fails, as it does in many containers.
     """
     other = Refusal(errno.EPERM, (Is(0, (0,), inverted=True),))
     numbered = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")

@@ -1,10 +1,9 @@
-"""Judges the system calls of a cell: a classic-BPF program, assembled here and loaded last.
+"""The system-call filter of a cell: a classic BPF program, assembled here and loaded last.
 
-What is refused stands in `refusals`. A program for the wrong kind of processor is killed at its
-first call, because its numbers mean other calls; a call that came after our list was made is
-refused as unknown. Numbers are looked up in a tree, and the kernel remembers which calls are never
-refused, so that reading and writing cost nothing. Arguments are compared by their low half, as the
-kernel takes those that are of less than 64 bits; that is all that are looked at.
+`refusals` lists what is refused. A program for another architecture is killed at its first call, because its call
+numbers have other meanings; a call that is newer than the list fails with ENOSYS. The program finds numbers by binary
+search, and the kernel caches calls that are always allowed, so that reads and writes cost nothing. Only the low 32 bits
+of an argument are compared; the kernel uses no more of the arguments that are checked.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ ARGUMENTS_OFFSET: Final = 16
 ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 LEAF_MAX: Final = 4
-"""Numbers that are compared one by one; more are halved first."""
+"""Up to this many numbers are compared one by one; a longer range is split first."""
 
 Instruction: TypeAlias = tuple[int, int, int, int]
 
 
 def load(wanted: Filter) -> str:
-    """Put this process and all that it will start under the filter, for good; the layer's name."""
+    """Load the filter, irrevocably and for all future children; return the name of the layer."""
     linux.filter_system_calls(program(wanted, os.uname().machine))
     sockets = "internet sockets only" if wanted.network else "no sockets"
     return f"system-call filter, {sockets}{'' if wanted.programs else ', no programs'}"
 
 
 def warm_up() -> None:
-    """Assemble every program there is, so that no worker has to."""
+    """Assemble all variants of the program ahead of need."""
     with_and_without = (False, True)
     for choices in itertools.product(with_and_without, repeat=4):
         program(Filter(*choices), os.uname().machine)
@@ -65,7 +64,7 @@ def warm_up() -> None:
 
 @functools.cache
 def program(wanted: Filter, machine: str) -> bytes:
-    """The program for a machine; raises `OSError` for one that we have no numbers for."""
+    """Return the program for an architecture. Raises `OSError` if its call numbers are not known."""
     if machine not in NUMBERS or sys.byteorder != "little":
         raise OSError(errno.EOPNOTSUPP, f"the numbers of {machine}'s system calls are not known here")
     numbers = NUMBERS[machine]
@@ -74,10 +73,10 @@ def program(wanted: Filter, machine: str) -> bytes:
     instructions = [
         (LOAD, 0, 0, ARCHITECTURE_OFFSET),
         (JUMP_IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
-        # 32-bit calls have numbers and structures of their own; a program of that kind ends at its first one.
+        # 32-bit calls have other numbers and structures; a 32-bit program is killed at its first call.
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, NUMBER_OFFSET),
-        # x32's calls are in here too, with bit 30 set.
+        # x32 calls are refused here too: they have bit 30 set.
         (JUMP_IF_NOT_BELOW, 0, 1, NEWEST + 1),
         (RETURN, 0, 0, FAIL | errno.ENOSYS),
         *_search(sorted(bodies.items())),
@@ -87,11 +86,11 @@ def program(wanted: Filter, machine: str) -> bytes:
 
 
 def _search(bodies: Sequence[tuple[int, Sequence[Instruction]]]) -> list[Instruction]:
-    """From the number in the accumulator to its body; every way through ends in a return."""
+    """Jump from the number in the accumulator to its body; every path ends in a return."""
     if len(bodies) > LEAF_MAX:
         middle = len(bodies) // 2
         below, rest = _search(bodies[:middle]), _search(bodies[middle:])
-        # The way over the lower half may be longer than the byte that a conditional jump has for it.
+        # A conditional jump has only a byte for its distance, so an unconditional one skips the lower half.
         return [(JUMP_IF_NOT_BELOW, 0, 1, bodies[middle][0]), (JUMP, 0, 0, len(below)), *below, *rest]
     instructions: list[Instruction] = []
     for number, body in bodies:
@@ -110,7 +109,7 @@ def _body(refused: Iterable[Refusal]) -> list[Instruction]:
 
 
 def _test(condition: Is, past: int) -> Iterator[Instruction]:
-    """Go on when the condition holds, else skip `past` instructions."""
+    """Continue if the condition holds, else skip `past` instructions."""
     yield LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * condition.argument
     if condition.bits != ALL_BITS:
         yield AND, 0, 0, condition.bits

@@ -1,31 +1,26 @@
-"""What happens to a process between its fork and the user's file, as lists in order.
+"""The steps that confine a process between its fork and the user's file, as ordered lists.
 
-The order is the security argument, so it is written down once, here; `keeper` and `serve` only walk it.
-Steps 1 to 6 do not depend on what the cell is for, so cells are built up to there ahead of need.
+The order is the security argument, so it is defined once, here; the keeper and the worker only run the lists.
+Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead of need.
 
-1.  A session of its own, default signals: nothing a terminal or a parent arranged reaches in.
-2.  Descriptors at fixed numbers, everything else closed: what is not open cannot leak.
-3.  The barrier: wait for the daemon's word, which comes when the cell is in its control group.
-    A process that is placed after its start may have forked out of the group by then.
-4.  `strict`: namespaces of its own, entered before anything below exists. Then the enclosure: no
-    new privileges, and a Landlock domain that has only the signal scope, so that the keeper's
-    `kill(-1)` hits exactly its own tree. It is a means to kill and no policy, which is why it
-    stands here, in every profile, and is proven before it is relied upon: a signal to the zygote
-    must be refused.
-5.  The fork of the worker (in `keeper`; in `strict` its parent is the cell's own first process),
-    which dies with its parent.
-6.  The worker says hello and waits for what it is wanted for (in `serve`).
-7.  `strict`: the view, which is made of mounts and so comes before the files are closed off.
-    Environment from the wish alone, the working directory, the listener of the proxy, which the
-    daemon accepts on, resource limits, which the worker
-    cannot raise again; and no capabilities, which nothing after this needs.
-8.  The policy on files, by Landlock; it also keeps the worker from signalling its own keeper, and
-    is that alone where there is no policy.
-9.  The system-call filter, last, because everything before needs calls that it refuses.
-10. The layers are reported (in `serve`), and only then is the user's file run.
+1.  A new session and default signal handlers, so that no terminal and no setting of the parent has an effect.
+2.  Descriptors at fixed numbers; all others are closed, so that none leaks.
+3.  The barrier: wait for the daemon, which answers after it has moved the cell into its control group. Without the
+    barrier the process could fork before it is moved.
+4.  `strict`: new namespaces, entered before any other process of the cell exists. Then no-new-privileges and a Landlock
+    domain with the signal scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way
+    to kill and not a policy, so every profile has it. It is verified before use: a signal to the zygote must be refused.
+5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent.
+6.  The worker sends `hello` and waits for `become`.
+7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
+    working directory, the listener of the proxy (the daemon accepts on it), resource limits that the worker cannot
+    raise, and no capabilities, which no later step needs.
+8.  The file policy, by Landlock. It also keeps the worker from signalling its keeper; without a policy it does only that.
+9.  The system-call filter, last, because earlier steps need calls that it refuses.
+10. The worker reports the layers, and only then runs the user's file.
 
-Every step returns the name of the layer it put on, or nothing. Whatever a step raises ends the
-start; the tool never runs in half a cell.
+Every step returns the name of the layer that it applied, or None. An exception from a step ends the start; the tool
+never runs in a partly confined cell.
 """
 
 from __future__ import annotations
@@ -51,41 +46,41 @@ __all__ = [
 ]  # fmt: skip
 
 LIFE: Final = 3
-"""The keeper's line to the daemon."""
+"""The keeper's life line: a socket to the daemon, whose end of file ends the cell."""
 PROTOCOL: Final = 4
-"""The worker's frames."""
+"""The worker's protocol socket."""
 ABORT: Final = 5
 """The worker's abort channel."""
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
-"""What the keeper sends to have the worker look at its abort channel; real-time, so that no library uses it."""
+"""Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
 
 
 class SetupFailed(Exception):
-    """A step could not be taken; the message names it."""
+    """A step failed; the message names the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a cell is wanted for."""
+    """The parameters of a cell, from the `become` message."""
 
     directory: str
     environment: Mapping[str, str]
     limits: CellLimits
     memory_held: bool
-    """Whether a control group holds its memory to the limit: then no file in memory gets out of the count."""
+    """Whether a control group limits its memory, which also counts memory files."""
     policy: Policy
     scratch: str
-    """Its private temporary directory, made by the daemon; in `strict` it is /tmp. Empty where there is none."""
+    """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
 
     @property
     def memory_files(self) -> bool:
-        """Whether files in memory may be made: what is in one is in no process's count, only in a group's."""
+        """Whether `memfd_create` is allowed: its pages are counted by a control group only."""
         return self.memory_held or self.limits.memory_bytes is None
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Wish:
-        """What `become` carried."""
+        """Read the payload of `become`."""
         return cls(
             directory=values["directory"],
             environment=values["environment"],
@@ -98,13 +93,13 @@ class Wish:
 
 @dataclass(slots=True)
 class Plan:
-    """A cell that is being built: what it is built from, and what has been done."""
+    """A cell under construction: its inputs and what has been done so far."""
 
     descriptors: Sequence[int]  # life line, protocol, abort, stdout, stderr: as the zygote received them
     zygote_pid: int
-    apart: bool = False  # in namespaces of its own, as `strict` wants
+    apart: bool = False  # with namespaces of its own, as in `strict`
     parent_pid: int = 0
-    """Whom the process that is being built dies with, as it sees it."""
+    """The process whose death ends this one, by its number in this PID namespace."""
     wish: Wish | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
@@ -114,7 +109,7 @@ Step: TypeAlias = Callable[[Plan], str | None]
 
 
 def walk(steps: Sequence[Step], plan: Plan) -> None:
-    """Take every step in order, or raise `SetupFailed` naming the one that could not be taken."""
+    """Run the steps in order. Raises `SetupFailed` with the name of the step that failed."""
     for step in steps:
         try:
             layer = step(plan)
@@ -137,7 +132,7 @@ def _own_session(plan: Plan) -> None:
 def _descriptors(plan: Plan) -> None:
     import fcntl
 
-    # Out of the way first: a source may stand at another one's target.
+    # Duplicate to high numbers first: a source may have the number of another one's target.
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
     life, protocol, abort, stdout, stderr = high
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -146,23 +141,23 @@ def _descriptors(plan: Plan) -> None:
     for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
         os.dup2(source, target, inheritable=False)
     os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # open as long as the process
-    # Line by line, so that what a tool prints is seen as it comes.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
+    # Line buffered, so that output appears as the tool prints it.
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # they are final for users, not for who makes the process
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # typed as final
 
 
 def _barrier(_: Plan) -> None:
     with socket.socket(fileno=os.dup(LIFE)) as life:
         if life.recv(16) != b"go":
-            raise SystemExit(0)  # the daemon is gone, or does not want this cell any more
+            raise SystemExit(0)  # the daemon has exited, or no longer needs this cell
 
 
 def _namespaces(plan: Plan) -> str | None:
     if not plan.apart:
         return None
-    namespaces.split_off()
+    namespaces.enter_namespaces()
     return "user, network, ipc and process namespaces"
 
 
@@ -171,7 +166,7 @@ def _view(plan: Plan) -> str | None:
     policy, limits = plan.wish.policy, plan.wish.limits
     if policy.enclosure != "strict":
         return None
-    namespaces.furnish(policy, own_places(), limits.disk_bytes)
+    namespaces.mount_view(policy, own_places(), limits.disk_bytes)
     return "mount namespace"
 
 
@@ -195,7 +190,7 @@ def _enclosure(plan: Plan) -> str | None:
     try:
         os.kill(plan.zygote_pid, 0)
     except OSError as error:
-        # ESRCH: the zygote is gone. Then nothing is proven, but the domain was entered without an error.
+        # ESRCH: the zygote has exited. The domain was entered without an error, but its scope is not verified.
         if error.errno not in (errno.EPERM, errno.ESRCH):
             raise
         plan.scoped = error.errno == errno.EPERM
@@ -205,7 +200,7 @@ def _enclosure(plan: Plan) -> str | None:
 def _tie_to_parent(plan: Plan) -> None:
     linux.die_with_parent(signal.SIGKILL)
     if os.getppid() != plan.parent_pid:
-        raise SystemExit(0)  # it died before the kernel was told
+        raise SystemExit(0)  # the parent died before prctl
 
 
 def _way_out(plan: Plan) -> str | None:
@@ -220,7 +215,7 @@ def _way_out(plan: Plan) -> str | None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ[name] = os.environ[name.upper()] = address
     home = ("localhost", "127.0.0.1")
-    # What the tool serves to itself needs no proxy; what the host serves there does, if it was granted.
+    # Servers of the cell itself need no proxy; the host's loopback does, if it was granted.
     if not any(host.partition(":")[0] in home for host in plan.wish.policy.hosts):
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(home)
     return "proxy"
@@ -229,7 +224,7 @@ def _way_out(plan: Plan) -> str | None:
 def _limits(plan: Plan) -> str:
     assert plan.wish is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Elsewhere it would count all of the user's processes, the daemon's and the desktop's too.
+    # Outside a user namespace of its own the limit counts all processes of the user.
     processes = plan.wish.limits.processes if plan.apart else None
     for what, value in (
         (resource.RLIMIT_NPROC, None if processes is None else processes + PROCESSES_MARGIN),
@@ -262,9 +257,9 @@ def _files(plan: Plan) -> str | None:
 
 
 def _forget_closed_programs() -> None:
-    """Take from PATH what is closed now: a shell would find a program there, by `stat`, and look no further."""
+    """Remove inaccessible directories from PATH: `stat` still works there, so a shell would stop at a program it cannot run."""
     places = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    # An empty one would be the working directory.
+    # An empty entry would mean the working directory.
     os.environ["PATH"] = os.pathsep.join(filter(_is_open, places)) or os.defpath
 
 
@@ -283,9 +278,9 @@ def _system_calls(plan: Plan) -> str | None:
     return seccomp.load(refusals.filter_of(plan.wish.policy, memory_files=plan.wish.memory_files))
 
 
-@functools.cache  # found out once, in the zygote
+@functools.cache  # evaluated once, in the zygote
 def own_places() -> tuple[str, ...]:
-    """What the interpreter and our own code need to be able to read, by their real names."""
+    """Return the resolved paths that the interpreter and Toolcell's code must be able to read."""
     places = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path]
     return tuple(
         dict.fromkeys(os.path.realpath(place) for place in places if place and os.path.exists(place))
@@ -293,10 +288,10 @@ def own_places() -> tuple[str, ...]:
 
 
 AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)
-"""What the keeper does before it forks the worker."""
+"""Run by the keeper before it forks the worker."""
 
 BORN: Final[Sequence[Step]] = (_tie_to_parent,)
-"""What the worker does before it says hello."""
+"""Run by the worker before it sends `hello`."""
 
 WANTED: Final[Sequence[Step]] = (
     _view,
@@ -307,4 +302,4 @@ WANTED: Final[Sequence[Step]] = (
     _files,
     _system_calls,
 )
-"""What the worker does when it knows what it is for, before it runs the user's file."""
+"""Run by the worker after `become`, before it runs the user's file."""

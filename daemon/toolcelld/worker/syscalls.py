@@ -1,7 +1,6 @@
-"""The numbers of the system calls that the filter names, on both architectures.
+"""Numbers of the system calls in the filter, for x86-64 and arm64.
 
-A dash stands where an architecture never had the call; arm64 came after the old ones were replaced.
-From 424 on, both count alike.
+A dash marks a call that arm64 never had. From 424 on, both architectures use the same numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Final
 __all__ = ["NEWEST", "NUMBERS"]
 
 NEWEST: Final = 469
-"""file_setattr, of Linux 6.17: the last call that was judged. What comes later is not there for a cell."""
+"""file_setattr of Linux 6.17, the newest call that was reviewed. Newer calls fail with ENOSYS."""
 
 _TABLE: Final = """
 acct               163  89      add_key            248 217      adjtimex           159 171
@@ -57,4 +56,4 @@ def _read(column: int) -> dict[str, int]:
 
 
 NUMBERS: Final = {"x86_64": _read(1), "aarch64": _read(2)}
-"""By what `uname` calls the machine."""
+"""By the machine name of `uname`."""
