@@ -1,0 +1,392 @@
+"""The messages between the daemon and a worker: one frozen dataclass for each, with the bounds of its fields.
+
+A message is the header of a frame (`toolcelld.frames`): its fields are those of the header, and the payload of the
+frame travels beside it. `encode` and `split` make frames of a message; `from_worker` and `to_worker` read a header.
+
+What is read is checked, because a worker runs a user's code. What is made is not, because our typed code makes it.
+- An unknown type, a missing field, a value of another type or beyond its bound raise `MessageError`.
+- A text for people is cut at its bound instead, and lone surrogates in it are replaced: a tool may have made it.
+- A figure of `progress` beyond its bound counts as 0 instead: tools pass on whatever they compute.
+- A field with a default may be absent. None is not sent. Fields that are not known are ignored.
+
+docs/worker-protocol.md describes the messages; tests compare its tables with these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, get_args
+
+from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
+
+from toolcell._data import whole
+from toolcell._result import BLOCKS_MAX
+from toolcelld import frames
+from toolcelld.frames import FrameError
+
+PROTOCOL_VERSION: Final = 1
+
+MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
+"""To a worker, with chunks: arguments are at most 16 MiB, a source file at most 1 MiB."""
+DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
+"""All tools of one file, as JSON."""
+PART_BYTES_MAX: Final = 1 << 40
+"""Of a result; a length beyond it is no size of anything."""
+METADATA_BYTES_MAX: Final = 32 * 1024
+"""Of one call, merged: a title and some values, which go whole with the outcome."""
+RECORDS_MAX: Final = 1000
+"""Of one `log`."""
+
+NUMBER_MAX: Final = 2**31 - 1
+"""Of a question, a line, a process."""
+SEQUENCE_MAX: Final = 2**63 - 1
+LOST_MAX: Final = 1_000_000_000
+"""Records that one `log` says were lost; the wire counts them all in 64 bits."""
+THREADS_MAX: Final = 1_000_000
+"""The kernel has at most four times as many."""
+FIGURE_MAX: Final = 10**15
+"""A petabyte, or thirty million years."""
+LAYERS_MAX: Final = 32
+LINE_CHARACTERS_MAX: Final = 1000
+"""Of a line of progress, a title, a reason, the name of a link."""
+CAUSE_CHARACTERS_MAX: Final = 4000
+"""Of the cause why a file cannot be used, and of the address of a link."""
+WORD_CHARACTERS_MAX: Final = 100
+"""Of a layer, a version, a media type."""
+MODULE_CHARACTERS_MAX: Final = 200
+
+
+class MessageError(FrameError):
+    """A message breaks the protocol: which message, which field, and what is wrong with it."""
+
+    def __init__(self, message: str, field: str, problem: str) -> None:
+        super().__init__(f"{field[:60]} of a message {message[:40]!r}: {problem[:80]}")
+        self.message = message
+        self.field = field
+
+
+def _cut(characters_max: int) -> BeforeValidator:
+    def cut(value: object) -> object:
+        return whole(value[:characters_max]) if isinstance(value, str) else value
+
+    return BeforeValidator(cut)
+
+
+def _none_beyond(value: object) -> object:
+    return 0.0 if isinstance(value, int | float) and not abs(value) <= FIGURE_MAX else value
+
+
+Flag: TypeAlias = Annotated[bool, Strict()]
+Exact: TypeAlias = Annotated[str, Strict()]  # as it is: a path may have lone surrogates
+Shown: TypeAlias = Annotated[str, Strict(), _cut(frames.HEADER_BYTES_MAX)]  # whole; the header bounds it
+Word: TypeAlias = Annotated[str, Strict(), _cut(WORD_CHARACTERS_MAX)]
+Module: TypeAlias = Annotated[str, Strict(), _cut(MODULE_CHARACTERS_MAX)]
+Line: TypeAlias = Annotated[str, Strict(), _cut(LINE_CHARACTERS_MAX)]
+Cause: TypeAlias = Annotated[str, Strict(), _cut(CAUSE_CHARACTERS_MAX)]
+Sequence: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=SEQUENCE_MAX)]
+Number: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=NUMBER_MAX)]
+AskNumber: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=NUMBER_MAX)]
+Length: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=PART_BYTES_MAX)]
+Size: TypeAlias = Annotated[int, Strict()]  # with its chunks; the reader of the message knows its bound
+Figure: TypeAlias = Annotated[float, Strict(), BeforeValidator(_none_beyond)]
+
+Kind: TypeAlias = Literal["ok", "tool_error", "invalid_arguments", "denied", "aborted", "internal"]
+
+
+# From the daemon to a worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BecomeMessage:
+    """What the cell is for; the payload is a `worker.steps.Wish`."""
+
+    type: Literal["become"] = "become"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadMessage:
+    """Load a tool file; the payload is its content."""
+
+    type: Literal["load"] = "load"
+    path: Exact
+    stem: Exact
+    directory: Exact
+    package: Flag = False
+    describe: Flag = False
+
+
+class CallContext(TypedDict):
+    """What a tool may know of the call."""
+
+    session_id: Exact
+    message_id: Exact
+    call_id: Exact
+    agent: Exact
+    agent_name: Exact
+    directory: Exact
+    worktree: Exact
+    traceparent: NotRequired[Exact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallMessage:
+    """Run a call; the payload is the arguments."""
+
+    type: Literal["call"] = "call"
+    seq: Sequence
+    tool: Exact
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerMessage:
+    """The answer to an `ask`."""
+
+    type: Literal["answer"] = "answer"
+    ask: AskNumber
+    allowed: Flag
+    always: Flag
+    message: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyMessage:
+    """The answer to a `request`; the payload is what the service gave, or empty where `message` says why."""
+
+    type: Literal["reply"] = "reply"
+    ask: AskNumber
+    message: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireMessage:
+    """Exit."""
+
+    type: Literal["retire"] = "retire"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkMessage:
+    """More of the payload of the message before; in both directions."""
+
+    type: Literal["chunk"] = "chunk"
+
+
+# From a worker to the daemon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelloMessage:
+    """The worker has started."""
+
+    type: Literal["hello"] = "hello"
+    protocol: Annotated[int, Strict(), Field(ge=PROTOCOL_VERSION, le=PROTOCOL_VERSION)]
+    pid: Number
+    python: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedMessage:
+    """The file is loaded; the payload is its `Description`."""
+
+    type: Literal["loaded"] = "loaded"
+    layers: Annotated[tuple[Word, ...], Field(max_length=LAYERS_MAX)] = ()
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenMessage:
+    """The file cannot be used."""
+
+    type: Literal["broken"] = "broken"
+    stage: Literal["syntax", "import", "describe"]
+    message: Cause
+    line: Number = 0
+    module: Module = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedMessage:
+    """The cell could not be built; no line of the file has run."""
+
+    type: Literal["failed"] = "failed"
+    message: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A text among the blocks of a result."""
+
+    type: Literal["text"] = "text"
+    bytes: Length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePart:
+    """An image among the blocks of a result."""
+
+    type: Literal["image"] = "image"
+    bytes: Length
+    mime_type: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPart:
+    """A link among the blocks of a result; it has no bytes in the payload."""
+
+    type: Literal["resource_link"] = "resource_link"
+    uri: Cause
+    name: Line | None = None
+    mime_type: Word | None = None
+
+
+Part: TypeAlias = TextPart | ImagePart | LinkPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultMessage:
+    """The call is over; the payload is the bytes of the blocks, then the details, then the metadata."""
+
+    type: Literal["result"] = "result"
+    seq: Sequence
+    kind: Kind
+    ran: Flag
+    blocks: Annotated[tuple[Annotated[Part, Field(discriminator="type")], ...], Field(max_length=BLOCKS_MAX)]
+    details: Length | None = None
+    metadata: Length | None = None
+    title: Line | None = None
+    cpu: Annotated[float, Strict(), Field(ge=0, le=FIGURE_MAX)]
+    rss: Annotated[int, Strict(), Field(ge=0, le=FIGURE_MAX)]
+    threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
+    limit: Literal["open_files", "file_size", "disk", "processes"] | None = None
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMessage:
+    """A partial result, which is the payload."""
+
+    type: Literal["update"] = "update"
+    seq: Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressMessage:
+    """How far the tool is."""
+
+    type: Literal["progress"] = "progress"
+    seq: Sequence
+    done: Figure
+    total: Figure | None = None
+    message: Line = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataMessage:
+    """Values for the call's outcome, which are the payload."""
+
+    type: Literal["metadata"] = "metadata"
+    seq: Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMessage:
+    """Records, which are the payload, and how many were lost before them."""
+
+    type: Literal["log"] = "log"
+    seq: Sequence
+    lost: Annotated[int, Strict(), Field(ge=0, le=LOST_MAX)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskMessage:
+    """A question for a person; the payload is its details. Nothing of it is cut: all of it is shown or it is denied."""
+
+    type: Literal["ask"] = "ask"
+    seq: Sequence
+    ask: AskNumber
+    question: Shown
+    permission: Shown = ""
+    patterns: tuple[Shown, ...] = ()
+    always: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMessage:
+    """A request for a service of the agent; the payload is its arguments."""
+
+    type: Literal["request"] = "request"
+    seq: Sequence
+    ask: AskNumber
+    service: Shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawMessage:
+    """A question or a request is waited for no longer."""
+
+    type: Literal["withdraw"] = "withdraw"
+    seq: Sequence
+    ask: AskNumber
+
+
+ToWorker: TypeAlias = (
+    BecomeMessage | LoadMessage | CallMessage | AnswerMessage | ReplyMessage | RetireMessage | ChunkMessage
+)
+FromWorker: TypeAlias = (
+    HelloMessage | LoadedMessage | BrokenMessage | FailedMessage
+    | ResultMessage | UpdateMessage | ProgressMessage | MetadataMessage | LogMessage
+    | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage
+)  # fmt: skip
+
+Message: TypeAlias = ToWorker | FromWorker
+
+
+def header_of(message: Message) -> dict[str, Any]:
+    """The message as the header of a frame, without the fields that are None."""
+    return {name: value for name in message.__slots__ if (value := getattr(message, name)) is not None}
+
+
+def encode(message: Message, payload: bytes | memoryview = b"") -> bytes:
+    """The message as one frame; raises `FrameError` when it is over a bound."""
+    return frames.encode(header_of(message), payload)
+
+
+def split(message: Message, payload: bytes = b"") -> Iterator[bytes]:
+    """The message as frames: one if the payload fits, else the first with `size` and chunks behind it."""
+    return frames.split(header_of(message), payload)
+
+
+def from_worker(header: Mapping[str, Any]) -> FromWorker:
+    """The message of a worker whose header this is; raises `MessageError`."""
+    message: FromWorker = _read(_readers(FromWorker), header)
+    return message
+
+
+def to_worker(header: Mapping[str, Any]) -> ToWorker:
+    """The message of the daemon whose header this is; raises `MessageError`."""
+    message: ToWorker = _read(_readers(ToWorker), header)
+    return message
+
+
+@cache
+def _readers(union: object) -> Mapping[str, Callable[[Any], Any]]:
+    # At the first use, because making one takes a millisecond, and each process reads one direction alone.
+    return {
+        str(fields(kind)[0].default): TypeAdapter(kind).validator.validate_python for kind in get_args(union)
+    }
+
+
+def _read(readers: Mapping[str, Callable[[Any], Any]], header: Mapping[str, Any]) -> Any:
+    kind: str = header["type"]
+    read = readers.get(kind)
+    if read is None:
+        raise MessageError(kind, "type", "is not known")
+    try:
+        return read(header)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise MessageError(kind, ".".join(map(str, problem["loc"])), problem["msg"]) from None
