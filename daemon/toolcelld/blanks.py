@@ -13,6 +13,7 @@ from typing import Final
 
 from toolcelld.cells import Cell, Receiver
 from toolcelld.frames import Frame, FrameError
+from toolcelld.messages import FailedMessage, HelloMessage, from_worker
 from toolcelld.runtimes import Runtime, RuntimeFailed
 from toolcelld.scratch import Scratch
 
@@ -39,12 +40,18 @@ class _Waiting(Receiver):
     def on_frame(self, frame: Frame) -> None:
         if self.hello.done():
             return
-        if frame.header["type"] == "hello":
-            self.hello.set_result(None)
-        else:
-            self.hello.set_exception(
-                RuntimeFailed(f"sandbox_setup_failed: {str(frame.header.get('message'))[:1000]}")
-            )
+        try:
+            message = from_worker(frame.header)
+        except FrameError as error:
+            self.on_broken(error)
+            return
+        match message:
+            case HelloMessage():
+                self.hello.set_result(None)
+            case FailedMessage():
+                self.hello.set_exception(RuntimeFailed(f"sandbox_setup_failed: {message.message}"))
+            case _:
+                self.on_broken(FrameError(f"a {message.type} message before hello"))
 
     def on_broken(self, error: FrameError) -> None:
         if not self.hello.done():

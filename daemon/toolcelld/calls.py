@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from toolcell._units import format_seconds
 from toolcelld import events
@@ -34,6 +34,7 @@ from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import KEYS, Settings, lower
 from toolcelld.loading import StartFailed
+from toolcelld.messages import AnswerMessage, CallContext, ReplyMessage
 from toolcelld.outbox import parts
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
 from toolcelld.pool import Pool
@@ -244,7 +245,7 @@ class Call:
         self.course.worker_id = worker.id
         self.course.state_lost = self.host.take_state_lost(self.spec)
         request, host = self.request, self.host
-        context = {
+        context: CallContext = {
             "session_id": request.session_id or host.id,
             "message_id": request.message_id,
             "call_id": self.id,
@@ -413,9 +414,9 @@ class Call:
 
     # Questions
 
-    def _answer(self, header: dict[str, Any], payload: bytes) -> None:
+    def _answer(self, answer: AnswerMessage | ReplyMessage, payload: bytes) -> None:
         if self.worker is not None and self.worker.state is not WorkerState.DEAD:
-            self.worker.cell.wire.send(header, payload)
+            self.worker.cell.wire.send(answer, payload)
 
     def _questions_changed(self) -> None:
         """No clock runs while a question is open, and the place is free for others."""

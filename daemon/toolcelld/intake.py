@@ -12,17 +12,37 @@ import codecs
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, assert_never, cast
 
 from pydantic_core import from_json
 
-from toolcell._data import whole
 from toolcelld import events
 from toolcelld.capture import Capture
 from toolcelld.cells import Cell
 from toolcelld.death import Death
 from toolcelld.frames import Frame, FrameError
 from toolcelld.limits import Limits, Settings
+from toolcelld.messages import (
+    LINE_CHARACTERS_MAX,
+    METADATA_BYTES_MAX,
+    RECORDS_MAX,
+    AskMessage,
+    BrokenMessage,
+    ChunkMessage,
+    FailedMessage,
+    FromWorker,
+    HelloMessage,
+    LoadedMessage,
+    LogMessage,
+    MessageError,
+    MetadataMessage,
+    ProgressMessage,
+    RequestMessage,
+    ResultMessage,
+    UpdateMessage,
+    WithdrawMessage,
+    from_worker,
+)
 from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.printing import Source
 from toolcelld.questions import Asker, Questions
@@ -31,21 +51,10 @@ from toolcelld.spills import Origin, Output, Spills
 
 __all__ = ["Ear", "Intake"]
 
-LINE_CHARACTERS_MAX: Final = 4096
+PIECE_CHARACTERS_MAX: Final = 4096
 """Of one log event, 16 KiB at four bytes a character; what is longer comes in pieces."""
-MESSAGE_CHARACTERS_MAX: Final = 1000
-"""Of a line of progress, and of a title."""
-FIGURE_MAX: Final = 1e15
-"""A petabyte, or thirty million years; what is beyond is no figure."""
-THREADS_MAX: Final = 1_000_000
-"""The kernel has at most four times as many."""
-RECORDS_MAX: Final = 1000
-LOST_MAX: Final = 1_000_000_000
-"""Lines in one frame that the worker could not keep; the wire counts them all in 64 bits."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Of what is printed and shown as it comes, where no limit says it."""
-METADATA_BYTES_MAX: Final = 32 * 1024
-"""Of one call, merged: it goes whole with the outcome."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -90,7 +99,7 @@ class Intake:
         self._questions = questions
         self._cell: Cell | None = None
         self._sequence = 0
-        self._header: Mapping[str, Any] = {}
+        self._said: ResultMessage | None = None
         self._short: Result | None = None
         self._reader: ResultReader | None = None
         self._streams: dict[Source, _Stream] = {}
@@ -106,35 +115,39 @@ class Intake:
 
     def on_frame(self, frame: Frame) -> None:
         header, payload = frame
-        kind = header["type"]
-        if self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence):
-            return  # about a call that is over
+        if self.report is not None or (header["type"] != "chunk" and header.get("seq") != self._sequence):
+            return  # about a call that is over; it may be anything
         self._alive()
         try:
-            match kind:
-                case "result":
-                    self._begin_result(header, payload)
-                case "chunk" if self._reader is not None:
-                    self._feed(self._reader, payload)
-                case "update":
-                    self._on_update(payload)
-                case "progress":
-                    self._on_progress(header)
-                case "metadata":
-                    self._on_metadata(payload)
-                case "log":
-                    self._on_log(header, payload)
-                case "ask":
-                    self._questions.ask(header, payload)
-                case "request":
-                    self._questions.request(header, payload)
-                case "withdraw":
-                    self._questions.withdraw(header.get("ask"))
-                case _:
-                    raise FrameError(f"a frame of type {str(kind)[:40]} in a call")
+            self._take(from_worker(header), payload)
         except FrameError as error:
             assert self._cell is not None
             self._cell.wire.break_off(error)
+
+    def _take(self, message: FromWorker, payload: bytes) -> None:
+        match message:
+            case ResultMessage():
+                self._begin_result(message, payload)
+            case ChunkMessage() if self._reader is not None:
+                self._feed(self._reader, payload)
+            case UpdateMessage():
+                self._on_update(payload)
+            case ProgressMessage(done=done, total=total, message=line):
+                self._ear.tell(events.Progress(done, total, line, call_id=self._call_id))
+            case MetadataMessage():
+                self._on_metadata(payload)
+            case LogMessage():
+                self._on_log(message, payload)
+            case AskMessage():
+                self._questions.ask(message, payload)
+            case RequestMessage():
+                self._questions.request(message, payload)
+            case WithdrawMessage():
+                self._questions.withdraw(message.ask)
+            case ChunkMessage() | HelloMessage() | LoadedMessage() | BrokenMessage() | FailedMessage():
+                raise MessageError(message.type, "type", "has no place in a call")
+            case _:
+                assert_never(message)
 
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
@@ -143,15 +156,15 @@ class Intake:
         self.death = death
         self._over()
 
-    def _begin_result(self, header: Mapping[str, Any], payload: bytes) -> None:
+    def _begin_result(self, message: ResultMessage, payload: bytes) -> None:
         if self._reader is not None:
             raise FrameError("a second result")
-        self._header = header
-        self._short = short_result(header, payload, self._limits)
+        self._said = message
+        self._short = short_result(message, payload, self._limits)
         if self._short is not None:
             self._reported()
             return
-        self._reader = ResultReader(header, self._new_capture("result"), self._new_details_capture)
+        self._reader = ResultReader(message, self._new_capture("result"), self._new_details_capture)
         self._feed(self._reader, payload)
 
     def _feed(self, reader: ResultReader, payload: bytes) -> None:
@@ -176,16 +189,17 @@ class Intake:
 
     def _reported(self) -> None:
         """The result is whole. What was printed before it stands in the pipes."""
-        header = self._header
+        said = self._said
         assert self._cell is not None
+        assert said is not None
         self._cell.drain()
         self.report = Report(
-            kind=str(header.get("kind"))[:40],
-            ran=header.get("ran") is True,
-            cpu_seconds=max(0.0, _number(header.get("cpu"))),
-            memory_peak_bytes=_count(header.get("rss")),
-            threads=min(_count(header.get("threads")), THREADS_MAX),
-            limit=str(header.get("limit", ""))[:40],
+            kind=said.kind,
+            ran=said.ran,
+            cpu_seconds=said.cpu,
+            memory_peak_bytes=said.rss,
+            threads=said.threads,
+            limit=said.limit or "",
         )
         self._over()
 
@@ -194,18 +208,6 @@ class Intake:
         if body is not None:
             self.update = body
             self._ear.tell(events.Update(shown_update(body), call_id=self._call_id))
-
-    def _on_progress(self, header: Mapping[str, Any]) -> None:
-        total = header.get("total")
-        message = header.get("message")
-        self._ear.tell(
-            events.Progress(
-                _number(header.get("done")),
-                _number(total) if total is not None else None,
-                whole(message[:MESSAGE_CHARACTERS_MAX]) if isinstance(message, str) else "",
-                call_id=self._call_id,
-            )
-        )
 
     def _on_metadata(self, payload: bytes) -> None:
         try:
@@ -218,7 +220,7 @@ class Intake:
         values = cast("dict[str, Any]", found)
         if not self._merge(values):
             return
-        title = str(self.metadata.get("title", ""))[:MESSAGE_CHARACTERS_MAX]
+        title = str(self.metadata.get("title", ""))[:LINE_CHARACTERS_MAX]
         self._ear.tell(events.Metadata(title, encoded, call_id=self._call_id))
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
@@ -232,7 +234,7 @@ class Intake:
         self.metadata = merged
         return True
 
-    def _on_log(self, header: Mapping[str, Any], payload: bytes) -> None:
+    def _on_log(self, message: LogMessage, payload: bytes) -> None:
         try:
             records: object = from_json(payload, allow_inf_nan=False)
         except ValueError:
@@ -245,14 +247,14 @@ class Intake:
                     self._tell_log("log", level if level in LEVELS else "info", text)
                 case _:
                     continue
-        if lost := min(_count(header.get("lost")), LOST_MAX):
+        if lost := message.lost:
             self._ear.tell(events.Gap(lost, call_id=self._call_id))
             lines = f"{lost} lines were lost: more than can be kept at once"
             self._ear.log(self._call_id, self._tool, "log", "warning", lines)
 
     def _tell_log(self, source: str, level: str, text: str) -> None:
-        for start in range(0, len(text), LINE_CHARACTERS_MAX):
-            piece = text[start : start + LINE_CHARACTERS_MAX]
+        for start in range(0, len(text), PIECE_CHARACTERS_MAX):
+            piece = text[start : start + PIECE_CHARACTERS_MAX]
             self._ear.tell(events.Logged(level, source, piece, call_id=self._call_id))
             self._ear.log(self._call_id, self._tool, source, level, piece)
 
@@ -362,14 +364,3 @@ class Intake:
 
 def _encoded(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace")
-
-
-def _number(value: object) -> float:
-    # JSON's true is an int to Python, and none to the wire.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return value if abs(value) < FIGURE_MAX else 0.0
-
-
-def _count(value: object) -> int:
-    return max(0, int(_number(value)))

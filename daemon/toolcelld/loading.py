@@ -7,23 +7,26 @@ were printed. What the worker says is bounded and checked, because a user's file
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final
 
-from toolcell._data import whole
 from toolcelld.cells import Cell
 from toolcelld.death import Death
 from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
+from toolcelld.messages import (
+    DESCRIPTION_BYTES_MAX,
+    BrokenMessage,
+    ChunkMessage,
+    FailedMessage,
+    HelloMessage,
+    LoadedMessage,
+    from_worker,
+)
 from toolcelld.printing import Source
 
 __all__ = ["Loading", "StartFailed"]
 
-DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
-"""All tools of one file, as JSON."""
 ECHO_CHARACTERS_MAX: Final = 200
-LAYERS_MAX: Final = 32
-LINE_MAX: Final = 2**31
 
 
 class StartFailed(Exception):
@@ -61,33 +64,37 @@ class Loading:
         """The worker speaks."""
         if self.over:
             return  # about a call that is over
-        header, payload = frame
-        match header["type"]:
-            case "hello":
+        payload = frame.payload
+        try:
+            message = from_worker(frame.header)
+        except FrameError as error:
+            cell.wire.break_off(error)
+            return
+        match message:
+            case HelloMessage():
                 pass
-            case "loaded" if self._missing < 0:
-                self._begin(cell, header, payload)
-            case "chunk" if 0 < len(payload) <= self._missing:
+            case LoadedMessage() if self._missing < 0:
+                self._begin(cell, message, payload)
+            case ChunkMessage() if 0 < len(payload) <= self._missing:
                 self._body += payload
                 self._missing -= len(payload)
                 self._look(cell)
-            case "broken":
-                self.fail(_broken(header))
-            case "failed":
-                message = _text(header.get("message"), 1000)
-                self.fail(StartFailed("setup", f"sandbox_setup_failed: {message}"))
-            case unexpected:
-                cell.wire.break_off(FrameError(f"{str(unexpected)[:40]} while it was loading"))
+            case BrokenMessage():
+                self.fail(StartFailed(message.stage, message.message, message.line, message.module))
+            case FailedMessage():
+                self.fail(StartFailed("setup", f"sandbox_setup_failed: {message.message}"))
+            case _:
+                cell.wire.break_off(FrameError(f"a {message.type} message while it was loading"))
 
-    def _begin(self, cell: Cell, header: Mapping[str, Any], payload: bytes) -> None:
-        size = header.get("size", len(payload))
-        if not isinstance(size, int) or not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
+    def _begin(self, cell: Cell, message: LoadedMessage, payload: bytes) -> None:
+        size = message.size if message.size is not None else len(payload)
+        if not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
             self.fail(
                 StartFailed("describe", f"its tools take more than {DESCRIPTION_BYTES_MAX} bytes to describe")
             )
             cell.end()
             return
-        self.layers = _layers(header.get("layers"))
+        self.layers = message.layers
         self._body += payload
         self._missing = size - len(payload)
         self._look(cell)
@@ -114,25 +121,6 @@ class Loading:
     def on_death(self, death: Death) -> None:
         """Its cell has ended."""
         self.fail(_died(death))
-
-
-def _broken(header: Mapping[str, Any]) -> StartFailed:
-    line = header.get("line")
-    return StartFailed(
-        _text(header.get("stage"), 40),
-        _text(header.get("message"), 4000),
-        line if type(line) is int and 0 <= line < LINE_MAX else 0,
-        _text(header.get("module"), 200),
-    )
-
-
-def _layers(value: object) -> tuple[str, ...]:
-    layers = cast("list[object]", value) if isinstance(value, list) else []
-    return tuple(_text(layer, 100) for layer in layers[:LAYERS_MAX])
-
-
-def _text(value: object, characters_max: int) -> str:
-    return whole(value[:characters_max]) if isinstance(value, str) else ""
 
 
 def _died(death: Death) -> StartFailed:

@@ -9,12 +9,18 @@ answer, also when the call is stopped or nobody comes back: the worker counts on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from toolcell._data import whole
 from toolcelld import events
-from toolcelld.frames import FrameError
+from toolcelld.messages import (
+    LINE_CHARACTERS_MAX,
+    AnswerMessage,
+    AskMessage,
+    MessageError,
+    ReplyMessage,
+    RequestMessage,
+)
 
 __all__ = ["NOBODY", "Asker", "Questions"]
 
@@ -29,7 +35,6 @@ QUESTION_BYTES_MAX: Final = 48 * 1024
 """With its patterns and details, or a request with its arguments: it is one message to the client."""
 SERVICES_SHOWN_MAX: Final = 16
 """Names in the message that one is not offered."""
-NUMBER_MAX: Final = 2**31
 
 
 class Asker(Protocol):
@@ -77,7 +82,7 @@ class Questions:
         call_id: str,
         tool: str,
         asker: Asker,
-        answer: Callable[[dict[str, Any], bytes], None],
+        answer: Callable[[AnswerMessage | ReplyMessage, bytes], None],
         changed: Callable[[], None],
     ) -> None:
         self._call_id = call_id
@@ -96,35 +101,31 @@ class Questions:
         """How many wait for an answer."""
         return len(self._open)
 
-    def ask(self, header: Mapping[str, Any], payload: bytes) -> None:
-        """The tool asks; raises `FrameError` for a number that is none or that is not new."""
-        ask_id = self._number(header)
-        permission = _text(header.get("permission"))
+    def ask(self, message: AskMessage, payload: bytes) -> None:
+        """The tool asks; raises `MessageError` for a number that is not new."""
+        self._count(message)
         question = {
-            "question": _text(header.get("question")),
-            "permission": permission,
-            "patterns": _texts(header.get("patterns")),
-            "always": _texts(header.get("always")),
+            "question": message.question,
+            "permission": message.permission,
+            "patterns": list(message.patterns),
+            "always": list(message.always),
         }
-        patterns = question["always"] or question["patterns"]
-        remembered = frozenset((self._tool, permission, pattern) for pattern in patterns)
-        event = events.Asked(ask_id, question, payload, call_id=self._call_id)
+        patterns = message.always or message.patterns
+        remembered = frozenset((self._tool, message.permission, pattern) for pattern in patterns)
         if remembered and remembered <= self._asker.always and not self._closed:
-            self._say_answer(ask_id, allowed=True)
+            self._say_answer(message.ask, allowed=True)
         else:
-            self._put(event, remembered)
+            self._put(events.Asked(message.ask, question, payload, call_id=self._call_id), remembered)
 
-    def request(self, header: Mapping[str, Any], payload: bytes) -> None:
-        """The tool wants a service; raises `FrameError` for a number that is none or that is not new."""
-        ask_id = self._number(header)
-        self._put(events.Requested(ask_id, _text(header.get("service")), payload, call_id=self._call_id))
+    def request(self, message: RequestMessage, payload: bytes) -> None:
+        """The tool wants a service; raises `MessageError` for a number that is not new."""
+        self._count(message)
+        self._put(events.Requested(message.ask, message.service, payload, call_id=self._call_id))
 
-    def _number(self, header: Mapping[str, Any]) -> int:
-        ask_id = header.get("ask")
-        if type(ask_id) is not int or not self._numbered < ask_id < NUMBER_MAX:
-            raise FrameError(f"question {str(ask_id)[:20]} after question {self._numbered}")
-        self._numbered = ask_id
-        return ask_id
+    def _count(self, message: AskMessage | RequestMessage) -> None:
+        if message.ask <= self._numbered:
+            raise MessageError(message.type, "ask", f"{message.ask} comes after {self._numbered}")
+        self._numbered = message.ask
 
     def _put(self, event: events.Asked | events.Requested, remembered: _Remembered = frozenset()) -> None:
         if refused := self._refused(event):
@@ -198,10 +199,9 @@ class Questions:
         self._say_reply(ask_id, result, message)
         return True
 
-    def withdraw(self, ask_id: object) -> None:
+    def withdraw(self, ask_id: int) -> None:
         """The tool does not wait any more."""
-        if type(ask_id) is int:
-            self._give_up(ask_id, "withdrawn")
+        self._give_up(ask_id, "withdrawn")
 
     def close(self, message: str) -> None:
         """Say no to what is open and whatever comes."""
@@ -226,25 +226,8 @@ class Questions:
             self._say_reply(event.ask_id, b"", message)
 
     def _say_answer(self, ask_id: int, *, allowed: bool, always: bool = False, message: str = "") -> None:
-        self._answer(
-            {
-                "type": "answer",
-                "ask": ask_id,
-                "allowed": allowed,
-                "always": always,
-                "message": message[:1000],
-            },
-            b"",
-        )
+        message = message[:LINE_CHARACTERS_MAX]
+        self._answer(AnswerMessage(ask=ask_id, allowed=allowed, always=always, message=message), b"")
 
     def _say_reply(self, ask_id: int, result: bytes, message: str) -> None:
-        self._answer({"type": "reply", "ask": ask_id, "message": message[:1000]}, result)
-
-
-def _text(value: object) -> str:
-    return whole(value) if isinstance(value, str) else ""
-
-
-def _texts(value: object) -> list[str]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [whole(item) for item in items if isinstance(item, str)]
+        self._answer(ReplyMessage(ask=ask_id, message=message[:LINE_CHARACTERS_MAX]), result)

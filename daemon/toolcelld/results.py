@@ -17,12 +17,18 @@ from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
-from toolcell._data import whole
-from toolcell._result import BLOCKS_MAX
 from toolcelld.capture import Capture
 from toolcelld.clip import Clip, Clipped, Keep, fits
 from toolcelld.frames import FrameError
 from toolcelld.limits import Limits
+from toolcelld.messages import (
+    METADATA_BYTES_MAX,
+    ImagePart,
+    LinkPart,
+    MessageError,
+    ResultMessage,
+    TextPart,
+)
 from toolcelld.spills import Output
 
 __all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
@@ -34,12 +40,6 @@ DETAILS_BYTES_MAX: Final = 1024 * 1024
 ones are kept beside, and a reference stands in their place."""
 KEPT_BYTES_MAX: Final = BODY_BYTES_MAX - 1024 * 1024
 """Of images, as base64, and details together; the rest is for text."""
-METADATA_BYTES_MAX: Final = 32 * 1024
-TITLE_CHARACTERS_MAX: Final = 1000
-URI_CHARACTERS_MAX: Final = 4000
-MIME_TYPE_CHARACTERS_MAX: Final = 100
-PART_BYTES_MAX: Final = 1 << 40
-"""A length beyond it is nonsense and no size."""
 SHOWN_BYTES_MAX: Final = 40 * 1024
 """Of an update in an event; a stopped call has it whole."""
 SHOWN_TEXT_BYTES: Final = (36 * 1024, 6 * 1024)
@@ -48,12 +48,6 @@ SHORT_BYTES_MAX: Final = 16 * 1024
 """What most results are far below; a longer one is worth a reader."""
 TEXT_HEAD_CHARACTERS: Final = 4000
 """For messages: what a tool said, without what it dumped."""
-
-
-_ONLY: Final = frozenset(
-    {"type", "seq", "kind", "ran", "cpu", "rss", "threads", "limit", "blocks", "details"}
-)
-"""What the header of a short result has; the others are a reader's."""
 
 
 class Result(NamedTuple):
@@ -73,27 +67,22 @@ class _Part:
     missing: int
     kept: bytearray | None
     capture: Capture | None = None  # where it is kept beside
-    block: Mapping[str, Any] | None = None
+    image: ImagePart | None = None
 
 
-def short_result(header: Mapping[str, Any], payload: bytes, limits: Limits) -> Result | None:
+def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Result | None:
     """A result of one short text that fits, with its details, as a `ResultReader` would give it.
 
     Nearly every result is one, and stands whole in its first frame. None says that this one wants a reader, be it
     for what it is or for what is wrong with it.
     """
-    blocks = cast("list[object] | None", header.get("blocks"))
-    if len(payload) > SHORT_BYTES_MAX or not (isinstance(blocks, list) and len(blocks) == 1):
+    if len(payload) > SHORT_BYTES_MAX or len(message.blocks) != 1:
         return None
-    block, details_length = blocks[0], header.get("details", 0)
-    length = len(payload) - details_length if type(details_length) is int else -1
-    # Equal to what is wanted: a text of the length that is left, and nothing else; 1.0 and true are equal to 1, too.
-    if (
-        block != {"type": "text", "bytes": length}
-        or type(cast("dict[str, object]", block)["bytes"]) is not int
-        or not 0 <= length <= len(payload)
-        or not header.keys() <= _ONLY
-    ):
+    (block,) = message.blocks
+    length = len(payload) - (message.details or 0)
+    if not isinstance(block, TextPart) or block.bytes != length:
+        return None
+    if message.metadata is not None or message.title or message.size is not None:
         return None
     said, details = payload[:length], payload[length:]
     try:
@@ -111,48 +100,43 @@ class ResultReader:
     """Takes the payloads of one result."""
 
     def __init__(
-        self, header: Mapping[str, Any], capture: Capture, details_capture: Callable[[], Capture]
+        self, message: ResultMessage, capture: Capture, details_capture: Callable[[], Capture]
     ) -> None:
+        self._message = message
         self._capture = capture
-        self._blocks = _blocks(header)
-        self._title = header.get("title")
-        if self._title is not None and not isinstance(self._title, str):
-            raise FrameError("the title is no text")
         self._room = KEPT_BYTES_MAX
         self._parts: list[_Part] = []
-        for block in self._blocks:
-            if block["type"] == "text":
-                self._parts.append(_Part("text", block["bytes"], None, block=block))
-            elif block["type"] == "image":
-                self._parts.append(self._whole("image", block["bytes"], block["bytes"] * 4 // 3, block))
-        if "details" in header:
-            length = _length(header["details"])
+        for block in message.blocks:
+            if isinstance(block, TextPart):
+                self._parts.append(_Part("text", block.bytes, None))
+            elif isinstance(block, ImagePart):
+                self._parts.append(self._whole("image", block.bytes, block.bytes * 4 // 3, block))
+        if (length := message.details) is not None:
             if length <= DETAILS_BYTES_MAX:
                 self._parts.append(self._whole("details", length, length))
             else:
                 self._parts.append(_Part("details", length, None, details_capture()))
-        if "metadata" in header:
-            length = _length(header["metadata"])
+        if (length := message.metadata) is not None:
             kept = bytearray() if length <= METADATA_BYTES_MAX else None
             self._parts.append(_Part("metadata", length, kept))
         self.missing = sum(part.missing for part in self._parts)
-        self._in_one = "size" not in header  # all of it stands in the first frame
-        if header.get("size", self.missing) != self.missing:
-            raise FrameError(f"a size of {str(header['size'])[:20]} for parts of {self.missing} bytes")
+        if message.size not in (None, self.missing):
+            problem = f"{str(message.size)[:20]} for parts of {self.missing} bytes"
+            raise MessageError(message.type, "size", problem)
         self._at = 0
 
-    def _whole(self, kind: str, length: int, cost: int, block: Mapping[str, Any] | None = None) -> _Part:
+    def _whole(self, kind: str, length: int, cost: int, image: ImagePart | None = None) -> _Part:
         if cost > self._room:
-            return _Part(kind, length, None, block=block)
+            return _Part(kind, length, None, image=image)
         self._room -= cost
-        return _Part(kind, length, bytearray(), block=block)
+        return _Part(kind, length, bytearray(), image=image)
 
     def feed(self, payload: bytes) -> bool:
         """Take the next bytes; True says that the capture waits for the disk."""
         if len(payload) > self.missing:
             raise FrameError(f"{len(payload) - self.missing} bytes more than the result has")
         self.missing -= len(payload)
-        if self._in_one and self.missing:
+        if self._message.size is None and self.missing:  # all of it stands in the first frame
             raise FrameError(f"{self.missing} bytes less than the result has")
         waits = False
         start = 0
@@ -218,7 +202,8 @@ class ResultReader:
         return kept if _is_json(kept) else b"null"
 
     def _content(self, text: str, *, cut: bool) -> bytes:
-        if not cut and len(self._parts) and len(self._blocks) == 1 and self._blocks[0]["type"] == "text":
+        blocks = self._message.blocks
+        if not cut and len(blocks) == 1 and isinstance(blocks[0], TextPart):
             return b'[{"type":"text","text":' + _encoded(text) + b"}]"
         content: list[object] = []
         encoded = text.encode()
@@ -226,16 +211,18 @@ class ResultReader:
         if cut:  # the clip is over all of the text; images stand behind it
             content.append({"type": "text", "text": text})
         images = iter(part for part in self._parts if part.kind == "image")
-        for block in self._blocks:
-            if block["type"] == "text":
-                if not cut:
-                    piece = encoded[start : start + block["bytes"]]
-                    start += block["bytes"]
-                    content.append({"type": "text", "text": piece.decode(errors="replace")})
-            elif block["type"] == "image":
-                content.append(_image(next(images)))
-            else:
-                content.append(block)
+        for block in blocks:
+            match block:
+                case TextPart():
+                    if not cut:
+                        piece = encoded[start : start + block.bytes]
+                        start += block.bytes
+                        content.append({"type": "text", "text": piece.decode(errors="replace")})
+                case ImagePart():
+                    content.append(_image(next(images)))
+                case LinkPart(uri=uri, name=name, mime_type=mime_type):
+                    link = {"uri": uri, "name": name or None, "mime_type": mime_type or None}
+                    content.append({"type": "resource_link", **link})
         return _encoded(content)
 
     def _metadata(self) -> dict[str, Any]:
@@ -253,19 +240,19 @@ class ResultReader:
                     continue
                 if isinstance(found, dict):
                     values.update(cast("dict[str, Any]", found))
-        if self._title:
-            values["title"] = whole(self._title[:TITLE_CHARACTERS_MAX])
+        if self._message.title:
+            values["title"] = self._message.title
         return values
 
 
 def _image(part: _Part) -> dict[str, object]:
-    assert part.block is not None
+    assert part.image is not None
     if part.kept is None:
-        return {"type": "text", "text": f"[image of {part.block['bytes']} bytes left out: too large]"}
+        return {"type": "text", "text": f"[image of {part.image.bytes} bytes left out: too large]"}
     return {
         "type": "image",
         "data": base64.b64encode(part.kept).decode("ascii"),
-        "mime_type": part.block["mime_type"],
+        "mime_type": part.image.mime_type,
     }
 
 
@@ -284,45 +271,6 @@ def _is_json(text: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _length(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= PART_BYTES_MAX:
-        raise FrameError("a length of a result is no length")
-    return value
-
-
-def _blocks(header: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given: object = header.get("blocks", [])
-    if not isinstance(given, list) or len(cast("list[object]", given)) > BLOCKS_MAX:
-        raise FrameError(f"the blocks are no list of at most {BLOCKS_MAX}")
-    blocks: list[dict[str, Any]] = []
-    for block in cast("list[Mapping[str, object]]", given):
-        match block:
-            case {"type": "text", "bytes": length}:
-                blocks.append({"type": "text", "bytes": _length(length)})
-            case {"type": "image", "bytes": length, "mime_type": str() as mime_type}:
-                blocks.append(
-                    {
-                        "type": "image",
-                        "bytes": _length(length),
-                        "mime_type": mime_type[:MIME_TYPE_CHARACTERS_MAX],
-                    }
-                )
-            case {"type": "resource_link", "uri": str() as uri, "name": name, "mime_type": mime_type}:
-                blocks.append(
-                    {
-                        "type": "resource_link",
-                        "uri": uri[:URI_CHARACTERS_MAX],
-                        "name": name[:TITLE_CHARACTERS_MAX] if isinstance(name, str) and name else None,
-                        "mime_type": mime_type[:MIME_TYPE_CHARACTERS_MAX]
-                        if isinstance(mime_type, str) and mime_type
-                        else None,
-                    }
-                )
-            case _:
-                raise FrameError("a block of the result is none of the known ones")
-    return blocks
 
 
 def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | None:

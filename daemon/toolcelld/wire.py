@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, split
+from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.messages import ToWorker, split
 from toolcelld.redaction import Redaction
 
 __all__ = ["Wire"]
@@ -47,9 +47,9 @@ class Wire(asyncio.Protocol):
         """From here on nobody hears these values."""
         self._redaction = redaction
 
-    def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
+    def send(self, message: ToWorker, payload: bytes = b"") -> None:
         """Queue one message; a worker that has ended takes it silently."""
-        for frame in split(header, payload):
+        for frame in split(message, payload):
             if self._transport is None or self._transport.is_closing():
                 return
             self._transport.write(frame)

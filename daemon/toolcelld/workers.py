@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from toolcelld.blanks import Blanks
@@ -22,6 +22,7 @@ from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
+from toolcelld.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 from toolcelld.outcome import passed
 from toolcelld.printing import Source
 from toolcelld.proxy import Proxy
@@ -47,7 +48,7 @@ class Invocation(NamedTuple):
 
     tool: str
     arguments: bytes
-    context: Mapping[str, str]
+    context: CallContext
 
 
 class Listener(Protocol):
@@ -163,18 +164,15 @@ class Worker(Receiver):
         held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.conceal(Redaction(secrets.values()))
+        self._cell.wire.send(BecomeMessage(), self.spec.wish(self._scratch_path, secrets, memory_held=held))
         self._cell.wire.send(
-            {"type": "become"}, self.spec.wish(self._scratch_path, secrets, memory_held=held)
-        )
-        self._cell.wire.send(
-            {
-                "type": "load",
-                "path": file.path,
-                "stem": file.stem,
-                "directory": file.directory,
-                "package": file.path.endswith("/__init__.py"),
-                "describe": describe,
-            },
+            LoadMessage(
+                path=file.path,
+                stem=file.stem,
+                directory=file.directory,
+                package=file.path.endswith("/__init__.py"),
+                describe=describe,
+            ),
             file.content,
         )
         deadline = loop.call_later(LOAD_SECONDS_MAX, self._cell.abort, LOADING, f"{LOAD_SECONDS_MAX:.0f} s")
@@ -217,7 +215,7 @@ class Worker(Receiver):
         """Ask an idle worker to exit, with its `atexit` run; after the grace the cell is ended."""
         if self._cell is None or self._cell.ended.done() or self._retiring is not None:
             return
-        self._cell.wire.send({"type": "retire"})
+        self._cell.wire.send(RetireMessage())
         self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
     def end_over(self, limit: str) -> None:
@@ -246,7 +244,7 @@ class Worker(Receiver):
         self.cell.begin_call()
         self._listener = listener
         self.cell.wire.send(
-            {"type": "call", "seq": self.calls, "tool": invocation.tool, "context": invocation.context},
+            CallMessage(seq=self.calls, tool=invocation.tool, context=invocation.context),
             invocation.arguments,
         )
         if self.cell.ended.done():  # after it was granted and before it was used; no other end will be told

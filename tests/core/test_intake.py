@@ -16,8 +16,16 @@ from toolcelld.cells import Cell
 from toolcelld.config import Config
 from toolcelld.encoding import encode_event
 from toolcelld.frames import Frame, FrameError
-from toolcelld.intake import LINE_CHARACTERS_MAX, LOST_MAX, METADATA_BYTES_MAX, Intake
+from toolcelld.intake import PIECE_CHARACTERS_MAX, Intake
 from toolcelld.limits import Limits, resolve
+from toolcelld.messages import (
+    LOST_MAX,
+    METADATA_BYTES_MAX,
+    THREADS_MAX,
+    AnswerMessage,
+    MessageError,
+    ReplyMessage,
+)
 from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import Questions
 
@@ -25,6 +33,13 @@ pytestmark = pytest.mark.anyio
 
 MESSAGE_BYTES_MAX = 64 * 1024  # of the contract
 SEQUENCE = 3
+WHOLE: dict[str, dict[str, Any]] = {
+    "result": {"kind": "ok", "ran": True, "blocks": [], "cpu": 0, "rss": 0, "threads": 0},
+    "progress": {"done": 0},
+    "ask": {"ask": 1, "question": "?"},
+    "withdraw": {"ask": 1},
+}
+"""What a message has to have."""
 
 
 class FakeCell:
@@ -84,10 +99,10 @@ class Hearing:
     def __init__(self, limits: Limits | None = None) -> None:
         self.session = Session()
         self.cell = FakeCell()
-        self.replies: list[dict[str, Any]] = []
+        self.replies: list[AnswerMessage | ReplyMessage] = []
         self.overs = self.signs = 0
         self.questions = Questions(
-            "c-1", "t", self.session, lambda header, _: self.replies.append(header), lambda: None
+            "c-1", "t", self.session, lambda message, _: self.replies.append(message), lambda: None
         )
         resolved = resolve(Config(), "t", {}, "project")
         self.intake = Intake(
@@ -103,7 +118,7 @@ class Hearing:
         self.signs += 1
 
     def hear(self, type_: str, payload: bytes = b"", /, *, seq: object = SEQUENCE, **header: object) -> None:
-        self.intake.on_frame(Frame({"type": type_, "seq": seq, **header}, payload))
+        self.intake.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
 
 
 async def test_a_result_in_one_frame_is_the_report() -> None:
@@ -157,7 +172,7 @@ async def test_a_second_result_before_the_first_is_whole_ends_the_cell() -> None
 
 async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
     hearing = Hearing()
-    text = "é" * (2 * LINE_CHARACTERS_MAX + 1)
+    text = "é" * (2 * PIECE_CHARACTERS_MAX + 1)
     hearing.hear("log", json.dumps([{"level": "info", "text": text}]).encode(), lost=2)
     assert "".join(hearing.session.lines[:-1]) == text
     assert hearing.session.lines[-1].startswith("2 lines were lost")
@@ -165,12 +180,15 @@ async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"), [(2, [2]), (10**12, [LOST_MAX]), (2**62, []), (-1, []), (True, []), ("3", [])]
+    ("said", "told"), [({}, []), ({"lost": 0}, []), ({"lost": 2}, [2]), ({"lost": LOST_MAX}, [LOST_MAX])]
 )
-async def test_lines_that_the_worker_could_not_keep_are_told_as_a_gap(said: object, told: list[int]) -> None:
+async def test_lines_that_the_worker_could_not_keep_are_told_as_a_gap(
+    said: dict[str, int], told: list[int]
+) -> None:
     hearing = Hearing()
-    hearing.hear("log", b"[]", lost=said)
+    hearing.hear("log", b"[]", **said)
     assert [event.count for event in hearing.session.told if isinstance(event, events.Gap)] == told
+    assert not hearing.cell.broken
 
 
 async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_word() -> None:
@@ -213,40 +231,65 @@ async def test_an_update_is_held_to_what_the_call_asked_for() -> None:
     assert json.loads(shown.body)["content"][0]["text"].count("line\n") < 3
 
 
-@pytest.mark.parametrize("message", ["a\ud800", "\udfff" * 5000, 7, None])
-async def test_a_line_of_progress_is_text_whatever_was_sent(message: object) -> None:
+@pytest.mark.parametrize("message", ["", "a\ud800", "\udfff" * 5000])
+async def test_a_line_of_progress_is_text_whatever_was_sent(message: str) -> None:
     hearing = Hearing()
-    hearing.hear("progress", done="half", total=1e300, message=message)
+    hearing.hear("progress", done=-1e300, total=1e300, message=message)
     (event,) = hearing.session.told
     wire = on_the_wire(event).progress
     assert (wire.done, wire.total) == (0, 0)
     assert len(wire.message) <= 1000
 
 
-@pytest.mark.parametrize(
-    ("said", "figures"),
-    [
-        ({"cpu": -1, "rss": -5, "threads": -1}, (0, 0, 0)),
-        ({"cpu": 1e300, "rss": 2**70, "threads": 2**40}, (0, 0, 1_000_000)),
-        ({"cpu": "1", "rss": None, "threads": [1]}, (0, 0, 0)),
-        ({"cpu": True, "rss": True, "threads": True}, (0, 0, 0)),
-    ],
-)
-async def test_figures_that_are_none_are_nothing(
-    said: dict[str, object], figures: tuple[int, int, int]
-) -> None:
+async def test_the_figures_of_a_result_are_those_of_its_report() -> None:
     hearing = Hearing()
-    hearing.hear("result", **said)
+    hearing.hear("result", cpu=1, rss=2**40, threads=THREADS_MAX)
     report = hearing.intake.report
     assert report is not None
-    assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == figures
+    assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == (1, 2**40, THREADS_MAX)
 
 
-async def test_a_question_whose_number_is_none_ends_the_cell() -> None:
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("result", {"cpu": -1}),
+        ("result", {"rss": -5}),
+        ("result", {"threads": -1}),
+        ("result", {"cpu": 1e300}),
+        ("result", {"rss": 2**70}),
+        ("result", {"threads": 2**40}),
+        ("result", {"cpu": "1"}),
+        ("result", {"rss": None}),
+        ("result", {"threads": [1]}),
+        ("result", {"cpu": True}),
+        ("result", {"rss": True}),
+        ("result", {"threads": True}),
+        ("result", {"kind": "timed_out"}),
+        ("result", {"ran": 1}),
+        ("result", {"limit": "memory"}),
+        ("log", {"lost": 10**12}),
+        ("log", {"lost": 2**62}),
+        ("log", {"lost": -1}),
+        ("log", {"lost": True}),
+        ("log", {"lost": "3"}),
+        ("progress", {"done": "half"}),
+        ("progress", {"total": "all"}),
+        ("progress", {"message": 7}),
+        ("progress", {"message": None}),
+        ("ask", {"ask": True}),
+        ("ask", {"patterns": "all"}),
+        ("withdraw", {"ask": "1"}),
+    ],
+)
+async def test_a_message_that_breaks_a_rule_ends_the_cell_and_says_which(
+    kind: str, said: dict[str, object]
+) -> None:
     hearing = Hearing()
-    hearing.hear("ask", ask=True)
-    assert hearing.cell.broken
-    assert not hearing.session.told
+    hearing.hear(kind, b"[]" if kind == "log" else b"", **said)
+    (error,) = hearing.cell.broken
+    assert isinstance(error, MessageError)
+    assert (error.message, error.field) == (kind, *said)
+    assert (hearing.session.told, hearing.intake.report) == ([], None)
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -281,20 +324,22 @@ HEADERS = st.dictionaries(
     ),
     JSON,
 )
+NOTHING: dict[str, Any] = {}
 RECORDS = st.lists(st.fixed_dictionaries({"level": JSON, "text": st.text()}))
 UPDATES = st.fixed_dictionaries({"content": st.lists(JSON), "details": JSON})
 PAYLOADS = st.binary(max_size=20) | (JSON | RECORDS | UPDATES).map(lambda value: json.dumps(value).encode())
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(KINDS, HEADERS, PAYLOADS), max_size=6))
+@given(st.lists(st.tuples(KINDS, st.just(NOTHING) | HEADERS, PAYLOADS), max_size=6))
 async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
     said: list[tuple[str, dict[str, Any], bytes]],
 ) -> None:
     hearing = Hearing()
     for kind, header, payload in said:
         if not hearing.cell.broken:
-            hearing.intake.on_frame(Frame({**header, "type": kind, "seq": SEQUENCE}, payload))
+            whole = {**WHOLE.get(kind, {}), **header, "type": kind, "seq": SEQUENCE}
+            hearing.intake.on_frame(Frame(whole, payload))
     hearing.questions.close("over")
     for event in hearing.session.told:
         assert event.size_bytes <= MESSAGE_BYTES

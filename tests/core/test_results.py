@@ -15,6 +15,7 @@ from toolcelld.capture import Capture
 from toolcelld.config import Config
 from toolcelld.frames import Decoder, FrameError
 from toolcelld.limits import Limits, resolve
+from toolcelld.messages import MessageError, ResultMessage, from_worker
 from toolcelld.results import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,
@@ -43,8 +44,24 @@ def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> Cap
     return Capture(cast("Spills", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
 
 
+def said(header: dict[str, Any]) -> ResultMessage:
+    """The message with these fields, and what every result has to have."""
+    whole: dict[str, Any] = {
+        "seq": 1,
+        "kind": "ok",
+        "ran": True,
+        "blocks": [],
+        "cpu": 0,
+        "rss": 0,
+        "threads": 0,
+    }
+    message = from_worker({**whole, **header, "type": "result"})
+    assert isinstance(message, ResultMessage)
+    return message
+
+
 def a_reader(header: dict[str, Any], bytes_max: int | None = None) -> ResultReader:
-    return ResultReader(header, a_capture(bytes_max), a_capture)
+    return ResultReader(said(header), a_capture(bytes_max), a_capture)
 
 
 def feed(reader: ResultReader, payload: bytes, at: list[int]) -> None:
@@ -254,10 +271,14 @@ def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
     header: dict[str, Any], payload: bytes, tail: bytes, lines: int | None, size: int | None
 ) -> None:
     payload += tail
-    found = short_result(header, payload, Limits(output_lines=lines, output_bytes=size))
+    try:
+        message = said(header)
+    except MessageError:
+        return
+    found = short_result(message, payload, Limits(output_lines=lines, output_bytes=size))
     if found is None:
         return
-    reader = ResultReader(header, a_capture(size, lines), a_capture)
+    reader = ResultReader(message, a_capture(size, lines), a_capture)
     reader.feed(payload)
     assert reader.missing == 0
     assert reader.finish_now() == found
@@ -265,12 +286,12 @@ def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
 
 @pytest.mark.parametrize("length", [1.0, True])
 def test_a_length_that_is_no_number_of_bytes_takes_no_short_road(length: object) -> None:
-    header = {"type": "result", "blocks": [{"type": "text", "bytes": length}]}
-    assert short_result(header, b"a", SETTINGS.limits) is None
+    with pytest.raises(MessageError):
+        said({"blocks": [{"type": "text", "bytes": length}]})
 
 
 def test_the_short_road_is_taken_by_what_most_tools_return() -> None:
     for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
         ending = Ending("ok", Result((TextBlock(value),), details=details))
         (frame,) = Decoder().feed(b"".join(ending.frames()))
-        assert short_result(frame.header, frame.payload, SETTINGS.limits) is not None
+        assert short_result(said(frame.header), frame.payload, SETTINGS.limits) is not None

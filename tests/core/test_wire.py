@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from toolcelld.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
+from toolcelld.messages import RetireMessage
 from toolcelld.redaction import Redaction
 from toolcelld.wire import Wire
 
@@ -70,14 +71,14 @@ async def test_last_words_are_heard_where_a_message_comes_too_late() -> None:
     async with ear() as it:
         it.worker.sendall(encode({"type": "last"}, b"words"))
         it.worker.close()
-        it.wire.send({"type": "load"})  # before the loop came to read
+        it.wire.send(RetireMessage())  # before the loop came to read
         await turns()
         assert it.frames == [({"type": "last"}, b"words")]
 
 
 async def test_last_words_are_heard_where_a_message_is_never_read() -> None:
     async with ear() as it:
-        it.wire.send({"type": "load"})
+        it.wire.send(RetireMessage())
         it.worker.sendall(encode({"type": "last"}))
         it.worker.close()  # with that message in it: the kernel calls that a reset
         await it.until(1)
@@ -89,7 +90,7 @@ async def test_last_words_are_heard_by_who_had_paused() -> None:
         it.wire.pause()
         it.worker.sendall(encode({"type": "last"}))
         it.worker.close()
-        it.wire.send({"type": "load"})
+        it.wire.send(RetireMessage())
         it.wire.hear_the_rest()  # the end, before the loop comes to the broken connection
         await turns()
         assert it.heard == ["last"]
@@ -129,7 +130,7 @@ async def test_a_closed_wire_takes_messages_silently_and_hears_nothing() -> None
     async with ear() as it:
         it.worker.sendall(encode({"type": "one"}))
         it.wire.close()
-        it.wire.send({"type": "load"}, b" " * (9 * PAYLOAD_BYTES_MAX))
+        it.wire.send(RetireMessage(), b" " * (9 * PAYLOAD_BYTES_MAX))
         it.wire.pause()
         it.wire.resume()
         it.wire.hear_the_rest()
@@ -142,6 +143,6 @@ async def test_a_long_message_to_who_is_gone_is_not_complained_about(
 ) -> None:
     async with ear() as it:
         it.worker.close()
-        it.wire.send({"type": "load"}, b" " * (9 * PAYLOAD_BYTES_MAX))
+        it.wire.send(RetireMessage(), b" " * (9 * PAYLOAD_BYTES_MAX))
         await turns()
         assert not caplog.records

@@ -18,6 +18,7 @@ from toolcelld.description import Description
 from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
+from toolcelld.messages import ToWorker
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import Worker
@@ -38,8 +39,8 @@ class FakeCell:
         self.wire = self
         self._worker = worker
 
-    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
-        self.sent.append(header["type"])
+    def send(self, message: ToWorker, payload: bytes = b"") -> None:
+        self.sent.append(message.type)
 
     def abort(self, sequence: int, reason: str) -> None:
         """It stops by itself."""
@@ -124,7 +125,13 @@ JSON: st.SearchStrategy[Any] = (
 )
 
 
-@given(st.dictionaries(st.sampled_from(["stage", "message", "line", "module"]), JSON))
+CAUSES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"stage": st.sampled_from(["syntax", "import", "describe"]), "message": st.text() | st.just("a\ud800")},
+    optional={"line": st.integers(0, 2**31 - 1), "module": st.text(max_size=300)},
+)
+
+
+@given(CAUSES | st.dictionaries(st.sampled_from(["stage", "message", "line", "module"]), JSON))
 async def test_the_cause_of_a_broken_file_is_text_with_a_line(header: dict[str, Any]) -> None:
     with pytest.raises(StartFailed) as caught:
         await start(Frame({"type": "broken", **header}, b""))

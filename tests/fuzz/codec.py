@@ -18,6 +18,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -30,6 +31,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
     from toolcelld.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.limits import Limits
+    from toolcelld.messages import MESSAGE_BYTES_MAX, ResultMessage, from_worker, header_of, to_worker
     from toolcelld.results import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,
@@ -39,7 +41,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
         update_body,
     )
     from toolcelld.spills import Origin
-    from toolcelld.worker.wire import MESSAGE_BYTES_MAX, Wire
+    from toolcelld.worker.wire import Wire
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / ".hypothesis" / "codec"
@@ -91,6 +93,12 @@ def on_decoder(data: bytes) -> None:
             continue  # its encoding was more compact than ours
         assert decoded([again]) == ([frame], "", 0)
         assert b"".join(split(*frame)) == again
+        for message_of in (from_worker, to_worker):
+            try:
+                message = message_of(frame.header)
+            except FrameError:
+                continue
+            assert message_of(header_of(message)) == message
 
 
 def joined(frames: list[Frame]) -> tuple[list[Frame], bool]:
@@ -206,6 +214,7 @@ KEYS: Final = (
     "title",
     "left_out",
 )
+RESULT: Final = {"type": "result", "seq": 1, "kind": "ok", "ran": True, "cpu": 0, "rss": 0, "threads": 0}
 KINDS: Final = ("text", "image", "resource_link", "text", "odd", 7, None)
 
 
@@ -273,7 +282,7 @@ class Made:
         if self.flag():
             text = text.decode(errors="replace").encode()
         length = len(text) if self.number(9) else self.one(NUMBERS)
-        header: dict[str, Any] = {"type": "result", "blocks": [{"type": "text", "bytes": length}]}
+        header: dict[str, Any] = {**RESULT, "blocks": [{"type": "text", "bytes": length}]}
         if details or self.flag():
             header["details"] = len(details) if self.number(9) else self.one(NUMBERS)
         return header, text + details
@@ -282,7 +291,7 @@ class Made:
         """The header and the payload of a result, mostly consistent."""
         if not self.number(2):
             return self.short()
-        header: dict[str, Any] = {"type": "result", "blocks": self.blocks()}
+        header: dict[str, Any] = {**RESULT, "blocks": self.blocks()}
         parts: list[bytes] = []
         for block in header["blocks"]:
             if isinstance(block, dict) and cast("dict[str, Any]", block).get("type") in ("text", "image"):
@@ -321,10 +330,10 @@ def finished(reader: ResultReader) -> Any:
     raise AssertionError("it waits for a disk that there is not")
 
 
-def read(header: dict[str, Any], pieces: list[bytes]) -> Any:
+def read(message: ResultMessage, pieces: list[bytes]) -> Any:
     """The result whose payload comes in these pieces; None where the worker broke the protocol."""
     try:
-        reader = ResultReader(header, new_capture(), new_capture)
+        reader = ResultReader(message, new_capture(), new_capture)
         for piece in pieces:
             reader.feed(piece)
     except FrameError:
@@ -343,18 +352,23 @@ def on_result(data: bytes) -> None:
         (frame,) = Decoder().feed(encode(header))
     except (FrameError, ValueError):
         return  # it cannot be encoded
-    header, seed = frame.header, made.number(255)
-    result = read(header, [payload])
+    seed = made.number(255)
+    try:
+        message = from_worker(frame.header)
+    except FrameError:
+        return  # it is no result
+    assert isinstance(message, ResultMessage)
+    result = read(message, [payload])
     if result is not None:
         body = as_others_read(result.body)
         assert body.keys() == {"content", "details"}
         assert all(block["type"] in {"text", "image", "resource_link"} for block in body["content"])
         assert len(result.body) <= BODY_BYTES_MAX
         as_others_read(json.dumps(dict(result.metadata)).encode())
-    short = short_result(header, payload, Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX))
+    short = short_result(message, payload, Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX))
     assert short is None or short == result
-    header["size"] = len(payload)
-    assert read(header, [payload]) == read(header, cut(payload, seed))
+    message = replace(message, size=len(payload))
+    assert read(message, [payload]) == read(message, cut(payload, seed))
 
 
 def on_update(data: bytes) -> None:

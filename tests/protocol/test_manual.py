@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-import toolcelld
-from toolcell._result import BLOCKS_MAX, ImageBlock, Result
-from toolcelld import frames, intake, loading, questions, results
-from toolcelld.worker import steps, wire
-from toolcelld.worker.ending import Ending
+import pytest
+
+from toolcell._result import BLOCKS_MAX
+from toolcelld import frames, messages, questions, results
+from toolcelld.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
+from toolcelld.worker import steps
 
 MANUAL: Final = (Path(__file__).parents[2] / "docs/worker-protocol.md").read_text(encoding="utf-8")
-SOURCES: Final = Path(toolcelld.__file__).parent
 
 BOUNDS: Final = {
     "A header": frames.HEADER_BYTES_MAX,
     "A payload in one frame": frames.PAYLOAD_BYTES_MAX,
-    "A message to the worker, chunks joined": wire.MESSAGE_BYTES_MAX,
-    "A description, chunks joined": loading.DESCRIPTION_BYTES_MAX,
-    "One part of a result": results.PART_BYTES_MAX,
+    "A message to the worker, chunks joined": messages.MESSAGE_BYTES_MAX,
+    "A description, chunks joined": messages.DESCRIPTION_BYTES_MAX,
+    "One part of a result": messages.PART_BYTES_MAX,
     "Blocks of a result": BLOCKS_MAX,
     "Details of a result that go along; longer ones are kept beside": results.DETAILS_BYTES_MAX,
-    "Metadata of a call": intake.METADATA_BYTES_MAX,
+    "Metadata of a call": messages.METADATA_BYTES_MAX,
     "A question with its patterns and details, a request with its arguments, a reply": questions.QUESTION_BYTES_MAX,
     "Open questions and requests of a call": questions.OPEN_MAX,
-    "Records of one `log`": intake.RECORDS_MAX,
+    "Records of one `log`": messages.RECORDS_MAX,
 }
+BOUNDS_OF_FIELDS: Final = {
+    "`pid`, `line`, `ask`": messages.NUMBER_MAX,
+    "`seq`": messages.SEQUENCE_MAX,
+    "`cpu`, `rss`, `done`, `total`": messages.FIGURE_MAX,
+    "`threads`": messages.THREADS_MAX,
+    "`lost`": messages.LOST_MAX,
+    "`layers`": messages.LAYERS_MAX,
+    "Texts: a layer, `python`, `mime_type`": messages.WORD_CHARACTERS_MAX,
+    "`module`": messages.MODULE_CHARACTERS_MAX,
+    "`message` of all but `broken`, `title`, `name`": messages.LINE_CHARACTERS_MAX,
+    "`message` of `broken`, `uri`": messages.CAUSE_CHARACTERS_MAX,
+}
+WORDS: Final[dict[Any, str]] = {
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "true or false",
+    tuple: "texts",
+    CallContext: "object",
+}
+"""How the manual calls a type."""
 
 
 def table(title: str, first: str) -> list[list[str]]:
@@ -41,36 +63,63 @@ def table(title: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in body]
 
 
-def sent_types(*files: str) -> set[str]:
-    """The types of the messages that these sources make."""
-    text = "".join((SOURCES / file).read_text(encoding="utf-8") for file in files)
-    return set(re.findall(r'"type": "([a-z]+)"', text))
+def typed(kind: Any) -> dict[str, str]:
+    """The fields of a message as the types have them, in the words of the manual."""
+    found: dict[str, str] = {}
+    for field in fields(kind):
+        hint = get_type_hints(kind)[field.name]
+        choices = [choice for choice in get_args(hint) if choice is not type(None)]
+        hint = choices[0] if type(None) in get_args(hint) else hint
+        word = WORDS.get(get_origin(hint) or hint, "text")  # a Literal is one, too
+        found[field.name] = word if field.default is MISSING else f"{word}, may be absent"
+    return {name: word for name, word in found.items() if name not in ("type", "size")}
 
 
-def test_every_bound_of_the_manual_is_the_codes() -> None:
-    stated = {row[0]: int(re.sub(r"[^0-9]", "", row[1])) for row in table("Frames", "Bound")}
-    assert stated == BOUNDS
+def stated(cell: str) -> dict[str, str]:
+    """The fields of a message as a cell of the manual has them."""
+    found: dict[str, str] = {}
+    for group in filter(None, cell.split("; ")):
+        names, word = group.split(": ")
+        found |= dict.fromkeys(re.findall(r"`([a-z]+)`", names), word)
+    return found
 
 
-def test_the_manual_lists_what_the_daemon_sends() -> None:
-    listed = {row[0].strip("`") for row in table("From the daemon", "Type")}
-    assert listed == sent_types("workers.py", "questions.py", "frames.py")
+@pytest.mark.parametrize(("column", "bounds"), [("Bound", BOUNDS), ("Field", BOUNDS_OF_FIELDS)])
+def test_every_bound_of_the_manual_is_the_codes(column: str, bounds: dict[str, int]) -> None:
+    rows = table("Frames", column)
+    assert {row[0]: int(re.sub(r"[^0-9]", "", row[1])) for row in rows} == bounds
 
 
-def test_the_manual_lists_what_a_worker_sends() -> None:
-    listed = {row[0].strip("`") for row in table("From the worker", "Type")}
-    told = {"update", "progress", "ask", "request"}  # by the context, under these names
-    sent = sent_types("worker/serve.py", "worker/wire.py", "worker/ending.py", "worker/keeper.py") | told
-    assert listed == sent - {"text", "image", "resource_link"}
+@pytest.mark.parametrize(("title", "union"), [("From the daemon", ToWorker), ("From the worker", FromWorker)])
+def test_the_manual_lists_every_message_with_its_fields(title: str, union: Any) -> None:
+    listed = {row[0].strip("`"): row[1] for row in table(title, "Type")}
+    kinds = {str(fields(kind)[0].default): kind for kind in get_args(union)}
+    assert listed.pop("result", "see below") == "see below"
+    kinds.pop("result", None)
+    assert {tag: stated(cell) for tag, cell in listed.items()} == {tag: typed(kinds[tag]) for tag in kinds}
 
 
 def test_the_manual_lists_the_fields_of_a_result() -> None:
-    listed = {row[0].strip("`") for row in table("From the worker", "Field")}
-    image = ImageBlock(bytes(frames.PAYLOAD_BYTES_MAX + 1), "image/png")
-    ending = Ending("ok", Result((image,), b"{}", "title", b"{}"))
-    ending.header.update(dict.fromkeys(("seq", "cpu", "rss", "threads", "limit"), 0))
-    (first,) = frames.Decoder().feed(next(ending.frames()))
-    assert listed | {"type"} == set(first.header)
+    rows = {row[0].strip("`"): row[1] for row in table("From the worker", "Field")}
+    names = [field.name for field in fields(ResultMessage)][1:]
+    assert sorted(rows) == sorted(names)
+    absent = {name for name, text in rows.items() if text.endswith("; may be absent")}
+    assert absent == {field.name for field in fields(ResultMessage)[1:] if field.default is None}
+
+
+def test_the_manual_names_every_value_of_a_result_and_of_a_broken_file() -> None:
+    rows = {row[0].strip("`"): row[1] for row in table("From the worker", "Field")}
+    for name in ("kind", "limit"):
+        hint = get_type_hints(ResultMessage)[name]
+        choices = get_args(hint) if get_origin(hint) is Literal else get_args(get_args(hint)[0])
+        assert set(re.findall(r"`([a-z_]+)`", rows[name])) - {"tool_error"} == set(choices) - {"tool_error"}
+    (sentence,) = re.findall(r"`stage` is (.*?), `line`", MANUAL)
+    assert set(re.findall(r"`([a-z]+)`", sentence)) == set(get_args(get_type_hints(BrokenMessage)["stage"]))
+
+
+def test_the_manual_names_every_field_of_a_context() -> None:
+    (sentence,) = re.findall(r"`context` has the text fields (.*)", MANUAL)
+    assert set(re.findall(r"`([a-z_]+)`", sentence)) == set(CallContext.__annotations__)
 
 
 def test_the_descriptors_of_the_manual_are_the_codes() -> None:

@@ -62,14 +62,14 @@ def changed(value: Any, wrong: Any) -> Iterator[Any]:
     """The value replaced, and each value within it."""
     yield wrong
     match value:
-        case [*inner]:
-            for index, old in enumerate(inner):
+        case [*items]:
+            for index, old in enumerate(items):
                 for new in changed(old, wrong):
-                    yield [*inner[:index], new, *inner[index + 1 :]]
-        case {**inner}:
-            for name, old in inner.items():
+                    yield [*items[:index], new, *items[index + 1 :]]
+        case {**named}:
+            for name, old in named.items():
                 for new in changed(old, wrong):
-                    yield {**inner, name: new}
+                    yield {**named, name: new}
         case _:
             pass
 
