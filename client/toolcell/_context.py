@@ -213,7 +213,7 @@ class ToolContext:
             )
         header = {
             "question": _shown(question),
-            "permission": permission or "",
+            "permission": _shown(permission or ""),
             "patterns": [_shown(pattern) for pattern in patterns],
             "always": [_shown(pattern) for pattern in always],
         }

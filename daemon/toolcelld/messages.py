@@ -94,6 +94,8 @@ Size: TypeAlias = Annotated[int, Strict()]  # with its chunks; the reader of the
 Figure: TypeAlias = Annotated[float, Strict(), BeforeValidator(_none_beyond)]
 
 Kind: TypeAlias = Literal["ok", "tool_error", "invalid_arguments", "denied", "aborted", "internal"]
+RaisedLimit: TypeAlias = Literal["open_files", "file_size", "disk", "processes"]
+Stage: TypeAlias = Literal["syntax", "import", "describe"]
 
 
 # From the daemon to a worker
@@ -202,7 +204,7 @@ class BrokenMessage:
     """The file cannot be used."""
 
     type: Literal["broken"] = "broken"
-    stage: Literal["syntax", "import", "describe"]
+    stage: Stage
     message: Cause
     line: Number = 0
     module: Module = ""
@@ -261,7 +263,7 @@ class ResultMessage:
     cpu: Annotated[float, Strict(), Field(ge=0, le=FIGURE_MAX)]
     rss: Annotated[int, Strict(), Field(ge=0, le=FIGURE_MAX)]
     threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
-    limit: Literal["open_files", "file_size", "disk", "processes"] | None = None
+    limit: RaisedLimit | None = None
     size: Size | None = None
 
 

@@ -25,8 +25,9 @@ from toolcelld.results import (
     update_body,
 )
 from toolcelld.spills import Origin, Spills
-from toolcelld.worker.ending import Ending
+from toolcelld.worker.ending import Ending, Usage
 
+USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 SETTINGS = resolve(Config(), "t", {}, "project")
 
 
@@ -107,7 +108,7 @@ def test_what_a_worker_sends_arrives_however_it_is_cut(
             None if metadata is None else json.dumps(metadata).encode(),
         ),
     )
-    ((header, payload),) = [frame for data in ending.frames() for frame in Decoder().feed(data)]
+    ((header, payload),) = [frame for data in ending.frames(1, USAGE) for frame in Decoder().feed(data)]
     header["size"] = len(payload)  # as if it had been too long for one frame
     reader = a_reader(header)
     feed(reader, payload, at)
@@ -293,5 +294,5 @@ def test_a_length_that_is_no_number_of_bytes_takes_no_short_road(length: object)
 def test_the_short_road_is_taken_by_what_most_tools_return() -> None:
     for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
         ending = Ending("ok", Result((TextBlock(value),), details=details))
-        (frame,) = Decoder().feed(b"".join(ending.frames()))
+        (frame,) = Decoder().feed(b"".join(ending.frames(1, USAGE)))
         assert short_result(said(frame.header), frame.payload, SETTINGS.limits) is not None

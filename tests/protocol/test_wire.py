@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from toolcell import Aborted
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.worker.abortable import SEQUENCE, Abortable
-from toolcelld.worker.ending import Ending
+from toolcelld.worker.ending import Ending, Usage
 from toolcelld.worker.steps import ABORT_SIGNAL
-from toolcelld.worker.wire import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, Teller, Wire
+from toolcelld.worker.wire import Teller, Wire
+
+USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 
 
 class Daemon:
@@ -111,7 +114,7 @@ def test_telling_into_a_full_socket_returns_and_the_newest_arrives(ends: tuple[D
 
 def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Daemon, Wire]) -> None:
     daemon, wire = ends
-    wire.send({"type": "chunk"}, bytes(PAYLOAD_BYTES_MAX // 2))
+    wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))
     teller = Teller(wire, 1)
     teller.tell("update", {}, b" " * PAYLOAD_BYTES_MAX)  # more than is left in the socket
     assert not wire.whole
@@ -127,10 +130,10 @@ def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, Wir
         teller.tell("log", {"level": "info", "text": str(number)})
         teller.tell("metadata", {"title": str(number)}, json.dumps({str(number): number}).encode())
     teller.finish()
-    wire.send({"type": "result"})
+    wire.send(WithdrawMessage(seq=1, ask=1))
     texts: list[str] = []
     metadata: dict[str, Any] = {}
-    while (frame := daemon.frame()).header["type"] != "result":
+    while (frame := daemon.frame()).header["type"] != "withdraw":
         if frame.header["type"] == "log":
             texts += [record["text"] for record in json.loads(frame.payload)]
         else:
@@ -148,7 +151,7 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
     with ours:
         wire = Wire(theirs.detach())
         teller = Teller(wire, 1)
-        wire.send({"type": "chunk"}, bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
+        wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
         for _ in range(count):
             teller.tell("log", {"level": "info", "text": character * length})
         daemon = Daemon(ours)
@@ -200,7 +203,7 @@ def test_an_ending_says_the_length_of_every_part(
     blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None
 ) -> None:
     ending = Ending("ok", Result(tuple(blocks), details, None, metadata))
-    header, payload = put_together(list(ending.frames()))
+    header, payload = put_together(list(ending.frames(1, USAGE)))
     lengths = [block.get("bytes", 0) for block in header["blocks"]]
     parts = [*lengths, header.get("details", 0), header.get("metadata", 0)]
     assert sum(parts) == len(payload)
@@ -218,15 +221,14 @@ def test_an_ending_says_the_length_of_every_part(
 def test_a_result_that_no_header_can_describe_is_an_error_of_the_tool() -> None:
     links = tuple(LinkBlock(f"https://example.org/{'x' * 4000}/{number}", "n", "") for number in range(100))
     ending = Ending("ok", Result(links))
-    ending.header.update(seq=3, cpu=0.5)
-    header, payload = put_together(list(ending.frames()))
+    header, payload = put_together(list(ending.frames(3, USAGE)))
     assert (header["kind"], header["seq"], header["cpu"]) == ("tool_error", 3, 0.5)
     assert payload.startswith(b"The tool's result has too many parts")
 
 
 def test_an_aborted_call_stays_aborted_whatever_it_returned() -> None:
     links = tuple(LinkBlock("x" * 4000, "", "") for _ in range(100))
-    header, _ = put_together(list(Ending("aborted", Result(links)).frames()))
+    header, _ = put_together(list(Ending("aborted", Result(links)).frames(1, USAGE)))
     assert header["kind"] == "aborted"
 
 

@@ -8,87 +8,124 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from toolcell._data import to_json
 from toolcell._errors import ToolError
 from toolcell._result import ImageBlock, Result, TextBlock
-from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError, encode
+from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError
+from toolcelld.messages import (
+    LINE_CHARACTERS_MAX,
+    ChunkMessage,
+    ImagePart,
+    Kind,
+    LinkPart,
+    Part,
+    RaisedLimit,
+    ResultMessage,
+    TextPart,
+    encode,
+)
 
-__all__ = ["Ending"]
+__all__ = ["Ending", "Usage"]
 
 CUT: Final = PAYLOAD_BYTES_MAX // 4
 """Characters or bytes per chunk: four bytes is the longest that UTF-8 makes of a character."""
-TITLE_CHARACTERS_MAX: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a call has used, and what of it is still alive."""
+
+    cpu_seconds: float
+    memory_peak_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """What the worker reports of a call."""
 
-    __slots__ = ("header", "result")
-
-    def __init__(self, kind: str, result: Result, *, ran: bool = True) -> None:
-        self.header: dict[str, Any] = {"type": "result", "kind": kind, "ran": ran}
-        self.result = result
+    kind: Kind
+    result: Result
+    ran: bool = True
+    limit: RaisedLimit | None = None
 
     @classmethod
-    def said(cls, kind: str, text: str, *, details: object = None, ran: bool = True) -> Ending:
+    def said(
+        cls,
+        kind: Kind,
+        text: str,
+        *,
+        details: object = None,
+        ran: bool = True,
+        limit: RaisedLimit | None = None,
+    ) -> Ending:
         """An ending of words."""
         encoded = None
         if details is not None:
             with contextlib.suppress(ToolError):  # the message is what matters
                 encoded = to_json(details)
-        return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran=ran)
+        return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran, limit)
 
-    def frames(self) -> Iterator[bytes]:
+    def frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
         """The result's frames; one that no header can describe is replaced by an error that says so."""
         try:
-            yield from self._frames()
+            yield from self._frames(sequence, usage)
         except FrameError as error:  # raised before anything was sent: only a header can be over its bound
-            kind = "tool_error" if self.header["kind"] == "ok" else self.header["kind"]
             text = f"The tool's result has too many parts, or links that are too long: {error}."
-            replaced = Ending.said(kind, text)
-            replaced.header = {**self.header, "kind": kind}
-            yield from replaced._frames()
+            kind = "tool_error" if self.kind == "ok" else self.kind
+            replaced = Ending.said(kind, text, ran=self.ran, limit=self.limit)
+            yield from replaced._frames(sequence, usage)
 
-    def _frames(self) -> Iterator[bytes]:
+    def _frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
         result = self.result
-        header = dict(self.header)
-        blocks: list[dict[str, Any]] = []
+        blocks: list[Part] = []
         parts: list[str | bytes] = []
         size = 0
         for block in result.blocks:
             length = 0
             if isinstance(block, TextBlock):
                 length = _utf8_length(block.text)
-                blocks.append({"type": "text", "bytes": length})
+                blocks.append(TextPart(bytes=length))
                 parts.append(block.text)
             elif isinstance(block, ImageBlock):
                 length = len(block.data)
-                blocks.append({"type": "image", "mime_type": block.mime_type, "bytes": length})
+                blocks.append(ImagePart(bytes=length, mime_type=block.mime_type))
                 parts.append(block.data)
             else:
-                link = {"uri": block.uri, "name": block.name, "mime_type": block.mime_type}
-                blocks.append({"type": "resource_link", **link})
+                blocks.append(LinkPart(uri=block.uri, name=block.name, mime_type=block.mime_type))
             size += length
-        header["blocks"] = blocks
-        for name, value in (("details", result.details), ("metadata", result.metadata)):
+        for value in (result.details, result.metadata):
             if value is not None:
-                header[name] = len(value)
                 parts.append(value)
                 size += len(value)
-        if result.title:
-            header["title"] = result.title[:TITLE_CHARACTERS_MAX]
-        if size <= PAYLOAD_BYTES_MAX:
-            yield encode(header, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts))
+        in_one = size <= PAYLOAD_BYTES_MAX
+        message = ResultMessage(
+            seq=sequence,
+            kind=self.kind,
+            ran=self.ran,
+            blocks=tuple(blocks),
+            details=None if result.details is None else len(result.details),
+            metadata=None if result.metadata is None else len(result.metadata),
+            title=result.title[:LINE_CHARACTERS_MAX] if result.title else None,
+            cpu=usage.cpu_seconds,
+            rss=usage.memory_peak_bytes,
+            threads=usage.threads,
+            limit=self.limit,
+            size=None if in_one else size,
+        )
+        if in_one:
+            yield encode(message, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts))
             return
-        yield encode({**header, "size": size})
+        yield encode(message)
         for part in parts:
             # One byte for each: text that is ASCII goes in frames as full as bytes do.
             cut = PAYLOAD_BYTES_MAX if isinstance(part, bytes) or part.isascii() else CUT
             for start in range(0, len(part), cut):
                 piece = part[start : start + cut]
-                yield encode({"type": "chunk"}, _utf8(piece) if isinstance(piece, str) else piece)
+                yield encode(ChunkMessage(), _utf8(piece) if isinstance(piece, str) else piece)
 
 
 def _utf8(text: str) -> bytes:

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from toolcelld.frames import encode
+from toolcelld.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
 from toolcelld.worker import serve, steps
 from toolcelld.worker.steps import LIFE, PROTOCOL, Plan, SetupFailed
 
@@ -97,7 +97,7 @@ def _be_init(plan: Plan) -> NoReturn:
 
 def _report_failure(message: str) -> None:
     with contextlib.suppress(OSError):  # nobody is there to hear it
-        os.write(PROTOCOL, encode({"type": "failed", "message": message[:1000]}))
+        os.write(PROTOCOL, encode(FailedMessage(message=message[:LINE_CHARACTERS_MAX])))
 
 
 class _Keeper:

@@ -20,6 +20,7 @@ from types import CodeType, ModuleType
 
 from toolcell import Aborted
 from toolcell._exports import Exports, exports
+from toolcelld.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "Source", "load"]
 
@@ -38,12 +39,15 @@ class Source:
 class Broken(Exception):
     """The file cannot be used: the stage it failed in, the cause, and the line if there is one."""
 
-    def __init__(self, stage: str, message: str, line: int = 0, *, module: str = "", told: str = "") -> None:
+    def __init__(
+        self, stage: Stage, message: str, line: object = 0, *, module: object = "", told: str = ""
+    ) -> None:
         super().__init__(message)
-        self.stage = stage
+        self.stage: Stage = stage
         self.message = message
-        self.line = line
-        self.module = module  # that is missing
+        # Of an exception that the file may have made itself, with anything in it.
+        self.line = line if type(line) is int and 0 <= line <= NUMBER_MAX else 0
+        self.module = module if isinstance(module, str) else ""  # that is missing
         self.told = told  # the traceback, for the log
 
 

@@ -33,10 +33,36 @@ from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._exports import Export, Exports, InvalidArguments
 from toolcell._log import LogHandler
 from toolcell._result import describe_exception, failure
-from toolcelld.frames import FrameError, encode
+from toolcelld.frames import FrameError
+from toolcelld.messages import (
+    CAUSE_CHARACTERS_MAX,
+    LINE_CHARACTERS_MAX,
+    MODULE_CHARACTERS_MAX,
+    PROTOCOL_VERSION,
+    THREADS_MAX,
+    AnswerMessage,
+    AskMessage,
+    BecomeMessage,
+    BrokenMessage,
+    CallMessage,
+    ChunkMessage,
+    FailedMessage,
+    HelloMessage,
+    Kind,
+    LoadedMessage,
+    LoadMessage,
+    RaisedLimit,
+    ReplyMessage,
+    RequestMessage,
+    RetireMessage,
+    WithdrawMessage,
+    encode,
+    header_of,
+    to_worker,
+)
 from toolcelld.worker import steps
 from toolcelld.worker.abortable import Abortable
-from toolcelld.worker.ending import Ending
+from toolcelld.worker.ending import Ending, Usage
 from toolcelld.worker.load import Broken, Source, load
 from toolcelld.worker.steps import ABORT, PROTOCOL
 from toolcelld.worker.wire import Teller, Wire
@@ -45,7 +71,6 @@ __all__ = ["main"]
 
 T = TypeVar("T")
 
-PROTOCOL_VERSION: Final = 1
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
@@ -99,24 +124,21 @@ class _Worker:
         self._tasks_made = 0  # in this call
 
     def run(self) -> None:
-        self.wire.send(
-            {
-                "type": "hello",
-                "protocol": PROTOCOL_VERSION,
-                "pid": os.getpid(),
-                "python": sys.version.split()[0],
-            }
-        )
-        while (message := self.wire.receive()) is not None:
-            kind = message.header["type"]
-            if kind == "call":
-                self._call(message.header, message.payload)
-            elif kind == "become":
-                self._become(message.payload)
-            elif kind == "load":
-                self._load(message.header, message.payload)
-            elif kind == "retire":
-                return
+        python = sys.version.split()[0]
+        self.wire.send(HelloMessage(protocol=PROTOCOL_VERSION, pid=os.getpid(), python=python))
+        while (frame := self.wire.receive()) is not None:
+            message = to_worker(frame.header)
+            match message:
+                case CallMessage():
+                    self._call(message, frame.payload)
+                case BecomeMessage():
+                    self._become(frame.payload)
+                case LoadMessage():
+                    self._load(message, frame.payload)
+                case RetireMessage():
+                    return
+                case AnswerMessage() | ReplyMessage() | ChunkMessage():
+                    pass  # about a question of a call that is over
 
     # Loading
 
@@ -126,46 +148,38 @@ class _Worker:
         try:
             steps.walk(steps.WANTED, self._plan)
         except steps.SetupFailed as failure:
-            self.wire.send({"type": "failed", "message": str(failure)[:1000]})
+            self.wire.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
             raise
         self._directory = os.getcwd()
 
-    def _load(self, header: Mapping[str, Any], content: bytes) -> None:
+    def _load(self, message: LoadMessage, content: bytes) -> None:
         source = Source(
-            path=header["path"],
-            stem=header["stem"],
-            directory=header["directory"],
-            package=bool(header.get("package")),
+            path=message.path,
+            stem=message.stem,
+            directory=message.directory,
+            package=message.package,
             content=content,
         )
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable:
-                describe = header.get("describe") is True
-                found = load(source, describe=describe)
-                answer = _described(found) if describe else NOT_DESCRIBED
+                found = load(source, describe=message.describe)
+                answer = _described(found) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.told:
                 print(broken.told, file=sys.stderr)
             self.wire.send(
-                {
-                    "type": "broken",
-                    "stage": broken.stage,
-                    "message": broken.message[:4000],
-                    "line": broken.line,
-                    "module": broken.module[:200],
-                }
+                BrokenMessage(
+                    stage=broken.stage,
+                    message=broken.message[:CAUSE_CHARACTERS_MAX],
+                    line=broken.line,
+                    module=broken.module[:MODULE_CHARACTERS_MAX],
+                )
             )
             return
         except Aborted as stopped:
-            self.wire.send(
-                {
-                    "type": "broken",
-                    "stage": "describe",
-                    "message": f"still describing after {stopped}",
-                    "line": 0,
-                }
-            )
+            cause = f"still describing after {stopped}"[:CAUSE_CHARACTERS_MAX]
+            self.wire.send(BrokenMessage(stage="describe", message=cause))
             return
         finally:
             self.abortable.end()
@@ -174,14 +188,13 @@ class _Worker:
         self._tools = {tool.name: tool for tool in found.tools}
         # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
         logging.getLogger().addHandler(LogHandler(self))
-        self.wire.send({"type": "loaded", "layers": self._plan.layers}, answer)
+        self.wire.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
 
     # Calling
 
-    def _call(self, header: Mapping[str, Any], payload: bytes) -> None:
-        sequence = int(header["seq"])
+    def _call(self, message: CallMessage, payload: bytes) -> None:
         # What the call held is freed when this returns, so that its destructors print before the result is sent.
-        ending = self._run_call(header, payload)
+        ending = self._run_call(message, payload)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
@@ -192,21 +205,19 @@ class _Worker:
             self._cpu_seconds,
             mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime,
         )
-        ending.header.update(
-            seq=sequence,
-            cpu=round(self._cpu_seconds - before, 6),
-            rss=mine.ru_maxrss * 1024,
-            threads=self._left_behind(),
+        usage = Usage(
+            cpu_seconds=max(0.0, round(self._cpu_seconds - before, 6)),
+            memory_peak_bytes=mine.ru_maxrss * 1024,
+            threads=min(self._left_behind(), THREADS_MAX),
         )
-        self.wire.send_frames(ending.frames())
+        self.wire.send_frames(ending.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next one
 
-    def _run_call(self, header: Mapping[str, Any], payload: bytes) -> Ending:
-        sequence = int(header["seq"])
-        tool = self._tools.get(header["tool"])
-        channel = self._current = _Channel(self, sequence)
-        context = ToolContext(channel, **header["context"])
-        ending = self._ending(tool, sequence, payload, context, channel)
+    def _run_call(self, message: CallMessage, payload: bytes) -> Ending:
+        tool = self._tools.get(message.tool)
+        channel = self._current = _Channel(self, message.seq)
+        context = ToolContext(channel, **message.context)
+        ending = self._ending(tool, message.seq, payload, context, channel)
         self._current = None
         channel.finish()
         return ending
@@ -228,15 +239,15 @@ class _Worker:
                 if tool.is_async or inspect.isawaitable(value):
                     value = self.complete(value)
                 result = tool.normalise(value)
-            kind = "aborted" if self.abortable.delivered else "tool_error" if result.is_error else "ok"
-            return Ending(kind, result)
+            returned: Kind = "tool_error" if result.is_error else "ok"
+            return Ending("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
                 return Ending.said("aborted", "")
             return self._raised(stopped, channel)
         except ToolError as error:
-            kind = "denied" if isinstance(error, Denied) else "tool_error"
-            return Ending("aborted" if self.abortable.delivered else kind, failure(error))
+            raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
+            return Ending("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
                 return Ending.said("aborted", "")
@@ -257,24 +268,24 @@ class _Worker:
     def _raised(self, error: BaseException, channel: _Channel) -> Ending:
         told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": told})
-        ending = Ending.said("tool_error", describe_exception(error, (self._directory,)))
-        if limit := self._limit_met(error):
-            ending.header["limit"] = limit
-        return ending
+        text = describe_exception(error, (self._directory,))
+        return Ending.said("tool_error", text, limit=self._limit_met(error))
 
-    def _limit_met(self, error: BaseException) -> str:
-        """The key of the limit that the kernel refused something for; empty where it was none of the cell's."""
+    def _limit_met(self, error: BaseException) -> RaisedLimit | None:
+        """The key of the limit that the kernel refused something for; None where it was none of the cell's."""
         if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
             return "processes"  # Python keeps the kernel's EAGAIN to itself
         if not isinstance(error, OSError):
-            return ""
+            return None
         if error.errno == errno.ENOSPC and (wish := self._plan.wish) is not None:
             # Elsewhere the directory shares its disk with everybody.
             with contextlib.suppress(OSError):
                 if wish.policy.enclosure == "strict" and not os.statvfs(wish.scratch).f_bavail:
                     return "disk"
-            return ""
-        return {errno.EMFILE: "open_files", errno.EFBIG: "file_size"}.get(error.errno or 0, "")
+            return None
+        if error.errno == errno.EMFILE:
+            return "open_files"
+        return "file_size" if error.errno == errno.EFBIG else None
 
     def complete(self, awaitable: Any) -> Any:
         """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
@@ -355,7 +366,8 @@ class _Channel:
         with self._worker.abortable.held(), self._lock:
             number = self._asked + 1
             try:
-                frame = encode({"type": kind, "seq": self._sequence, "ask": number, **header}, payload)
+                asked = AskMessage if kind == "ask" else RequestMessage
+                frame = encode(asked(seq=self._sequence, ask=number, **header), payload)
             except FrameError as error:
                 what = "question" if kind == "ask" else "request"
                 raise ToolError(f"The {what} is too large: {error}. Ask for less at once.") from None
@@ -393,7 +405,7 @@ class _Channel:
         with self._lock:
             reader, open_questions = self._reader, list(self._questions)
         for number in open_questions:
-            self._worker.wire.send({"type": "withdraw", "seq": self._sequence, "ask": number})
+            self._worker.wire.send(WithdrawMessage(seq=self._sequence, ask=number))
         if reader is not None:
             reader.join()
         if self._teller is not None:
@@ -401,17 +413,18 @@ class _Channel:
 
     def _read_answers(self) -> None:
         while True:
-            message = self._worker.wire.receive()
-            if message is None:
+            frame = self._worker.wire.receive()
+            if frame is None:
                 os._exit(0)  # the daemon is gone, and so is everything of it
-            if message.header["type"] not in ("answer", "reply"):
+            message = to_worker(frame.header)
+            if not isinstance(message, AnswerMessage | ReplyMessage):
                 continue
             with self._lock:
-                answer = self._questions.pop(int(message.header["ask"]), None)
+                answer = self._questions.pop(message.ask, None)
                 self._reading = bool(self._questions)
                 goes_on = self._reading
             if answer is not None and answer.set_running_or_notify_cancel():
-                answer.set_result({**message.header, "result": message.payload})
+                answer.set_result({**header_of(message), "result": frame.payload})
             if not goes_on:
                 return
 

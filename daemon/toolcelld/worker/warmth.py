@@ -11,6 +11,7 @@ from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._exports import InvalidArguments, exports
+from toolcelld.messages import RetireMessage, header_of, to_worker
 from toolcelld.worker import landlock, seccomp
 from toolcelld.worker.steps import own_places
 
@@ -35,6 +36,7 @@ def sample(
 def warm_up() -> None:
     """Take the road of a tool once, with its usual forks; prepare what cells put on."""
     own_places()
+    to_worker(header_of(RetireMessage()))
     (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
     export.arguments(b'{"text":"a"}')
     with contextlib.suppress(InvalidArguments):

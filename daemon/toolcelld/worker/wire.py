@@ -18,21 +18,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.messages import (
+    LOST_MAX,
+    MESSAGE_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    RECORDS_MAX,
+    FromWorker,
+    LogMessage,
+    MetadataMessage,
+    ProgressMessage,
+    UpdateMessage,
+    encode,
+    split,
+)
 
 __all__ = ["Teller", "Wire"]
 
 TELL_INTERVAL_SECONDS: Final = 0.02
-LOG_RECORDS_MAX: Final = 1000
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
 """What waits of a log between two messages, as JSON without its brackets; a message stays one frame."""
 UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 """A partial result is one frame; the model would read a fifth of that."""
-METADATA_BYTES_MAX: Final = 32 * 1024
-"""A title and some values."""
 READ_BYTES: Final = 64 * 1024
-MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
-"""Arguments are at most 16 MiB, a source file at most 1 MiB."""
 
 
 class Wire:
@@ -81,9 +89,9 @@ class Wire:
             self._frames.extend(self._decoder.feed(memoryview(self._room)[:count]))
         return self._frames.popleft()
 
-    def send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
+    def send(self, message: FromWorker, payload: bytes = b"") -> None:
         """Send one message and wait until the kernel has all of it."""
-        self.send_frames(split(header, payload))
+        self.send_frames(split(message, payload))
 
     def send_frames(self, frames: Iterable[bytes]) -> None:
         with self._sending:
@@ -196,18 +204,18 @@ class Teller:
     def _bring_out(self, way: Callable[[bytes], bool]) -> bool:
         """Send everything that waits on this way; False as soon as it takes no more."""
         if self._metadata:
-            if not way(
-                encode({"type": "metadata", "seq": self._sequence}, json.dumps(self._metadata).encode())
-            ):
+            metadata = json.dumps(self._metadata).encode()
+            if not way(encode(MetadataMessage(seq=self._sequence), metadata)):
                 return False
             self._metadata = {}
         if self._log or self._lost:
             records = b"[%b]" % b",".join(self._log)
-            if not way(encode({"type": "log", "seq": self._sequence, "lost": self._lost}, records)):
+            if not way(encode(LogMessage(seq=self._sequence, lost=min(self._lost, LOST_MAX)), records)):
                 return False
             self._log, self._log_bytes, self._lost = [], 0, 0
         for kind, (header, payload) in list(self._newest.items()):
-            if not way(encode({"type": kind, "seq": self._sequence, **header}, payload)):
+            told = UpdateMessage if kind == "update" else ProgressMessage
+            if not way(encode(told(seq=self._sequence, **header), payload)):
                 return False
             del self._newest[kind]
         return True
@@ -226,7 +234,7 @@ class Teller:
     def _keep_log(self, record: Mapping[str, Any]) -> None:
         encoded = json.dumps(record).encode()
         size = len(encoded) + 1  # and a comma
-        if len(self._log) >= LOG_RECORDS_MAX or self._log_bytes + size > LOG_BYTES_MAX:
+        if len(self._log) >= RECORDS_MAX or self._log_bytes + size > LOG_BYTES_MAX:
             self._lost += 1
             return
         self._log.append(encoded)
