@@ -19,9 +19,8 @@ from toolcelld.config import Config
 from toolcelld.descriptions import Cache, Describe, Descriptions
 from toolcelld.shelf import Pin, Shelf
 
-__all__ = ["OPEN_SECONDS_MAX", "Catalogs", "DirectoryError", "Pin"]
+__all__ = ["Catalogs", "DirectoryError", "Pin"]
 
-OPEN_SECONDS_MAX = 2.0  # opening a session waits for this long; later descriptions arrive as a change
 DESCRIBING_MAX = (
     4  # files described concurrently: two processors are common, and importing also waits for the disk
 )
@@ -75,21 +74,21 @@ class Catalogs:
         directory: str,
         *,
         on_change: Callable[[Catalog], object] | None = None,
-        wait_seconds: float = OPEN_SECONDS_MAX,
+        wait_seconds: float | None = None,
     ) -> Pin:
         """Scan a directory and return a pin of its catalog; the caller closes the pin.
 
         Args:
             directory: An absolute path.
             on_change: Called with every newer catalog after this method has returned.
-            wait_seconds: How long to wait until every file is described.
+            wait_seconds: How long to wait until every file is described; None takes `[daemon] open_wait`.
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
         shelf = self._shelf(await asyncio.to_thread(_resolved, directory))
         pin = shelf.pin()
         try:
-            await shelf.rescan(shelf.known, wait_seconds)
+            await shelf.rescan(shelf.known, self._or_configured(wait_seconds))
         except BaseException:
             pin.close()
             raise
@@ -97,7 +96,7 @@ class Catalogs:
         pin.on_change = on_change
         return pin
 
-    async def refresh(self, directory: str, *, wait_seconds: float = OPEN_SECONDS_MAX) -> Catalog:
+    async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:
         """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
         pin = self._shelf(await asyncio.to_thread(_resolved, directory)).pin()
         try:
@@ -105,7 +104,7 @@ class Catalogs:
         finally:
             pin.close()
 
-    async def refresh_all(self, *, wait_seconds: float = OPEN_SECONDS_MAX) -> list[Catalog]:
+    async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
         """Rescan every directory in use; return their newest catalogs."""
         pins = [shelf.pin() for shelf in self._shelves.values()]
         try:
@@ -114,9 +113,12 @@ class Catalogs:
             for pin in pins:
                 pin.close()
 
-    async def _refreshed(self, pin: Pin, wait_seconds: float) -> Catalog:
-        await pin.shelf.rescan(pin.shelf.fresh, wait_seconds)
+    async def _refreshed(self, pin: Pin, wait_seconds: float | None) -> Catalog:
+        await pin.shelf.rescan(pin.shelf.fresh, self._or_configured(wait_seconds))
         return pin.latest
+
+    def _or_configured(self, wait_seconds: float | None) -> float:
+        return self._config().daemon.open_wait_seconds if wait_seconds is None else wait_seconds
 
     def _shelf(self, directory: str) -> Shelf:
         shelf = self._shelves.get(directory)

@@ -119,6 +119,7 @@ class Daemon:
             workers_max=daemon.workers,
             idle_seconds=daemon.worker_idle_seconds,
             grace_seconds=daemon.abort_grace_seconds,
+            load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
         )
@@ -274,6 +275,7 @@ class Daemon:
         self.pool.workers_max = self._config.daemon.workers
         self.pool.keep_idle(self._config.daemon.worker_idle_seconds)
         self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
+        self.pool.load_seconds = self._config.daemon.load_timeout_seconds
         self.watch.renew()
         catalogs = await self.catalogs.refresh_all()
         self.happenings.publish(Happening("config.reloaded"))

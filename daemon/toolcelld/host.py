@@ -24,6 +24,8 @@ __all__ = ["Host", "examine"]
 logger = logging.getLogger(__name__)
 
 PROBE: Final = b'from toolcell import tool\n\n@tool\ndef probe() -> None:\n    """Nothing."""\n'
+PROBE_SECONDS_MAX: Final = 10.0
+"""For loading the probe, which takes some milliseconds."""
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
@@ -51,7 +53,7 @@ async def examine(blanks_for: Callable[[CellSpec], Blanks], scratch: str) -> Hos
         spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
         worker = Worker(f"probe-{enclosure}", spec, lambda _: None)
         try:
-            await worker.start(blanks_for(spec))
+            await worker.start(blanks_for(spec), load_seconds=PROBE_SECONDS_MAX)
         except StartFailed as failure:
             reasons[enclosure] = failure.message
             logger.info("Cells of the kind %s cannot be had here: %s", enclosure, failure.message)

@@ -62,18 +62,22 @@ class Pool:
         workers_max: int,
         idle_seconds: float,
         grace_seconds: float,
+        load_seconds: float,
         on_change: Callable[[Worker], None] = lambda _: None,
         on_shut_out: Callable[[Quarantined], None] = lambda _: None,
         quarantine: Quarantine | None = None,
+        make_worker: Callable[[str, CellSpec, Callable[[Worker], None]], Worker] = Worker,
     ) -> None:
         self._blanks = blanks
         self._tasks = tasks
         self.workers_max = workers_max
         self.idle_seconds = idle_seconds
         self.grace_seconds = grace_seconds
+        self.load_seconds = load_seconds
         self.quarantine = quarantine or Quarantine()
         self._on_change = on_change
         self._on_shut_out = on_shut_out
+        self._make_worker = make_worker
         self._waiting: Turns[Lease] = Turns()
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
@@ -289,7 +293,7 @@ class Pool:
             elif (wait := self.quarantine.wait_seconds(file)) > 0:
                 self._settle_after(wait, file)
             elif len(self._workers) < self.workers_max:
-                worker = Worker(f"w-{next(self._ids)}", lease.spec, self._changed)
+                worker = self._make_worker(f"w-{next(self._ids)}", lease.spec, self._changed)
                 self._workers[worker.id] = worker
                 self._starting.add(worker)
                 self._emptied.clear()
@@ -346,7 +350,7 @@ class Pool:
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
         try:
-            await worker.start(self._blanks(worker.spec))
+            await worker.start(self._blanks(worker.spec), load_seconds=self.load_seconds)
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.machine.story:
                 self._fail(lease, failure)
@@ -368,9 +372,11 @@ class Pool:
 
     async def describe(self, spec: CellSpec) -> Description:
         """Run a file in a cell of its own to see its tools; the cell is gone when this returns."""
-        worker = Worker(f"d-{next(self._ids)}", spec, self._on_change)
+        worker = self._make_worker(f"d-{next(self._ids)}", spec, self._on_change)
         try:
-            description = await worker.start(self._blanks(spec), describe=True)
+            description = await worker.start(
+                self._blanks(spec), load_seconds=self.load_seconds, describe=True
+            )
         except StartFailed as failure:
             if worker.state is not State.DEAD:
                 await worker.end()

@@ -186,6 +186,10 @@ class DaemonSection(Section):
     calls_per_session: Count = 8  # the rest wait, up to `queue`
     worker_idle_seconds: Seconds = Field(default=300.0, alias="worker_idle")
     abort_grace_seconds: Seconds = Field(default=2.0, alias="abort_grace")
+    # A session opens with what is described by then; the rest of its tools comes as a change.
+    open_wait_seconds: Seconds = Field(default=2.0, alias="open_wait")
+    # For importing a tool file and what it imports: pandas takes one second, a cold disk several.
+    load_timeout_seconds: Seconds = Field(default=10.0, alias="load_timeout")
     # For clients that name none; the contract allows an hour at most.
     linger_seconds: Annotated[Seconds, AfterValidator(_at_most_an_hour)] = Field(default=10.0, alias="linger")
 

@@ -25,7 +25,7 @@ from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld import catalog, events
 from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
-from toolcelld.catalogs import OPEN_SECONDS_MAX, DirectoryError, Pin
+from toolcelld.catalogs import DirectoryError, Pin
 from toolcelld.encoding import (
     PROTOCOL,
     STATUS_CODES,
@@ -292,7 +292,7 @@ class ToolCell(rpc.ToolCellServicer):
         pin.close()
         return pin.catalog
 
-    async def _pin(self, directory: str, wait_seconds: float = OPEN_SECONDS_MAX) -> Pin:
+    async def _pin(self, directory: str, wait_seconds: float | None = None) -> Pin:
         try:
             return await self._edge.catalogs.open(directory, wait_seconds=wait_seconds)
         except DirectoryError as error:

@@ -33,8 +33,6 @@ from toolcelld.vault import SecretError
 
 __all__ = ["Invocation", "Listener", "Worker"]
 
-LOAD_SECONDS_MAX: Final = 10.0
-"""Importing a tool file and what it imports; pandas takes one, a cold disk several."""
 LOAD_GRACE_SECONDS: Final = 1.0
 """For a worker that was told to stop loading to say where it stood."""
 SURVEY_SECONDS_MAX: Final = 1.0
@@ -131,9 +129,10 @@ class Worker(Receiver):
 
     # Starting
 
-    async def start(self, blanks: Blanks, *, describe: bool = False) -> Description:
+    async def start(self, blanks: Blanks, *, load_seconds: float, describe: bool = False) -> Description:
         """Take a cell and load the file into it; raises `StartFailed`, and then the cell is gone.
 
+        Loading that takes longer than `load_seconds` is aborted, and the failure says where it stood.
         The description is empty unless it is asked for: making schemas takes as long as all the rest.
         """
         loop = asyncio.get_running_loop()
@@ -175,15 +174,15 @@ class Worker(Receiver):
             ),
             file.content,
         )
-        deadline = loop.call_later(LOAD_SECONDS_MAX, self._cell.abort, LOADING, f"{LOAD_SECONDS_MAX:.0f} s")
+        deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
         try:
-            async with asyncio.timeout(LOAD_SECONDS_MAX + LOAD_GRACE_SECONDS):
+            async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
                 self.description = await self._loading.loaded
         except TimeoutError:
             self.died_of = "deadline"
             await self.end()
             raise StartFailed(
-                "deadline", f"still loading after {LOAD_SECONDS_MAX:.0f} s, and it does not stop"
+                "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
             ) from None
         except BaseException:
             await self.end()

@@ -49,6 +49,8 @@ def test_the_example_of_the_documentation_is_read(write: Write) -> None:
         calls_per_session = 4
         worker_idle = "1m"
         abort_grace = "500ms"
+        open_wait = "100ms"
+        load_timeout = "1m"
         linger = 0
         [defaults]
         timeout = "2m"
@@ -82,6 +84,7 @@ def test_the_example_of_the_documentation_is_read(write: Write) -> None:
     )
     assert (config.daemon.workers, config.daemon.calls_per_session) == (32, 4)
     assert (config.daemon.worker_idle_seconds, config.daemon.abort_grace_seconds) == (60.0, 0.5)
+    assert (config.daemon.open_wait_seconds, config.daemon.load_timeout_seconds) == (0.1, 60.0)
     assert config.daemon.linger_seconds == 0
     assert (config.defaults.timeout_seconds, config.defaults.memory_bytes) == (120.0, 256 * 2**20)
     assert (config.defaults.cpu_seconds, config.defaults.idle_seconds) == (90.0, None)

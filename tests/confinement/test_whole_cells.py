@@ -61,7 +61,7 @@ async def run_in_cell(
             blanks = Blanks(runtime, tasks, scratch, apart=policy.enclosure == "strict")
             worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)
             try:
-                await worker.start(blanks)
+                await worker.start(blanks, load_seconds=10)
                 await worker.end()
             except StartFailed as error:
                 failed.append(error)  # it is no failure of the group

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.blanks import Blanks
@@ -39,7 +39,7 @@ class FakeWorker(Worker):
         self.since = float(len(self.born))
         self.born.append(self)
 
-    async def start(self, blanks: Blanks, *, describe: bool = False) -> Description:
+    async def start(self, blanks: Blanks, *, load_seconds: float, describe: bool = False) -> Description:
         description = await self.hatched
         if self.state is State.STARTING:
             self.machine.fire(WorkerEvent.HELLO)
@@ -61,9 +61,8 @@ class FakeWorker(Worker):
 
 
 @pytest.fixture(autouse=True)
-def workers(monkeypatch: pytest.MonkeyPatch) -> list[FakeWorker]:
+def workers() -> list[FakeWorker]:
     FakeWorker.born = []
-    monkeypatch.setattr("toolcelld.pool.Worker", FakeWorker)
     return FakeWorker.born
 
 
@@ -96,8 +95,10 @@ async def a_pool(
             workers_max=workers_max,
             idle_seconds=3600,
             grace_seconds=1,
+            load_seconds=10,
             on_shut_out=lambda held: told.append(held.path),
             quarantine=quarantine,
+            make_worker=FakeWorker,
         )
         yield pool
         for worker in workers:
@@ -541,7 +542,6 @@ class Lives:
                 return
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

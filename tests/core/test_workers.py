@@ -79,7 +79,7 @@ class FakeBlanks:
 async def start(*said: Frame) -> Description:
     worker = Worker("w-1", CellSpec(FILE, "/", (), CellLimits(), OPEN), lambda _: None)
     try:
-        return await worker.start(cast("Blanks", FakeBlanks(*said)), describe=True)
+        return await worker.start(cast("Blanks", FakeBlanks(*said)), load_seconds=10, describe=True)
     finally:
         await worker.end()
         await asyncio.sleep(0)
