@@ -27,7 +27,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.pace import SLOWNESS
+
+# Property tests: a few examples, always the same, whenever the tests run; many, and others each time, with
+# --hypothesis-profile=nightly. No deadline and no check of how fast examples are made: other tests may have the processors.
+settings.register_profile(
+    "default", max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "nightly", max_examples=1000, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")  # hypothesis has another one where it finds a CI
 
 # What a shell starts in the background is born deaf to SIGINT, and so would be everything that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -183,20 +194,22 @@ def no_files_left() -> Callable[[Path], None]:
 
 
 @pytest.fixture
-def spared() -> frozenset[int]:
-    """Processes that stay for several tests, and who is responsible for what is below them."""
-    return frozenset()
+def spared() -> Callable[[], frozenset[int]]:
+    """Returns the processes that stay for several tests, and are responsible for what is below them."""
+    return frozenset
 
 
 @pytest.fixture(autouse=True)
-def the_world_is_as_before(request: pytest.FixtureRequest, spared: frozenset[int]) -> Iterator[None]:
+def the_world_is_as_before(
+    request: pytest.FixtureRequest, spared: Callable[[], frozenset[int]]
+) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a thread, a socket or an output without an owner behind."""
     directory: Path | None = (
         request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     )
-    before = World.now(spared)
+    before = World.now(spared())
     yield
-    left = left_behind(before, spared)
+    left = left_behind(before, spared())
     if directory is not None:
         left += files_left(directory)
     if left:

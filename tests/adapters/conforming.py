@@ -27,8 +27,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 from tests.adapters.kit import PICTURE
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell._units import parse_bytes
 from toolcell.adapters.agent import AgentAdapter, Origin

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.process.conftest import RunningDaemon, daemon, make_daemon
+from tests.daemons import RunningDaemon, checked, daemon, make_daemon, shared_daemon, spared
 
-__all__ = ["KIT", "LATE", "TALK", "daemon", "make_daemon"]
+__all__ = ["KIT", "LATE", "TALK", "daemon", "make_daemon", "shared_daemon", "spared"]
 
 KIT = Path(__file__).parent / "kit" / "kit.py"
 TALK = KIT.with_name("talk.py").read_text()
@@ -33,18 +33,6 @@ def kit() -> Iterator[RunningDaemon]:
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
         daemon = RunningDaemon(Path(directory))
         shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
-        daemon.start()
-        try:
+        with checked(daemon):
+            daemon.start()
             yield daemon
-            daemon.check()
-        finally:
-            assert daemon.stop() == 0
-
-
-@pytest.fixture
-def spared(request: pytest.FixtureRequest) -> frozenset[int]:
-    """The daemon that stays; that it is as before is seen when it ends."""
-    if "kit" not in request.fixturenames:
-        return frozenset()
-    kit: RunningDaemon = request.getfixturevalue("kit")
-    return frozenset({kit.pid})

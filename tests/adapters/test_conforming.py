@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.adapters.conforming import Conforming, Shown
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import ImageData, Outcome, Text
 

@@ -28,8 +28,8 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.daemons import ROOMY, RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import ROOMY, RunningDaemon
 
 from toolcell.adapters.mcp import Bridge, Surroundings, stay, talk
 from toolcell.adapters.reading import HANDLE_BYTES_MAX

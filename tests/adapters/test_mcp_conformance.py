@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 HERE = Path(__file__).parent / "conformance"
 SUITE = Path(sys.prefix) / "node/node_modules/@modelcontextprotocol/conformance/dist/index.js"

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell.adapters.mcp import cuts, gate, guests, listener, talk
 from toolcell.cli.hosts import HOSTS

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 from tests.adapters.script import Turn, Use
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell._units import parse_bytes
 from toolcell.adapters.mcp.cuts import limits_of

@@ -24,8 +24,8 @@ from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell.adapters.mcp import (
     Address,

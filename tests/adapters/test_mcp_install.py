@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell.cli.hosts import HOSTS
 from toolcell.cli.splice import NotPlain, member, with_member, without_member
@@ -297,7 +297,6 @@ FILES_OF_OTHERS = st.dictionaries(KEYS, VALUES, max_size=4)
 INDENTS = st.none() | st.integers(0, 4) | st.just("\t")
 
 
-@settings(deadline=None)
 @given(FILES_OF_OTHERS, INDENTS, st.booleans())
 def test_a_member_goes_in_and_out_without_a_trace(
     others: dict[str, Any], indent: int | str | None, windows: bool
@@ -321,7 +320,6 @@ def test_a_member_goes_in_and_out_without_a_trace(
         assert back == text
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='{}[]",: \n\\a1-.eE/*', max_size=40))
 def test_no_text_is_too_strange(text: str) -> None:
     try:

@@ -1,5 +1,5 @@
 """The face without async is tested in front of a real daemon; everything else here has one that follows a script."""
 
-from tests.process.conftest import daemon, make_daemon
+from tests.daemons import daemon, make_daemon, shared_daemon, spared
 
-__all__ = ["daemon", "make_daemon"]
+__all__ = ["daemon", "make_daemon", "shared_daemon", "spared"]

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from tests.process.conftest import START_SECONDS_MAX, RunningDaemon
+from tests.daemons import START_SECONDS_MAX, RunningDaemon
 
 from toolcell.client import Answer, Ask, Catalog, Event, Gap, Kind, Log, Refused, Started, Unavailable
 from toolcell.client.blocking import Session, connect

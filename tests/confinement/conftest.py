@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.process.conftest import make_daemon
+from tests.daemons import make_daemon
 
 from .inside import as_nobody
 

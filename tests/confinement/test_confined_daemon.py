@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from hypothesis import HealthCheck, settings
-from tests.process.conftest import daemon, make_daemon
+from tests.daemons import daemon, make_daemon, shared_daemon, spared
 
-__all__ = ["daemon", "make_daemon", "tried"]
+__all__ = ["daemon", "make_daemon", "shared_daemon", "spared", "tried"]
 
-LONG: Final = "fuzz"
+LONG: Final = ("nightly", "fuzz")
+"""Profiles; `nightly` is registered for all tests."""
 LONG_TIMES: Final = 20
 
-settings.register_profile(LONG, print_blob=True)
+settings.register_profile("fuzz", settings.get_profile("nightly"))
 
 
 def tried(examples: int) -> settings:
-    """So many examples in a run of the tests, and twenty times as many with the profile `fuzz`."""
-    long = settings.get_current_profile_name() == LONG
+    """So many examples in a run of the tests, and twenty times as many with the profiles of long runs."""
+    long = settings.get_current_profile_name() in LONG
     return settings(
         max_examples=examples * LONG_TIMES if long else examples,
         deadline=None,

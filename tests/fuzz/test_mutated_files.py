@@ -18,8 +18,8 @@ import pytest
 from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.daemons import RunningDaemon
 from tests.fuzz.conftest import tried
-from tests.process.conftest import RunningDaemon
 from tests.process.wire import bearer
 
 from toolcell import _paths

@@ -21,9 +21,9 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2  # pyright: ignore[reportMissingTypeStubs]  # they lie beside it
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.daemons import RunningDaemon, open_descriptors
 from tests.fuzz.conftest import tried
 from tests.fuzz.requests import Known, damaged, messages
-from tests.process.conftest import RunningDaemon, open_descriptors
 from tests.process.wire import bearer, refusal_of
 
 from toolcell import _paths

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.daemons import RunningDaemon
 from tests.hostile.table import ATTACKS, Profile, disk, groups
-from tests.process.conftest import RunningDaemon
 
 from toolcell.client import connect
 from toolcell_proto.v1 import operator_pb2

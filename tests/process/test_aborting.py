@@ -22,7 +22,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Call, Kind, Update
 from toolcell_proto.v1 import operator_pb2
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 GRACE = '[daemon]\nabort_grace = "200ms"\n'
 """Long enough for a tool that listens on a busy machine, short for the four that do not."""
 
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 5.0
 """Of CallTool: seven cells start in less than one, where nothing else runs."""
 
 TOOLS: Mapping[str, str] = {
@@ -203,7 +203,11 @@ async def outcomes_by_the_daemon(daemon: RunningDaemon, ids: Mapping[str, str]) 
     async with daemon.operate() as operator:
         while True:
             calls = await operator.ask(operator.operator.ListCalls, operator_pb2.ListCallsRequest())
-            ended = {call.call_id: call.outcome for call in calls.calls if call.state == "ended"}
+            ended = {
+                call.call_id: call.outcome
+                for call in calls.calls
+                if call.state == "ended" and call.directory == str(daemon.project)
+            }
             if len(ended) == len(ids):
                 return ended
             await asyncio.sleep(0.02)  # nobody is told: that is the point
@@ -307,6 +311,7 @@ async def test_a_call_is_stopped_by_cancelling_call_tool(daemon: RunningDaemon) 
 async def test_a_call_is_stopped_by_the_deadline_of_call_tool(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()
+    daemon.describe()
     there = {name: asyncio.Event() for name in TOOLS}
     ends = await asyncio.gather(
         *(call_tool(daemon, name, DEADLINE_SECONDS, there[name]) for name in TOOLS), return_exceptions=True

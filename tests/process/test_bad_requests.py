@@ -18,7 +18,7 @@ import pytest
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.wire import Refusal, Token, Wire, dialled, refusal_of, refusal_of_rpc
 
 from toolcell_proto.v1 import operator_pb2 as op

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.daemons import ROOMY, RunningDaemon
 from tests.pace import SLOWNESS
 from tests.process import delegation
-from tests.process.conftest import ROOMY, RunningDaemon
 from tests.process.test_limits import HEAD, assert_passed, blow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Answer, Ask, Call, Kind, Session, Update
 from toolcell_proto.v1 import operator_pb2

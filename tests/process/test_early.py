@@ -9,21 +9,23 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.wire import dialled, refusal_of_rpc
 
 from toolcell.client import Call, Outcome, Session
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 
+OPEN_WAIT_SECONDS = 0.05
 GO = ".toolcell/tools/go"
 """Beside the file, where it may read while it is described."""
 
 
 @pytest.fixture(autouse=True)
 def late(daemon: RunningDaemon) -> None:
-    """A file that loads for as long as there is no file `go`; the daemon gives it ten seconds."""
+    """A file that loads for as long as there is no file `go`; sessions open without waiting for it."""
+    daemon.configure(f'[daemon]\nopen_wait = "{OPEN_WAIT_SECONDS}s"\n')
     daemon.tool(
         "late",
         f"""
@@ -150,7 +152,7 @@ async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -
             call=pb.Call(tool="late", arguments=b"{}"), directory=str(daemon.project), agent="t"
         )
         rpc = wire.tools.CallTool(request, metadata=wire.agent)
-        await asyncio.sleep(2.5)  # longer than a session waits for its tools
+        await asyncio.sleep(3 * OPEN_WAIT_SECONDS)  # longer than a session waits for its tools
         go(daemon)
         kinds = [answer.event.WhichOneof("event") async for answer in rpc]
         assert kinds[-1] == "outcome"

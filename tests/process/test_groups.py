@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
 from tests.process import delegation
-from tests.process.conftest import RunningDaemon
 from tests.process.delegation import cells
 
 from toolcelld.groups import Group

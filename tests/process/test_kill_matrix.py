@@ -24,7 +24,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.injection import CAN_INJECT, close_all_above_stderr, exit_with_zero
 from tests.process.kills.client import a_stage_of_another_client
 from tests.process.kills.stage import (

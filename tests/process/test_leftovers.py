@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Kind
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Limits, Log, Outcome
 

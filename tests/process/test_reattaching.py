@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Answer, Ask, Call, Gap, Kind, Log, Session, Update, connect
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
@@ -162,9 +162,10 @@ async def until(
     """Wait until the newest call is so, by the daemon's account: no client is there to be told."""
     async with daemon.operate() as operator:
         while True:
-            calls = await operator.ask(operator.operator.ListCalls, operator_pb2.ListCallsRequest())
-            if calls.calls and true(calls.calls[0]):
-                return calls.calls[0]
+            listed = await operator.ask(operator.operator.ListCalls, operator_pb2.ListCallsRequest())
+            calls = [call for call in listed.calls if call.directory == str(daemon.project)]
+            if calls and true(calls[0]):
+                return calls[0]
             await asyncio.sleep(0.02)
 
 

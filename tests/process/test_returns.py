@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import ImageData, Outcome, ResourceLink, Session, Text
 from toolcell_proto.v1 import operator_pb2

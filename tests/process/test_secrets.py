@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.daemons import RunningDaemon
 
 from toolcell_proto.v1 import operator_pb2 as op
-
-from .conftest import RunningDaemon
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.wire import dialled
 
 from toolcell.client import Call, Kind, Session, Unavailable

@@ -23,7 +23,7 @@ from toolcell.client import Unavailable, connect
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "2"))
 """How often two clients start a daemon at once, a second and a half each; before a release take 100."""
 END_SECONDS_MAX = 20
 """For a daemon to end, with the processors taken."""

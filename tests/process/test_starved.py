@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.test_calls import ADD
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.wire import dialled, refusal_of_rpc
 
 from toolcell.client import Kind

@@ -14,7 +14,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # they lie 
 )
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell import _paths
 from toolcell_proto.v1.operator_pb2_grpc import OperatorStub

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell import Aborted
@@ -142,7 +142,6 @@ def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, Wir
     assert metadata == {"title": "4", "0": 0, "1": 1, "2": 2, "3": 3, "4": 4}
 
 
-@settings(max_examples=30)
 @given(st.sampled_from(["x", "é", "😀", '"', "\x00"]), st.integers(1, 16 * 1024), st.integers(1, 40))
 def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
     character: str, length: int, count: int
@@ -197,7 +196,6 @@ BLOCKS = st.lists(
 )
 
 
-@settings(max_examples=50)
 @given(BLOCKS, st.none() | st.just(b'{"a":1}'), st.none() | st.just(b"{}"))
 def test_an_ending_says_the_length_of_every_part(
     blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None

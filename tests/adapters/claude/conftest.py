@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytest.importorskip("claude_agent_sdk", reason="the Claude Agent SDK is not installed: make test-agents")
 

@@ -27,8 +27,8 @@ from tests.adapters.claude.conftest import KEY, Claude, Start, adapted, fields
 from tests.adapters.conftest import KIT, LATE
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 from toolcell.adapters.agent import Origin
 from toolcell.adapters.claude import options

@@ -15,7 +15,7 @@ from tests.adapters.claude.conftest import Start, adapted, fields
 from tests.adapters.claude.test_claude import appears, gone, process_of, result, texts, use
 from tests.adapters.conftest import TALK
 from tests.adapters.script import Turn
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.claude import ClaudeAdapter, conversations, options
 from toolcell.client import Kind

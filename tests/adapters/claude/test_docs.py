@@ -12,7 +12,7 @@ from claude_agent_sdk import ClaudeAgentOptions
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import adapted, fields
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.claude import options
 

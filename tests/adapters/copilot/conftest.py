@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import pytest
 from tests.adapters.openai import MODEL, Model, results, serving
 from tests.adapters.script import Turn, Use
+from tests.daemons import RunningDaemon
 from tests.pace import SLOWNESS
-from tests.process.conftest import RunningDaemon
 
 pytest.importorskip("copilot", reason="the Copilot SDK is not installed: make test-agents")
 

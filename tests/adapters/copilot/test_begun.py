@@ -13,7 +13,7 @@ from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Start, adapted
 from tests.adapters.copilot.test_copilot import until
 from tests.adapters.openai import results
 from tests.adapters.script import Turn, Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.copilot import begun
 from toolcell.client import Kind

@@ -37,7 +37,7 @@ from tests.adapters.copilot.conftest import SECONDS_MAX, Copilot, Run, Start, ad
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.openai import Model, offered, results
 from tests.adapters.script import Turn, Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.copilot.adapter import CUT_BYTES
 from toolcell.client import Answer, Ask

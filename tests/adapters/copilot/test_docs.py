@@ -14,7 +14,7 @@ from copilot import CopilotSession
 from tests.adapters.copilot.conftest import Copilot, Run, adapted
 from tests.adapters.openai import Model, results
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
 

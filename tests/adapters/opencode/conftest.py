@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.adapters import openai
 from tests.adapters.openai import Model
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytest.importorskip("httpx2", reason="httpx2 is not installed: make test-agents")
 
@@ -59,7 +59,11 @@ def opencode(kit: RunningDaemon, model: Model, config: dict[str, Any]) -> Iterat
 
 
 @pytest.fixture
-def spared(request: pytest.FixtureRequest) -> frozenset[int]:
-    """The daemon and the agent that stay; they are seen to leave nothing when they end."""
-    names = [name for name in ("kit", "opencode") if name in request.fixturenames]
-    return frozenset(request.getfixturevalue(name).pid for name in names)
+def spared(
+    request: pytest.FixtureRequest, spared: Callable[[], frozenset[int]]
+) -> Callable[[], frozenset[int]]:
+    """The daemon and the agent that stay; what they leave is looked for when they end."""
+    if "opencode" not in request.fixturenames:
+        return spared
+    opencode: OpenCode = request.getfixturevalue("opencode")
+    return lambda: spared() | {opencode.pid}

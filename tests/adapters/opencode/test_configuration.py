@@ -10,7 +10,7 @@ from tests.adapters.conftest import LATE
 from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import plugin_entry
 

@@ -14,7 +14,7 @@ from tests.adapters.conftest import KIT
 from tests.adapters.openai import Model, offered
 from tests.adapters.opencode.serve import PASSWORD, serving, until
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 

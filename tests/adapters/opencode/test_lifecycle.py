@@ -16,7 +16,7 @@ from tests.adapters.conftest import KIT
 from tests.adapters.openai import Model, offered
 from tests.adapters.opencode.serve import PASSWORD, SECONDS_MAX, OpenCode, serving, until
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import Server, plugin_entry
 from toolcell_proto.v1 import operator_pb2

@@ -11,7 +11,7 @@ from psutil import Process
 from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Turn, Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell_proto.v1 import operator_pb2
 

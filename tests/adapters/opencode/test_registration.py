@@ -15,7 +15,7 @@ import pytest
 from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import PASSWORD, OpenCode, until
 from tests.adapters.script import Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import OpenCodeError, Registration, Server, register
 from toolcell.client import Unavailable

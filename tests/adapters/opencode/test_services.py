@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Turn, Use
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import plugin_entry
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.kills.stage import Ending, Stage, set_stage
 
 __all__ = ["OtherClient", "a_stage_of_another_client"]

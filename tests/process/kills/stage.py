@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 from tests.process.kills.table import STATES
 from tests.process.kills.victims import ECHO, STANDING, source
 

@@ -1,0 +1,420 @@
+"""Real daemons for tests: the one way to start them, and the fixtures that hand them out.
+
+A test asks for `daemon`. It is started once for each file of tests, as a start, its warm-up and its end take some
+two seconds; each test gets a new project directory, the default configuration and a daemon without sessions,
+calls and workers. After each test the daemon must come to that state again (`settle`); that it has no process,
+descriptor or file more than after its start is checked when it ends (`check`).
+
+A test may stop, kill or restart that daemon: the next test finds it running. A test whose daemon needs another
+environment or other options, or two daemons, asks for `make_daemon`.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from tests.pace import SLOWNESS
+from tests.process import delegation
+
+from toolcell.client import Session, connect
+from toolcell.client._operator import Operator, operate
+from toolcell.client.daemon import Running
+from toolcell_proto.v1 import operator_pb2, toolcell_pb2
+from toolcelld.blanks import READY_MAX
+
+R = TypeVar("R", bound=Message)
+
+START_SECONDS_MAX = 20 * SLOWNESS
+"""Half a second here; other tests may have the processors."""
+SETTLE_SECONDS_MAX = 30.0 * SLOWNESS
+"""For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
+THREADS_MAX = 40
+"""asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSnapshot:
+    """What an idle daemon holds, as the kernel counts it."""
+
+    children: int
+    descriptors: int
+    files: frozenset[str]
+    kinds: Counter[str]
+
+    @classmethod
+    def of(cls, daemon: RunningDaemon) -> DaemonSnapshot:
+        with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children") as children:
+            below = len(children.read().split())
+        run = Path(daemon.socket).parent
+        # Outputs that the index knows may stay; `files_left` looks at them when the daemon has ended.
+        state = (path for path in daemon.state.rglob("*") if path.parent.name != "outputs")
+        files = frozenset(map(str, [*run.rglob("*"), *state]))
+        return cls(below, open_descriptors(daemon.pid), files, kinds_of_descriptors(daemon.pid))
+
+    def new_since(self, before: DaemonSnapshot) -> list[str]:
+        """One line for each thing that was not there before."""
+        new = [f"file {path}" for path in sorted(self.files - before.files)]
+        if self.children > before.children:
+            new.append(f"{self.children - before.children} processes")
+        if self.descriptors > before.descriptors:
+            kinds = ", ".join((self.kinds - before.kinds).elements()) or "of kinds that are not ours to see"
+            new.append(f"{self.descriptors - before.descriptors} descriptors: {kinds}")
+        return new
+
+
+def open_descriptors(pid: int) -> int:
+    """How many descriptors a process has open; its list is for its tracers, the count is for everybody."""
+    count = os.stat(f"/proc/{pid}/fd").st_size  # since Linux 6.2
+    try:
+        return count or len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return 0  # an older kernel, and no tracer: the count is nobody's to know
+
+
+def kinds_of_descriptors(pid: int) -> Counter[str]:
+    """What they are, without the numbers of sockets and pipes; nothing for who may not trace the process."""
+    kinds: Counter[str] = Counter()
+    with suppress(PermissionError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(FileNotFoundError):  # closed meanwhile
+                kinds[os.readlink(f"/proc/{pid}/fd/{name}").split(":[")[0]] += 1
+    return kinds
+
+
+def threads(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+ROOMY = """
+trust = "all"
+
+[defaults]
+sandbox = "roomy"
+
+[profile.roomy]
+base = "auto"
+writable = ["{directory}"]
+"""
+"""What tools of tests need beyond the default: to leave marks where the test looks for them."""
+
+
+class RunningDaemon:
+    """A daemon with its own socket, state, configuration and home below one directory, and a project for its tools."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        program: Sequence[str] = ("toolcelld",),
+        options: Sequence[str] = ("--drain", "0"),
+        config: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
+        """Lay out the directory; `start` runs the daemon.
+
+        - `directory`: exists, is empty, and is short, as a socket's path has at most some hundred bytes.
+          It is the daemon's $HOME.
+        - `program`: the module that is run, with its first arguments.
+        - `options`: further arguments of every start; `start` may add to them.
+        - `config`: the text of the configuration; by default tools may write into the directory.
+        - `environment`: variables beside the few that the daemon of every test has.
+        - `through`: a program, with its arguments, that becomes the daemon, as `sh -c 'exec "$@"' sh`.
+        """
+        self.directory = directory
+        self.socket = str(directory / "run" / "daemon.sock")
+        self.state = directory / "state"
+        self.config = directory / "config.toml"
+        self.log = directory / "daemon.log"
+        self.project = directory / "project"
+        self.environment = dict(environment or {})
+        self.through = list(through)
+        self.group: Path | None = None
+        """Its control group, where the tests were given one to make it in."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.before: DaemonSnapshot | None = None
+        self._program = program
+        self._options = options
+        self._default_config = ROOMY.format(directory=directory) if config is None else config
+        self._numbers = itertools.count(2)
+        self._blanks_ready: int | None = None
+        self._log_bytes_read = 0
+        self.config.write_text(self._default_config)
+        (self.project / ".toolcell" / "tools").mkdir(parents=True)
+
+    def start(self, *options: str) -> None:
+        """Start it and wait until it reports that it serves, as it reports to systemd.
+
+        Fails after `START_SECONDS_MAX`.
+        """
+        notifications = str(self.directory / "notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("ab") as log:
+            manager.bind(notifications)
+            manager.settimeout(START_SECONDS_MAX)
+            self.process = subprocess.Popen(
+                [*self._through(), *self._command(), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(self.directory),
+                    "LC_ALL": "C.UTF-8",
+                    "NOTIFY_SOCKET": notifications,
+                    "GUEST_SLOWNESS": str(SLOWNESS),
+                    **self.environment,
+                },
+            )
+            try:
+                assert b"READY=1" in manager.recv(4096)
+            except TimeoutError:
+                pytest.fail(f"the daemon does not start:\n{self.log.read_text()}")
+        Path(notifications).unlink()
+        self.before = None
+        self.before = self._warmed_up()
+
+    def _command(self) -> list[str]:
+        module, *arguments = self._program
+        if module == "toolcelld" and SLOWNESS != 1:
+            module = "tests.process.patient"
+        places = ["--socket", self.socket, "--state", str(self.state), "--config", str(self.config)]
+        return [sys.executable, "-m", module, *arguments, *places, *self._options]
+
+    def renew(self) -> None:
+        """Give the next test a new project and the default configuration; starts the daemon if it does not run."""
+        for path in self.directory.iterdir():
+            if path not in (Path(self.socket).parent, self.state, self.log):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        # Under another name, as the daemon remembers crashes and descriptions by the path of the file.
+        self.project = self.directory / f"project-{next(self._numbers)}"
+        (self.project / ".toolcell" / "tools").mkdir(parents=True)
+        self.config.write_text(self._default_config)
+        if self.process is None:
+            self.start()
+        else:
+            self.reload()
+
+    def _through(self) -> list[str]:
+        if self.through or (base := delegation.base()) is None:
+            return self.through
+        self.group = delegation.make(base)
+        return delegation.inside(self.group)
+
+    def _warmed_up(self) -> DaemonSnapshot:
+        """Have it do everything once, so that what it opens for good is open, and look at it then."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            tools = Path(directory) / ".toolcell" / "tools"
+            tools.mkdir(parents=True)
+            (tools / "warm.py").write_text("from toolcell import tool\n\n@tool\ndef warm() -> None: ...\n")
+            request = toolcell_pb2.ListToolsRequest(directory=directory)
+            found = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse)
+        assert [tool.name for tool in found.catalog.tools] == ["warm"], found.text
+        return self.at_rest()
+
+    def _blanks(self) -> int:
+        """How many cells wait when all have been built: those in namespaces of their own, where there are such, and others."""
+        if self._blanks_ready is None:
+            found = self.ask(
+                "Operator/Doctor", operator_pb2.DoctorRequest(), operator_pb2.DoctorResponse
+            ).findings
+            strict = any(one.name == "strict" and one.state != "missing" for one in found)
+            self._blanks_ready = READY_MAX * (2 if strict else 1)
+        return self._blanks_ready
+
+    def settle(self, blanks: int = 0) -> None:
+        """Retire its idle workers, and wait until it has no session, call or worker, and `blanks` cells ready.
+
+        Fails if the daemon has died or does not come to rest.
+        """
+        assert self.process is not None
+        assert self.process.poll() is None, f"the daemon died:\n{self.log.read_text()}"
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        self.ask(
+            "Operator/RestartWorkers",
+            operator_pb2.RestartWorkersRequest(),
+            operator_pb2.RestartWorkersResponse,
+        )
+        while (status := self.status()).blanks < blanks or status.sessions or status.calls or status.workers:
+            if time.monotonic() > deadline:
+                log = self.log.read_text()[-4000:]
+                pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
+            time.sleep(0.01)  # it has no event for "idle"
+
+    def at_rest(self) -> DaemonSnapshot:
+        """What it holds when it is idle; fails if that never comes, or is more than after its start."""
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        # With all its cells built it stays as it is; with one half built it has a descriptor less.
+        self.settle(blanks=self._blanks())
+        while True:  # the connection that asked is closed last
+            gc.collect()  # a client of the test's own in a cycle, as an expected exception makes one, keeps its connection
+            world = DaemonSnapshot.of(self)
+            if self.before is None or not (left := world.new_since(self.before)):
+                return world
+            if time.monotonic() > deadline:
+                pytest.fail("left behind in the daemon:\n  " + "\n  ".join(left))
+            time.sleep(0.01)
+
+    def check(self) -> None:
+        """Fail unless it still serves, and holds nothing more than after its start."""
+        self.at_rest()
+        self.check_log()
+        assert threads(self.pid) <= THREADS_MAX
+
+    def check_log(self) -> None:
+        """Fail if a traceback has been logged since the last look."""
+        log = self.log.read_bytes()
+        new, self._log_bytes_read = log[self._log_bytes_read :].decode(errors="replace"), len(log)
+        assert "Traceback" not in new, new
+
+    def ask(self, method: str, request: Message, response: type[R]) -> R:
+        """One answer to an operator, without a loop: a fixture has none."""
+        token = (Path(self.socket).parent / "operator.token").read_text()
+        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+            call = channel.unary_unary(
+                f"/toolcell.v1.{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            return call(request, metadata=(("authorization", f"Bearer {token}"),), timeout=START_SECONDS_MAX)
+
+    def configure(self, text: str) -> None:
+        """Add to the configuration, and have the daemon read it."""
+        with self.config.open("a") as config:
+            config.write(text)
+        self.reload()
+
+    def reload(self) -> None:
+        """Have it read its configuration again."""
+        self.ask("Operator/Reload", operator_pb2.ReloadRequest(), operator_pb2.ReloadResponse)
+
+    def status(self) -> operator_pb2.GetStatusResponse:
+        """How it is, by its own account."""
+        return self.ask("Operator/GetStatus", operator_pb2.GetStatusRequest(), operator_pb2.GetStatusResponse)
+
+    def operate(self) -> AbstractAsyncContextManager[Operator]:
+        """Both services, with the operator's token."""
+        return operate(Running(self.socket))
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it, and wait until it is gone."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it is gone, by whoever's wish."""
+        assert self.process is not None
+        status = self.process.wait(START_SECONDS_MAX)
+        self.process = None
+        if self.group is not None:
+            left, self.group = delegation.remove(self.group), None
+            assert status != 0 or not left, f"left behind by a daemon that ended well: {left}"
+        return status
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def tool(self, name: str, source: str) -> Path:
+        """Write a tool file into the project."""
+        path = self.project / ".toolcell" / "tools" / f"{name}.py"
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    def describe(self) -> None:
+        """Have every file of the project described, as a session waits two seconds for that and not longer."""
+        request = toolcell_pb2.ListToolsRequest(directory=str(self.project))
+        deadline = time.monotonic() + START_SECONDS_MAX
+        files = {path.stem for path in (self.project / ".toolcell" / "tools").glob("*.py")}
+        found: set[str] = set()
+        while not files <= found:
+            assert time.monotonic() < deadline, f"never described: {files - found}"
+            listed = self.ask("ToolCell/ListTools", request, toolcell_pb2.ListToolsResponse).catalog
+            found = {Path(tool.path).stem for tool in listed.tools}
+
+    def connect(self, **options: Any) -> AbstractAsyncContextManager[Session]:
+        """A session in the project."""
+        options.setdefault("directory", self.project)
+        return connect(self.socket, daemon="running", **options)
+
+
+@contextmanager
+def running_daemon(**arguments: Any) -> Generator[RunningDaemon]:
+    """A daemon in a directory of its own, made with these arguments; checked and ended at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory,
+        checked(RunningDaemon(Path(directory), **arguments)) as daemon,
+    ):
+        daemon.start()
+        yield daemon
+
+
+@contextmanager
+def checked(daemon: RunningDaemon) -> Generator[RunningDaemon]:
+    """Check a daemon and end it, unless it has been ended already."""
+    try:
+        yield daemon
+        if daemon.process is not None:
+            daemon.check()
+    finally:
+        if daemon.process is not None:
+            assert daemon.stop() == 0
+
+
+@pytest.fixture
+def make_daemon() -> Iterator[Callable[[], RunningDaemon]]:
+    """Makes daemons for one test, which starts them; each is checked and ended with the test."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory, ExitStack() as ends:
+        numbers = itertools.count()
+
+        def make(**arguments: Any) -> RunningDaemon:
+            path = Path(directory) / str(next(numbers))
+            path.mkdir(mode=0o700)
+            return ends.enter_context(checked(RunningDaemon(path, **arguments)))
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[RunningDaemon]:
+    """The daemon of a file of tests."""
+    with running_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(shared_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
+    """The daemon of a file of tests, as if it had just been started: its project is new, its configuration the default."""
+    shared_daemon.renew()
+    yield shared_daemon
+    if shared_daemon.process is not None:
+        shared_daemon.settle()
+        shared_daemon.check_log()
+
+
+@pytest.fixture
+def spared(request: pytest.FixtureRequest) -> Callable[[], frozenset[int]]:
+    """The daemons that stay for several tests; what they leave is looked for when they end."""
+    names = {"shared_daemon", "kit"} & set(request.fixturenames)
+    daemons: list[RunningDaemon] = [request.getfixturevalue(name) for name in names]
+    return lambda: frozenset(daemon.pid for daemon in daemons if daemon.process is not None)
