@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.clocks import Clock, Grace, IdleClock
@@ -41,7 +41,6 @@ def on_a_loop(life: Callable[[JumpingLoop], Awaitable[None]]) -> None:
         runner.run(lived())
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(WHOLE, WHOLE), max_size=10), WHOLE)
 def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]], seconds: int) -> None:
     async def life(loop: JumpingLoop) -> None:
@@ -67,7 +66,6 @@ def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]]
     on_a_loop(life)
 
 
-@settings(deadline=None)
 @given(st.lists(WHOLE, max_size=20))
 def test_an_idle_clock_expires_at_the_first_silence_that_is_long_enough(gaps: list[int]) -> None:
     async def life(loop: JumpingLoop) -> None:

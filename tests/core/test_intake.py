@@ -7,7 +7,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -330,7 +330,6 @@ UPDATES = st.fixed_dictionaries({"content": st.lists(JSON), "details": JSON})
 PAYLOADS = st.binary(max_size=20) | (JSON | RECORDS | UPDATES).map(lambda value: json.dumps(value).encode())
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(KINDS, st.just(NOTHING) | HEADERS, PAYLOADS), max_size=6))
 async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
     said: list[tuple[str, dict[str, Any], bytes]],

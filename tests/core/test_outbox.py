@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.events import Accepted, Chunk, Event, Gap, Logged, Metadata, Progress, Update
@@ -182,7 +182,6 @@ async def run(steps: list[Step]) -> World:
     return world
 
 
-@settings(max_examples=40)
 @given(LOSSY_STEPS)
 async def test_what_must_not_be_lost_arrives_once_and_in_order(steps: list[Step]) -> None:
     world = await run(steps)
@@ -191,7 +190,6 @@ async def test_what_must_not_be_lost_arrives_once_and_in_order(steps: list[Step]
         assert arrived == world.kept[call_id]
 
 
-@settings(max_examples=40)
 @given(LOSSY_STEPS)
 async def test_a_calls_first_event_arrives_first(steps: list[Step]) -> None:
     world = await run(steps)
@@ -199,7 +197,6 @@ async def test_a_calls_first_event_arrives_first(steps: list[Step]) -> None:
         assert isinstance(world.got[call_id][0], Accepted)
 
 
-@settings(max_examples=40)
 @given(LOSSY_STEPS)
 async def test_everything_acknowledged_leaves_no_byte_behind(steps: list[Step]) -> None:
     world = await run(steps)
@@ -219,7 +216,6 @@ def without_replacing(steps: list[Step]) -> list[Step]:
     return [step for step in steps if not (isinstance(step, Put) and step.kind in ("update", "progress"))]
 
 
-@settings(max_examples=40)
 @given(STEPS.map(without_replacing))
 async def test_gaps_count_exactly_what_had_to_go(steps: list[Step]) -> None:
     world = await run(steps)
@@ -228,7 +224,6 @@ async def test_gaps_count_exactly_what_had_to_go(steps: list[Step]) -> None:
         assert arrived + gaps == world.droppable[call_id]
 
 
-@settings(max_examples=40)
 @given(LOSSY_STEPS.map(without_replacing))
 async def test_gaps_miss_nothing_when_the_line_loses_messages(steps: list[Step]) -> None:
     world = await run(steps)
@@ -238,7 +233,6 @@ async def test_gaps_miss_nothing_when_the_line_loses_messages(steps: list[Step])
         assert world.lost or arrived + gaps == world.droppable[call_id]
 
 
-@settings(max_examples=40)
 @given(LOSSY_STEPS)
 async def test_the_newest_update_arrives_last_of_its_kind_or_stands_in_a_gap(steps: list[Step]) -> None:
     world = await run(steps)

@@ -7,7 +7,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
@@ -143,7 +143,6 @@ HOSTILE_HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(HOSTILE_HEADERS, st.lists(st.binary(max_size=60), max_size=4))
 def test_a_hostile_result_is_a_frame_error_or_a_result_that_is_json(
     header: dict[str, Any], payloads: list[bytes]

@@ -129,7 +129,7 @@ async def test_a_stream_within_its_bytes_but_over_once_decoded_is_kept(spills: S
     assert await whole(spills.read(output)) == b"\xff" * 900
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 2**64 - 1) | st.integers(0, 4000), st.integers(0, 2**64 - 1) | st.integers(0, 4000))
 async def test_any_range_is_that_slice_of_the_whole(spills: Spills, start: int, length: int) -> None:
     data = bytes(range(250)) * 12
@@ -137,7 +137,7 @@ async def test_any_range_is_that_slice_of_the_whole(spills: Spills, start: int, 
         assert await whole(spills.read(output, start, length)) == data[start:][: length or None]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(1, 3200) | st.integers(1, 2**64 - 1), st.integers(0, 3200) | st.integers(0, 2**64 - 1))
 async def test_any_range_of_lines_is_those_lines(spills: Spills, first: int, last: int) -> None:
     lines = [b"%d %s\n" % (number, b"y" * (number % 90)) for number in range(3000)]

@@ -159,7 +159,7 @@ async def test_a_page_damaged_in_the_middle_is_noticed_at_the_start(
     assert "is damaged" in caplog.text
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(junk=st.binary(max_size=6000), header=st.booleans())
 async def test_no_file_keeps_the_store_from_starting(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, header: bool

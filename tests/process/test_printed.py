@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.process.conftest import RunningDaemon
+from tests.daemons import RunningDaemon
 
 from toolcell.client import Kind, Log, Outcome, Session
 
