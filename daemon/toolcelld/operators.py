@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, Protocol, TypeAlias
 
 import grpc.aio
-import psutil
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
@@ -30,6 +29,7 @@ from toolcelld.petition import Petition, encode_trusted
 from toolcelld.quarantine import Quarantined
 from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
 from toolcelld.trust import TRUSTED_MAX, Trusted
+from toolcelld.usage import resident_memory
 
 __all__ = ["Happening", "Operator"]
 
@@ -104,7 +104,7 @@ class Operator(rpc.OperatorServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
         site = self._site
-        memory, peak = _memory()
+        memory, peak = resident_memory(os.getpid())
         return pb.GetStatusResponse(
             state=site.state.value,
             version=toolcelld.version(),
@@ -162,7 +162,7 @@ class Operator(rpc.OperatorServicer):
                     call_id=worker.call_id,
                     session_id=worker.spec.owner if worker.spec.serial else "",
                     isolation="session" if worker.spec.serial else "call" if worker.spec.owner else "worker",
-                    memory_bytes=_resident_bytes(worker.pid),
+                    memory_bytes=resident_memory(worker.pid)[0],
                     directory=worker.spec.directory,
                 )
                 for worker in self._site.pool.workers
@@ -396,24 +396,3 @@ def _line(line: Line) -> pb.LogLine:
         level=line.level,
         text=line.text,
     )
-
-
-def _resident_bytes(pid: int) -> int:
-    if not pid:
-        return 0
-    try:
-        resident: int = psutil.Process(pid).memory_info().rss
-    except psutil.Error:
-        return 0
-    return resident
-
-
-def _memory() -> tuple[int, int]:
-    """Resident memory of this process, now and at most, in bytes."""
-    figures: dict[str, int] = {}
-    with open("/proc/self/status", encoding="ascii") as file:
-        for line in file:
-            name, _, value = line.partition(":")
-            if name in ("VmRSS", "VmHWM"):
-                figures[name] = int(value.split()[0]) * 1024
-    return figures.get("VmRSS", 0), figures.get("VmHWM", 0)

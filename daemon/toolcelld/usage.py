@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["Member", "Usage", "disk_used", "measure"]
+__all__ = ["Member", "Usage", "disk_used", "measure", "resident_memory"]
 
 PROCESSES_READ_MAX: Final = 1024
 """The most that a limit may allow by default; a look at so many takes some 50 ms."""
@@ -135,6 +135,17 @@ def _children(pid: int, tasks: int) -> set[int]:
             # A list that was cut ends in half a number.
             found.update(map(int, (data if len(data) < READ_BYTES else data[: data.rfind(b" ")]).split()))
     return found
+
+
+def resident_memory(pid: int) -> tuple[int, int]:
+    """Return the resident memory of one process in bytes, mapped files included: now and at most.
+
+    Both are 0 for a process that has ended, and for the pid 0.
+    """
+    with contextlib.suppress(OSError):
+        status = _read(f"/proc/{pid}/status")
+        return _sum(status, (b"VmRSS:",)), _sum(status, (b"VmHWM:",))
+    return 0, 0
 
 
 def _resident(pid: int) -> int:

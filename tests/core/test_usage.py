@@ -9,13 +9,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.limits import Limits
 from toolcelld.meter import crossing
-from toolcelld.usage import ENTRY_BYTES, Member, Usage, disk_used, measure
+from toolcelld.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
 
 MIB = 2**20
 BUILDER = "import sys; exec(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
@@ -111,6 +112,15 @@ def test_a_process_that_is_gone_uses_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert measure([gone.pid]) == Usage((), 0.0)
+    assert resident_memory(gone.pid) == resident_memory(0) == (0, 0)
+
+
+def test_resident_memory_is_what_psutil_reads() -> None:
+    with builder("held = b'x' * (50 * 2**20)", 0) as pid:
+        now, most = resident_memory(pid)
+        # The kernel keeps the sums for each processor and shows the two files differently exact.
+        assert now == pytest.approx(psutil.Process(pid).memory_info().rss, abs=MIB)
+    assert 50 * MIB < now <= most
 
 
 def test_a_directory_counts_with_all_its_files(tmp_path: Path) -> None:

@@ -7,6 +7,6 @@ run, in the order that is the security argument. `load` runs the file, `serve` a
 `abortable` stops them, `ending` says how they ended, `wire` is their way to speak. `linux` is the
 kernel by ctypes.
 
-Nothing here imports grpc, psutil or the rest of the daemon: it is forked, and it is what a
-tool's process pays for.
+Nothing here imports grpc or the rest of the daemon: it is forked, and it is what a tool's process
+pays for.
 """
