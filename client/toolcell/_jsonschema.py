@@ -1,8 +1,14 @@
 """A validator for the JSON Schemas that authors write by hand: `tool(args={"type": "object", …})`.
 
-It knows the keywords that such schemas use. One that it does not know is refused when the file is loaded: the model
-would read a promise that nobody keeps. Annotations (`title`, `format`, `default`, …) are shown and not enforced, as
-the standard has it. A library would do the same in two thousand lines and six packages.
+It knows the keywords that such schemas use. One that it does not know is refused when the file is loaded, because the
+model would read a rule that is not enforced. Annotations (`title`, `format`, `default`, …) are shown and not enforced,
+as the standard has it.
+
+Why not a library: the interpreter of a source needs pydantic and nothing else, and whatever validates here would have to
+be installed there as well. Of those that know draft 2020-12, `jsonschema` brings four packages and takes 60 ms of
+processor time to import; `jsonschema-rs` takes 16 ms and 5 MiB in each worker, reads patterns that are not Python's, and
+follows `$ref` to files and hosts. `fastjsonschema` does not know `prefixItems`. With each of them the refusal of unknown
+keywords and the sentences for the model stay here, which is half of this module.
 """
 
 from __future__ import annotations
