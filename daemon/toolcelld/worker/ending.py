@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcell._data import to_json
 from toolcell._errors import ToolError
@@ -34,8 +33,7 @@ CUT: Final = PAYLOAD_BYTES_MAX // 4
 """Characters or bytes per chunk: four bytes is the longest that UTF-8 makes of a character."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What a call has used, and what of it is still alive."""
 
     cpu_seconds: float
@@ -43,8 +41,7 @@ class Usage:
     threads: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """What the worker reports of a call."""
 
     kind: Kind
