@@ -28,7 +28,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.pace import SLOWNESS
 
 # Property tests: a few examples, always the same, whenever the tests run; many, and others each time, with
 # --hypothesis-profile=nightly. No deadline and no check of how fast examples are made: other tests may have the processors.
@@ -45,7 +44,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # For what is just ending; a killed cell of fifty processes needs 15 ms, a busy machine more.
-END_SECONDS_MAX = 5.0 * SLOWNESS
+END_SECONDS_MAX = 5.0
 # Between two looks at what gives no sign when it ends: descriptors and threads.
 LOOK_SECONDS = 0.01
 PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
@@ -234,16 +233,6 @@ async def no_task_is_left() -> AsyncIterator[None]:
         _, left = await asyncio.wait(new, timeout=END_SECONDS_MAX)
         if left:
             pytest.fail("left behind:\n  " + "\n  ".join(f"task {task}" for task in left), pytrace=False)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have a slow machine wait longer before it gives a test up."""
-    if SLOWNESS == 1:
-        return
-    for item in items:
-        marker = item.get_closest_marker("timeout")
-        seconds = float(marker.args[0] if marker is not None else config.getini("timeout"))
-        item.add_marker(pytest.mark.timeout(seconds * SLOWNESS), append=False)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

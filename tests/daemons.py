@@ -32,7 +32,6 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 from google.protobuf.message import Message
-from tests.pace import SLOWNESS
 from tests.process import delegation
 
 from toolcell.client import Session, connect
@@ -43,9 +42,9 @@ from toolcelld.blanks import READY_MAX
 
 R = TypeVar("R", bound=Message)
 
-START_SECONDS_MAX = 20 * SLOWNESS
+START_SECONDS_MAX = 20
 """Half a second here; other tests may have the processors."""
-SETTLE_SECONDS_MAX = 30.0 * SLOWNESS
+SETTLE_SECONDS_MAX = 30.0
 """For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
@@ -180,7 +179,6 @@ class RunningDaemon:
                     "HOME": str(self.directory),
                     "LC_ALL": "C.UTF-8",
                     "NOTIFY_SOCKET": notifications,
-                    "GUEST_SLOWNESS": str(SLOWNESS),
                     **self.environment,
                 },
             )
@@ -194,8 +192,6 @@ class RunningDaemon:
 
     def _command(self) -> list[str]:
         module, *arguments = self._program
-        if module == "toolcelld" and SLOWNESS != 1:
-            module = "tests.process.patient"
         places = ["--socket", self.socket, "--state", str(self.state), "--config", str(self.config)]
         return [sys.executable, "-m", module, *arguments, *places, *self._options]
 

@@ -28,7 +28,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pytest
 from tests.adapters.kit import PICTURE
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell._units import parse_bytes
 from toolcell.adapters.agent import AgentAdapter, Origin
@@ -38,7 +37,7 @@ from toolcell.client import Event
 
 __all__ = ["Conforming", "Shown"]
 
-SECONDS_MAX = 20 * SLOWNESS
+SECONDS_MAX = 20
 LOOK_SECONDS = 0.02
 NUMBERS = itertools.count(1)
 

@@ -29,14 +29,13 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.adapters.mcp import Bridge, Surroundings, stay, talk
 from toolcell.adapters.reading import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
 
-SECONDS_MAX = 20 * SLOWNESS
+SECONDS_MAX = 20
 """For what takes a second at most; other tests may have the processors."""
 
 TOOLS = '''

@@ -20,11 +20,10 @@ from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 HERE = Path(__file__).parent / "conformance"
 SUITE = Path(sys.prefix) / "node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
-SECONDS_MAX = 60 * SLOWNESS
+SECONDS_MAX = 60
 """For a scenario that takes two at most; other tests may have the processors."""
 
 pytestmark = [

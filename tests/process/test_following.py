@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.client import Catalog, Session
 
 pytestmark = pytest.mark.anyio
 
-HEARD_SECONDS_MAX = 20 * SLOWNESS
+HEARD_SECONDS_MAX = 20
 
 
 def says(text: str) -> str:

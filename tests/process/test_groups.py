@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 from tests.process import delegation
 from tests.process.delegation import cells
 
@@ -18,7 +17,7 @@ from toolcelld.groups import Group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-DEATH_SECONDS_MAX = 5.0 * SLOWNESS
+DEATH_SECONDS_MAX = 5.0
 
 
 @pytest.fixture

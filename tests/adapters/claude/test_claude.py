@@ -28,7 +28,6 @@ from tests.adapters.conftest import KIT, LATE
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 from toolcell.adapters.agent import Origin
 from toolcell.adapters.claude import options
@@ -37,7 +36,7 @@ from toolcell_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SECONDS_MAX = 20 * SLOWNESS
+SECONDS_MAX = 20
 """For what takes a second at most; other tests may have the processors."""
 LOOK_SECONDS = 0.01
 

@@ -15,7 +15,6 @@ import pytest
 from tests.adapters.openai import MODEL, Model, results, serving
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
-from tests.pace import SLOWNESS
 
 pytest.importorskip("copilot", reason="the Copilot SDK is not installed: make test-agents")
 
@@ -25,9 +24,9 @@ from copilot.session import PermissionHandler
 from toolcell.adapters.copilot import CopilotAdapter
 
 PROGRAM = next(Path(sys.prefix, "node", "node_modules", "@github").glob("copilot-*/copilot"), None)
-SECONDS_MAX = 30 * SLOWNESS
+SECONDS_MAX = 30
 """For a turn, which takes half a second; other tests may have the processors."""
-LINGER_SECONDS = 60.0 * SLOWNESS
+LINGER_SECONDS = 60.0
 """Longer than a daemon takes to start again."""
 
 

@@ -17,16 +17,15 @@ from typing import Any
 import httpx2
 from tests.adapters.openai import MODEL, Model, results
 from tests.adapters.script import Use
-from tests.pace import SLOWNESS
 
 __all__ = ["NODE_MODULES", "PASSWORD", "PROGRAM", "OpenCode", "Stay", "until"]
 
 NODE_MODULES = Path(sys.prefix, "node", "node_modules")
 PROGRAM = NODE_MODULES / "opencode-ai" / "bin" / "opencode.exe"
 PASSWORD = "of the server alone"
-START_SECONDS_MAX = 60 * SLOWNESS
+START_SECONDS_MAX = 60
 """Some five seconds; it writes a database first, and other tests may have the processors."""
-SECONDS_MAX = 40 * SLOWNESS
+SECONDS_MAX = 40
 """For a turn, which takes two seconds, and for whatever else is awaited."""
 LOOK_SECONDS = 0.02
 
