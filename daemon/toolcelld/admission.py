@@ -11,7 +11,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 
 from toolcelld.catalog import Catalog, ToolInfo
-from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.profiles import Project
 from toolcelld.regime import Permit, Regime
 

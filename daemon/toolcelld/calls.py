@@ -27,6 +27,8 @@ from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.course import NOTHING, Course
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.events import parts
 from toolcelld.history import CallSummary
 from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
@@ -35,8 +37,7 @@ from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import KEYS, Settings, lower
 from toolcelld.loading import StartFailed
 from toolcelld.messages import AnswerMessage, CallContext, ReplyMessage
-from toolcelld.outbox import parts
-from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
+from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.questions import Questions
 from toolcelld.regime import secret_missing

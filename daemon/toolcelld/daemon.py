@@ -38,18 +38,19 @@ from toolcelld.catalogs import Catalogs
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.description import Broken, Description
+from toolcelld.errors import Refusal
 from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
-from toolcelld.host import Host, examine
+from toolcelld.host import Host
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
 from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
-from toolcelld.outcome import Refusal
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
+from toolcelld.probe import examine
 from toolcelld.profiles import Surroundings
 from toolcelld.quarantine import Quarantined
 from toolcelld.regime import Regime

@@ -20,9 +20,10 @@ from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.history import CallSummary
 from toolcelld.limits import NO_LIMITS, Limits
-from toolcelld.outcome import Facts, Outcome, Refusal, RefusalReason
+from toolcelld.outcome import Facts, Outcome
 from toolcelld.request import Request
 from toolcelld.session import OpenRequest
 from toolcelld.sources import Problem

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from toolcelld import events
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.history import CallSummary
-from toolcelld.outcome import Refusal, RefusalReason
 
 __all__ = ["Endings"]
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from toolcelld.catalog import Catalog
-from toolcelld.outcome import Outcome, Refusal
+from toolcelld.errors import Refusal
+from toolcelld.outcome import Outcome
 
-__all__ = [
-    "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress",
-    "Published", "Refused", "Requested", "Started", "Update",
-]  # fmt: skip
+__all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress", "Published", "Refused", "Requested", "Started", "Update", "parts"]  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,3 +175,25 @@ class Published(Event):
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+MESSAGE_BYTES: Final = 56 * 1024
+"""What leaves together; a message of the contract has at most 64 KiB."""
+
+
+PART_BYTES: Final = 40 * 1024
+"""Of a body in one event: with what is around it, less than a message."""
+
+
+def parts(call_id: str, outcome: Outcome) -> tuple[Ended, *tuple[Chunk, ...]]:
+    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
+    body = outcome.body
+    ended = Ended(outcome._replace(body=b""), b"", call_id=call_id)
+    first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
+    ended.body, ended.more = body[:first], len(body) > first
+    ended.measure()
+    rest = range(first, len(body), PART_BYTES)
+    return ended, *(
+        Chunk(body[start : start + PART_BYTES], last=start + PART_BYTES >= len(body), call_id=call_id)
+        for start in rest
+    )

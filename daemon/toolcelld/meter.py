@@ -28,8 +28,8 @@ from toolcelld.cells import Cell
 from toolcelld.lifecycle import Call as CallState
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import Limits
-from toolcelld.outcome import Kind, Stop, passed
-from toolcelld.usage import Usage, disk_used, measure
+from toolcelld.outcome import Kind, Stop
+from toolcelld.usage import Usage, disk_used, measure, passed
 from toolcelld.workers import Worker
 
 __all__ = ["Meter", "crossing"]

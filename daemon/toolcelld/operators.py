@@ -19,12 +19,12 @@ from toolcelld.catalogs import DirectoryError
 from toolcelld.config import ConfigError
 from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.petition import Petition, encode_trusted
 from toolcelld.quarantine import Quarantined
 from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals

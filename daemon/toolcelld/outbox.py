@@ -21,17 +21,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.events import Chunk, Ended, Event, Gap, Progress, Refused, Update
-from toolcelld.outcome import Outcome
+from toolcelld.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, Refused, Update
 
-__all__ = ["MESSAGE_BYTES", "RETAINED_BYTES_MAX", "Outbox", "parts"]
+__all__ = ["RETAINED_BYTES_MAX", "Outbox"]
 
 RETAINED_BYTES_MAX: Final = 1024 * 1024
 """Of what may go; outcomes and questions are kept beyond it."""
-MESSAGE_BYTES: Final = 56 * 1024
-"""What leaves together; a message of the contract has at most 64 KiB."""
-PART_BYTES: Final = 40 * 1024
-"""Of a body in one event: with what is around it, less than a message."""
 COMPANY_SECONDS: Final = 0.005
 
 
@@ -201,17 +196,3 @@ class Outbox:
 
 def _droppable_bytes(queue: deque[Event]) -> int:
     return sum(event.size_bytes for event in queue if event.droppable)
-
-
-def parts(call_id: str, outcome: Outcome) -> tuple[Ended, *tuple[Chunk, ...]]:
-    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
-    body = outcome.body
-    ended = Ended(outcome._replace(body=b""), b"", call_id=call_id)
-    first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
-    ended.body, ended.more = body[:first], len(body) > first
-    ended.measure()
-    rest = range(first, len(body), PART_BYTES)
-    return ended, *(
-        Chunk(body[start : start + PART_BYTES], last=start + PART_BYTES >= len(body), call_id=call_id)
-        for start in rest
-    )

@@ -11,7 +11,6 @@ what happened, with figures, and in lines of its own what would change it.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
@@ -20,11 +19,9 @@ from toolcell._units import format_bytes, format_seconds, show_bytes
 from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
 from toolcelld.spills import Output
-from toolcelld.usage import Usage
+from toolcelld.usage import passed
 
-__all__ = [
-    "Evidence", "Facts", "Kind", "Outcome", "Refusal", "RefusalReason", "Report", "Stop", "Verdict", "judge", "passed",
-]  # fmt: skip
+__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "judge"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -42,58 +39,6 @@ class Kind(StrEnum):
 
 
 Stopped = Literal["settled", "killed", "best_effort"]
-
-
-class RefusalReason(StrEnum):
-    """Why a request cannot be served; the names of the contract."""
-
-    UNKNOWN_TOOL = "UNKNOWN_TOOL"
-    BROKEN_TOOL = "BROKEN_TOOL"
-    NOT_ALLOWED = "NOT_ALLOWED"
-    BUSY = "BUSY"
-    TOO_LARGE = "TOO_LARGE"
-    BAD_REQUEST = "BAD_REQUEST"
-    DRAINING = "DRAINING"
-    SESSION_CLOSED = "SESSION_CLOSED"
-    UNKNOWN_SESSION = "UNKNOWN_SESSION"
-    UNKNOWN_CALL = "UNKNOWN_CALL"
-    UNKNOWN_OUTPUT = "UNKNOWN_OUTPUT"
-    CALL_EXISTS = "CALL_EXISTS"
-    SESSION_EXISTS = "SESSION_EXISTS"
-    WRONG_TOKEN = "WRONG_TOKEN"  # noqa: S105  # a reason
-    UNAUTHENTICATED = "UNAUTHENTICATED"
-    VERSION_MISMATCH = "VERSION_MISMATCH"
-    SUPERSEDED = "SUPERSEDED"
-    WOULD_DEADLOCK = "WOULD_DEADLOCK"
-    OUT_OF_ORDER = "OUT_OF_ORDER"
-    DISABLED = "DISABLED"
-    NEEDS_GRANT = "NEEDS_GRANT"
-    UNTRUSTED = "UNTRUSTED"
-    NO_SANDBOX = "NO_SANDBOX"
-    QUARANTINED = "QUARANTINED"
-
-
-class Refusal(Exception):
-    """A request that cannot be served: the caller's fault, or a bound of ours."""
-
-    def __init__(
-        self,
-        reason: RefusalReason,
-        message: str,
-        *,
-        field: str = "",
-        retry_seconds: float | None = None,
-        quota: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.field = field
-        """The field of the request that is wrong."""
-        self.retry_seconds = retry_seconds
-        """When it may be worth coming again."""
-        self.quota = quota
-        """The bound that was met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,29 +217,6 @@ def _figure(evidence: Evidence, key: str) -> str:
             return f"{limit} processes and threads"
         case _:
             return f"{format_bytes(limit)} in its temporary directory"
-
-
-def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
-    """A limit that was passed: how far, when, and by whom most of all."""
-    members = usage.members if usage is not None else ()
-    match key:
-        case "memory":
-            text = f"{format_bytes(figure)} of {format_bytes(limit)}"
-            most = max(members, key=lambda member: member.memory_bytes, default=None)
-            by = f"; most of it in {most}" if most is not None else ""
-        case "processes":
-            text = f"{figure:g} of {limit:g} processes and threads"
-            names: Counter[str] = Counter()
-            for member in members:
-                names[member.name] += member.tasks
-            by = f"; most of them {names.most_common(1)[0][0]}" if names else ""
-        case "cpu":
-            text = f"{figure:.1f} s of {limit:g} s of processor time"
-            most = max(members, key=lambda member: member.cpu_seconds, default=None)
-            by = f"; most of it in {most}" if most is not None else ""
-        case _:
-            text, by = f"{format_bytes(figure)} of {format_bytes(limit)} in its temporary directory", ""
-    return f"{text} after {format_seconds(after_seconds)}{by}"
 
 
 def _crashed(evidence: Evidence) -> Verdict:

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.service import abort
 
 __all__ = ["Parser"]

@@ -23,10 +23,10 @@ from typing import Final
 from toolcelld.blanks import Blanks
 from toolcelld.cellspec import CellSpec
 from toolcelld.description import Broken, Description, Rejected
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.loading import StartFailed
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.quarantine import Quarantine, Quarantined
 from toolcelld.sources import ToolFile
 from toolcelld.turns import Turns

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.grants import NOTHING, Grant
 from toolcelld.host import Host
 from toolcelld.limits import Settings
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.sections import DefaultsSection, ProfileSection
 from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
 from toolcelld.worker.policy import OPEN, Enclosure, Policy

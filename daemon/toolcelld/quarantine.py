@@ -28,8 +28,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import HEALTH, Health, HealthEvent, Machine
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.sources import ToolFile
 
 __all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "Evidence", "Quarantine", "Quarantined"]

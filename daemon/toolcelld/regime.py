@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields, replace
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.grants import Grant
 from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
 from toolcelld.sections import LimitKeys
 from toolcelld.sources import ToolFile, project_directory

@@ -40,9 +40,10 @@ from toolcelld.encoding import (
     encode_tool,
     trailers,
 )  # fmt: skip
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
-from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
+from toolcelld.outcome import Kind, Stop
 from toolcelld.session import House, OpenRequest, Session
 from toolcelld.sessions import Sessions
 from toolcelld.sources import Problem

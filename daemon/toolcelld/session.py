@@ -27,12 +27,14 @@ from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
 from toolcelld.early import Early
 from toolcelld.endings import Endings
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.events import parts
 from toolcelld.history import CallSummary
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
 from toolcelld.limits import NO_LIMITS, Limits, lower
-from toolcelld.outbox import Outbox, parts
-from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Refusal, RefusalReason, Stop
+from toolcelld.outbox import Outbox
+from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.profiles import project_of
 from toolcelld.regime import Regime

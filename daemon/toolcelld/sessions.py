@@ -9,8 +9,9 @@ from typing import Final
 
 from toolcelld.calls import Call
 from toolcelld.catalogs import DirectoryError
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as State
-from toolcelld.outcome import Kind, Refusal, RefusalReason, Stop
+from toolcelld.outcome import Kind, Stop
 from toolcelld.session import House, OpenRequest, Session, draining
 from toolcelld.workers import Worker
 

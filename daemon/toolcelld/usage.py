@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["Member", "Usage", "disk_used", "measure", "resident_memory"]
+from toolcell._units import format_bytes, format_seconds
+
+__all__ = ["Member", "Usage", "disk_used", "measure", "passed", "resident_memory"]
 
 PROCESSES_READ_MAX: Final = 1024
 """The most that a limit may allow by default; a look at so many takes some 50 ms."""
@@ -193,3 +196,26 @@ def disk_used(directory: str, enough_bytes: int) -> int:
                 if used > enough_bytes or entries >= ENTRIES_READ_MAX:
                     return used
     return used
+
+
+def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
+    """A limit that was passed: how far, when, and by whom most of all."""
+    members = usage.members if usage is not None else ()
+    match key:
+        case "memory":
+            text = f"{format_bytes(figure)} of {format_bytes(limit)}"
+            most = max(members, key=lambda member: member.memory_bytes, default=None)
+            by = f"; most of it in {most}" if most is not None else ""
+        case "processes":
+            text = f"{figure:g} of {limit:g} processes and threads"
+            names: Counter[str] = Counter()
+            for member in members:
+                names[member.name] += member.tasks
+            by = f"; most of them {names.most_common(1)[0][0]}" if names else ""
+        case "cpu":
+            text = f"{figure:.1f} s of {limit:g} s of processor time"
+            most = max(members, key=lambda member: member.cpu_seconds, default=None)
+            by = f"; most of it in {most}" if most is not None else ""
+        case _:
+            text, by = f"{format_bytes(figure)} of {format_bytes(limit)} in its temporary directory", ""
+    return f"{text} after {format_seconds(after_seconds)}{by}"

@@ -23,12 +23,12 @@ from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
 from toolcelld.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
-from toolcelld.outcome import passed
 from toolcelld.printing import Source
 from toolcelld.proxy import Proxy
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
+from toolcelld.usage import passed
 from toolcelld.vault import SecretError
 
 __all__ = ["Invocation", "Listener", "Worker"]

@@ -15,6 +15,7 @@ from toolcelld import events
 from toolcelld.cells import Cell
 from toolcelld.config import Config
 from toolcelld.encoding import encode_event
+from toolcelld.events import MESSAGE_BYTES
 from toolcelld.frames import Frame, FrameError
 from toolcelld.intake import PIECE_CHARACTERS_MAX, Intake
 from toolcelld.limits import Limits, resolve
@@ -26,7 +27,6 @@ from toolcelld.messages import (
     MessageError,
     ReplyMessage,
 )
-from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import Questions
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.events import Accepted, Chunk, Event, Gap, Logged, Metadata, Progress, Update
-from toolcelld.outbox import MESSAGE_BYTES, RETAINED_BYTES_MAX, Outbox
+from toolcelld.events import MESSAGE_BYTES, Accepted, Chunk, Event, Gap, Logged, Metadata, Progress, Update
+from toolcelld.outbox import RETAINED_BYTES_MAX, Outbox
 
 pytestmark = pytest.mark.anyio
 

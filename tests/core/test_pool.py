@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from toolcelld.blanks import Blanks
 from toolcelld.cellspec import CellSpec
 from toolcelld.description import Description
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.loading import StartFailed
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.pool import Pool
 from toolcelld.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.sources import ToolFile

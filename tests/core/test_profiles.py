@@ -13,9 +13,9 @@ from toolcelld import profiles
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.config import Config
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.grants import Grant
 from toolcelld.host import Host
-from toolcelld.outcome import Refusal, RefusalReason
 from toolcelld.profiles import Surroundings, project_of
 from toolcelld.regime import Regime
 from toolcelld.sections import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection

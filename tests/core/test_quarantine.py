@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.test_pool import spec
 
-from toolcelld.outcome import Refusal, RefusalReason
+from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.quarantine import (
     BACKOFF_SECONDS,
     DEATHS_MAX,

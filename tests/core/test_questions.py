@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.events import Asked, Event, Requested
+from toolcelld.events import MESSAGE_BYTES, Asked, Event, Requested
 from toolcelld.messages import (
     AnswerMessage,
     AskMessage,
@@ -17,7 +17,6 @@ from toolcelld.messages import (
     RequestMessage,
     from_worker,
 )
-from toolcelld.outbox import MESSAGE_BYTES
 from toolcelld.questions import OPEN_MAX, Questions
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,52 @@
+"""Finds out what this host can give a cell, by building one of each kind.
+
+Versions and flags only say what ought to work. A distribution may forbid user namespaces to programs that it does not
+know, a container may hide /proc, a kernel may lack one right. A cell built like one for a tool reports what there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from toolcelld.blanks import Blanks
+from toolcelld.cellspec import CellSpec
+from toolcelld.host import Host
+from toolcelld.loading import StartFailed
+from toolcelld.sources import ToolFile
+from toolcelld.worker.policy import CellLimits, Enclosure, Policy
+from toolcelld.workers import Worker
+
+__all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]
+
+logger = logging.getLogger(__name__)
+
+PROBE: Final = b'from toolcell import tool\n\n@tool\ndef probe() -> None:\n    """Nothing."""\n'
+
+
+PROBE_SECONDS_MAX: Final = 10.0
+"""For loading the probe, which takes some milliseconds."""
+
+
+ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
+
+
+async def examine(blanks_for: Callable[[CellSpec], Blanks], scratch: str) -> Host:
+    """Build one cell of each kind; never raises for what a host cannot do."""
+    reasons: dict[str, str] = {}
+    layers: dict[str, tuple[str, ...]] = {}
+    for enclosure in ENCLOSURES:
+        file = ToolFile("/probe.py", "probe", "local", "probe", PROBE, f"probe {enclosure}", "/")
+        policy = Policy(enclosure, writable=(scratch,))
+        spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
+        worker = Worker(f"probe-{enclosure}", spec, lambda _: None)
+        try:
+            await worker.start(blanks_for(spec), load_seconds=PROBE_SECONDS_MAX)
+        except StartFailed as failure:
+            reasons[enclosure] = failure.message
+            logger.info("Cells of the kind %s cannot be had here: %s", enclosure, failure.message)
+        else:
+            layers[enclosure] = worker.layers
+            await worker.end()
+    return Host(**reasons, layers=layers)
