@@ -12,8 +12,8 @@ from collections import deque
 from typing import Final
 
 from toolcelld.cells import Cell, Receiver
-from toolcelld.frames import Frame, FrameError
-from toolcelld.messages import FailedMessage, HelloMessage, from_worker
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 from toolcelld.runtimes import Runtime, RuntimeFailed
 from toolcelld.scratch import Scratch
 

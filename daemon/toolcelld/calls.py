@@ -36,9 +36,9 @@ from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.limits import KEYS, Settings, lower
 from toolcelld.loading import StartFailed
-from toolcelld.messages import AnswerMessage, CallContext, ReplyMessage
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.pool import Pool
+from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
 from toolcelld.questions import Questions
 from toolcelld.regime import secret_missing
 from toolcelld.request import Request

@@ -20,9 +20,11 @@ from toolcelld import events
 from toolcelld.capture import Capture
 from toolcelld.cells import Cell
 from toolcelld.death import Death
-from toolcelld.frames import Frame, FrameError
 from toolcelld.limits import Limits, Settings
-from toolcelld.messages import (
+from toolcelld.outcome import EMPTY_BODY, Report
+from toolcelld.printing import Source
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     METADATA_BYTES_MAX,
     RECORDS_MAX,
@@ -43,8 +45,6 @@ from toolcelld.messages import (
     WithdrawMessage,
     from_worker,
 )
-from toolcelld.outcome import EMPTY_BODY, Report
-from toolcelld.printing import Source
 from toolcelld.questions import Asker, Questions
 from toolcelld.results import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.spills import Origin, Output, Spills

@@ -12,8 +12,9 @@ from typing import Final
 from toolcelld.cells import Cell
 from toolcelld.death import Death
 from toolcelld.description import Description
-from toolcelld.frames import Frame, FrameError
-from toolcelld.messages import (
+from toolcelld.printing import Source
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import (
     DESCRIPTION_BYTES_MAX,
     BrokenMessage,
     ChunkMessage,
@@ -22,7 +23,6 @@ from toolcelld.messages import (
     LoadedMessage,
     from_worker,
 )
-from toolcelld.printing import Source
 
 __all__ = ["Loading", "StartFailed"]
 

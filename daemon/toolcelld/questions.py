@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from toolcelld import events
-from toolcelld.messages import (
+from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     AnswerMessage,
     AskMessage,

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from toolcelld.frames import Frame
+from toolcelld.protocol.frames import Frame
 
 __all__ = ["Redaction", "Veil"]
 

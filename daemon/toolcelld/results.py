@@ -19,9 +19,9 @@ from pydantic_core import from_json
 
 from toolcelld.capture import Capture
 from toolcelld.clip import Clip, Clipped, Keep, fits
-from toolcelld.frames import FrameError
 from toolcelld.limits import Limits
-from toolcelld.messages import (
+from toolcelld.protocol.frames import FrameError
+from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,
     ImagePart,
     LinkPart,

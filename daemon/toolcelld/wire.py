@@ -12,8 +12,8 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
-from toolcelld.messages import ToWorker, split
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.protocol.messages import ToWorker, split
 from toolcelld.redaction import Redaction
 
 __all__ = ["Wire"]

@@ -18,12 +18,12 @@ from toolcelld.cells import Cell, Receiver
 from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.description import Description
-from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
-from toolcelld.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 from toolcelld.printing import Source
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 from toolcelld.proxy import Proxy
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed

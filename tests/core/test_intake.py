@@ -16,10 +16,10 @@ from toolcelld.cells import Cell
 from toolcelld.config import Config
 from toolcelld.encoding import encode_event
 from toolcelld.events import MESSAGE_BYTES
-from toolcelld.frames import Frame, FrameError
 from toolcelld.intake import PIECE_CHARACTERS_MAX, Intake
 from toolcelld.limits import Limits, resolve
-from toolcelld.messages import (
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import (
     LOST_MAX,
     METADATA_BYTES_MAX,
     THREADS_MAX,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.events import MESSAGE_BYTES, Asked, Event, Requested
-from toolcelld.messages import (
+from toolcelld.protocol.messages import (
     AnswerMessage,
     AskMessage,
     MessageError,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.frames import Frame
+from toolcelld.protocol.frames import Frame
 from toolcelld.redaction import Redaction
 
 TOKEN = "ghp_0123456789abcdef"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.capture import Capture
 from toolcelld.config import Config
-from toolcelld.frames import Decoder, FrameError
 from toolcelld.limits import Limits, resolve
-from toolcelld.messages import MessageError, ResultMessage, from_worker
+from toolcelld.protocol.frames import Decoder, FrameError
+from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
 from toolcelld.results import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
-from toolcelld.messages import RetireMessage
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
+from toolcelld.protocol.messages import RetireMessage
 from toolcelld.redaction import Redaction
 from toolcelld.wire import Wire
 

@@ -15,10 +15,10 @@ from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.description import Description
-from toolcelld.frames import Frame, FrameError
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
-from toolcelld.messages import ToWorker
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import ToWorker
 from toolcelld.sources import ToolFile
 from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import Worker

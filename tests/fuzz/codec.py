@@ -29,9 +29,15 @@ atheris: Any = importlib.import_module(
 with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.capture import Capture
     from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
-    from toolcelld.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.limits import Limits
-    from toolcelld.messages import MESSAGE_BYTES_MAX, ResultMessage, from_worker, header_of, to_worker
+    from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
+    from toolcelld.protocol.messages import (
+        MESSAGE_BYTES_MAX,
+        ResultMessage,
+        from_worker,
+        header_of,
+        to_worker,
+    )
     from toolcelld.results import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.frames import HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.protocol.frames import (
+    HEADER_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    Decoder,
+    Frame,
+    FrameError,
+    encode,
+    split,
+)
 
 VECTORS: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "docs/vectors/frames.json").read_text(encoding="utf-8")

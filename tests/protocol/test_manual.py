@@ -10,8 +10,9 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from toolcell._result import BLOCKS_MAX
-from toolcelld import frames, messages, questions, results
-from toolcelld.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
+from toolcelld import questions, results
+from toolcelld.protocol import frames, messages
+from toolcelld.protocol.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
 from toolcelld.worker import steps
 
 MANUAL: Final = (Path(__file__).parents[2] / "docs/worker-protocol.md").read_text(encoding="utf-8")

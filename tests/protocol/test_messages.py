@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld import messages
-from toolcelld.frames import Decoder, Frame, FrameError
-from toolcelld.messages import (
+from toolcelld.protocol import messages
+from toolcelld.protocol.frames import Decoder, Frame, FrameError
+from toolcelld.protocol.messages import (
     FIGURE_MAX,
     LINE_CHARACTERS_MAX,
     AskMessage,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from toolcell import Aborted
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
-from toolcelld.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
+from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.worker.abortable import SEQUENCE, Abortable
 from toolcelld.worker.ending import Ending, Usage
 from toolcelld.worker.steps import ABORT_SIGNAL

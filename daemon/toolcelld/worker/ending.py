@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from toolcell._data import to_json
 from toolcell._errors import ToolError
 from toolcell._result import ImageBlock, Result, TextBlock
-from toolcelld.frames import PAYLOAD_BYTES_MAX, FrameError
-from toolcelld.messages import (
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError
+from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     ChunkMessage,
     ImagePart,

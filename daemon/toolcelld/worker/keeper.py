@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from toolcelld.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
+from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
 from toolcelld.worker import serve, steps
 from toolcelld.worker.steps import LIFE, PROTOCOL, Plan, SetupFailed
 

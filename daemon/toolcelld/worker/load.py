@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 
 from toolcell import Aborted
 from toolcell._exports import Exports, exports
-from toolcelld.messages import NUMBER_MAX, Stage
+from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "Source", "load"]
 

@@ -33,8 +33,8 @@ from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._exports import Export, Exports, InvalidArguments
 from toolcell._log import LogHandler
 from toolcell._result import describe_exception, failure
-from toolcelld.frames import FrameError
-from toolcelld.messages import (
+from toolcelld.protocol.frames import FrameError
+from toolcelld.protocol.messages import (
     CAUSE_CHARACTERS_MAX,
     LINE_CHARACTERS_MAX,
     MODULE_CHARACTERS_MAX,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._exports import InvalidArguments, exports
-from toolcelld.messages import RetireMessage, header_of, to_worker
+from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
 from toolcelld.worker import landlock, seccomp
 from toolcelld.worker.steps import own_places
 

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from toolcelld.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
-from toolcelld.messages import (
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.protocol.messages import (
     LOST_MAX,
     MESSAGE_BYTES_MAX,
     METADATA_BYTES_MAX,

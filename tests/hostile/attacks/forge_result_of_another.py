@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 from toolcell import tool
-from toolcelld.frames import encode
+from toolcelld.protocol.frames import encode
 
 signal.alarm(20)
 

@@ -1,6 +1,6 @@
 """The messages between the daemon and a worker: one frozen dataclass for each, with the bounds of its fields.
 
-A message is the header of a frame (`toolcelld.frames`): its fields are those of the header, and the payload of the
+A message is the header of a frame (`toolcelld.protocol.frames`): its fields are those of the header, and the payload of the
 frame travels beside it. `encode` and `split` make frames of a message; `from_worker` and `to_worker` read a header.
 
 What is read is checked, because a worker runs a user's code. What is made is not, because our typed code makes it.
@@ -24,8 +24,8 @@ from typing_extensions import TypedDict  # pydantic does not take typing's befor
 
 from toolcell._data import whole
 from toolcell._result import BLOCKS_MAX
-from toolcelld import frames
-from toolcelld.frames import FrameError
+from toolcelld.protocol import frames
+from toolcelld.protocol.frames import FrameError
 
 PROTOCOL_VERSION: Final = 1
 
