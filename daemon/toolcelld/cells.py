@@ -29,9 +29,9 @@ from toolcelld.printing import SOURCES, Printing, Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.redaction import Redaction
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
+from toolcelld.sandbox.policy import CellLimits
 from toolcelld.usage import Usage
 from toolcelld.wire import Wire
-from toolcelld.worker.policy import CellLimits
 
 __all__ = ["Cell", "Receiver"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from toolcelld.sandbox.policy import CellLimits, Policy
 from toolcelld.sources import ToolFile
 from toolcelld.vault import NO_SECRETS, Sealed
-from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = ["CellSpec"]
 

@@ -55,6 +55,7 @@ from toolcelld.profiles import Surroundings
 from toolcelld.quarantine import Quarantined
 from toolcelld.regime import Regime
 from toolcelld.runtimes import Runtime
+from toolcelld.sandbox import linux
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
@@ -63,7 +64,6 @@ from toolcelld.spills import Spills
 from toolcelld.store import Store
 from toolcelld.trust import Trusted
 from toolcelld.watch import Watch
-from toolcelld.worker import linux
 from toolcelld.workers import Worker
 
 __all__ = ["Arrangement", "run"]

@@ -17,8 +17,8 @@ from toolcelld.groups import Groups
 from toolcelld.limits import resolve
 from toolcelld.profiles import enclosure_of
 from toolcelld.regime import Regime
-from toolcelld.worker import linux
-from toolcelld.worker.policy import Enclosure
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.policy import Enclosure
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 

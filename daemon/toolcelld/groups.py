@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.worker.policy import PROCESSES_MARGIN, CellLimits
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits
 
 __all__ = ["Accounts", "Group", "Groups"]
 

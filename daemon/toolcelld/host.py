@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toolcelld.worker.policy import Enclosure
+from toolcelld.sandbox.policy import Enclosure
 
 __all__ = ["Host"]
 

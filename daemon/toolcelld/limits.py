@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from toolcell._units import show_bytes, show_seconds
 from toolcelld.config import Config, dotted, shown
 from toolcelld.grants import NOTHING, Grant
+from toolcelld.sandbox.policy import Enclosure
 from toolcelld.sections import (
     Declared,
     DefaultsSection,
@@ -29,7 +30,6 @@ from toolcelld.sections import (
     ProfileSection,
     ToolSection,
 )
-from toolcelld.worker.policy import Enclosure
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -14,8 +14,8 @@ from toolcelld.blanks import Blanks
 from toolcelld.cellspec import CellSpec
 from toolcelld.host import Host
 from toolcelld.loading import StartFailed
+from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
 from toolcelld.sources import ToolFile
-from toolcelld.worker.policy import CellLimits, Enclosure, Policy
 from toolcelld.workers import Worker
 
 __all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]

@@ -22,9 +22,9 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.grants import NOTHING, Grant
 from toolcelld.host import Host
 from toolcelld.limits import Settings
+from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
 from toolcelld.sections import DefaultsSection, ProfileSection
 from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
-from toolcelld.worker.policy import OPEN, Enclosure, Policy
 
 __all__ = [
     "AUTO",

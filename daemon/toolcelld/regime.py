@@ -22,11 +22,11 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.grants import Grant
 from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
+from toolcelld.sandbox.policy import CellLimits, Policy
 from toolcelld.sections import LimitKeys
 from toolcelld.sources import ToolFile, project_directory
 from toolcelld.trust import Trusts
 from toolcelld.vault import Sealed
-from toolcelld.worker.policy import CellLimits, Policy
 
 __all__ = ["Permit", "Regime", "secret_missing"]
 

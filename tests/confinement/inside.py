@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from toolcelld.worker import linux, namespaces
-from toolcelld.worker.policy import Policy
-from toolcelld.worker.steps import own_places
+from toolcelld.sandbox import linux, namespaces
+from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.setup import own_places
 
 importlib.import_module(
     "encodings.idna"

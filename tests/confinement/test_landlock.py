@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from toolcelld.worker import landlock, linux
-from toolcelld.worker.policy import Policy
-from toolcelld.worker.steps import own_places
+from toolcelld.sandbox import landlock, linux
+from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.setup import own_places
 
 from .conftest import Wrap
 from .inside import Failed, in_child

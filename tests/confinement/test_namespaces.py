@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolcelld.worker.policy import Policy
+from toolcelld.sandbox.policy import Policy
 
 from .conftest import Wrap
 from .inside import apart, in_child

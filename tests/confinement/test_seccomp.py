@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from toolcelld.worker import linux, seccomp
-from toolcelld.worker.refusals import Filter
-from toolcelld.worker.syscalls import NUMBERS
+from toolcelld.sandbox import linux, seccomp
+from toolcelld.sandbox.denied_syscalls import Filter
+from toolcelld.sandbox.syscalls import NUMBERS
 
 from .conftest import Wrap
 from .inside import Failed, in_child

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.cellspec import CellSpec
+from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
+from toolcelld.sandbox.policy import CellLimits, Policy
+from toolcelld.sandbox.seccomp import program
+from toolcelld.sandbox.setup import Wish
+from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 from toolcelld.sources import ToolFile
-from toolcelld.worker.policy import CellLimits, Policy
-from toolcelld.worker.refusals import Filter, filter_of, refusals
-from toolcelld.worker.seccomp import program
-from toolcelld.worker.steps import Wish
-from toolcelld.worker.syscalls import NEWEST, NUMBERS
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonsense

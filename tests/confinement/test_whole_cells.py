@@ -19,10 +19,10 @@ from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
 from toolcelld.loading import StartFailed
 from toolcelld.runtimes import Runtime
+from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
 from toolcelld.scratch import Scratch
 from toolcelld.sources import ToolFile
 from toolcelld.wire import Wire
-from toolcelld.worker.policy import CellLimits, Enclosure, Policy
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

@@ -20,9 +20,9 @@ from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.request import Request
+from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.slots import Slots
 from toolcelld.sources import ToolFile
-from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import Invocation, Listener, Worker
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcelld.groups import Accounts, Group, Groups
-from toolcelld.worker.policy import CellLimits
+from toolcelld.sandbox.policy import CellLimits
 
 ALL = frozenset({"memory", "pids", "cpu"})
 MIB = 2**20

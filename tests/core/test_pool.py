@@ -21,8 +21,8 @@ from toolcelld.lifecycle import WorkerEvent
 from toolcelld.loading import StartFailed
 from toolcelld.pool import Pool
 from toolcelld.quarantine import DEATHS_MAX, Quarantine
+from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.sources import ToolFile
-from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

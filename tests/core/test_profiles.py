@@ -18,10 +18,10 @@ from toolcelld.grants import Grant
 from toolcelld.host import Host
 from toolcelld.profiles import Surroundings, project_of
 from toolcelld.regime import Regime
+from toolcelld.sandbox.policy import OPEN
 from toolcelld.sections import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.sources import ToolFile
 from toolcelld.trust import Trusted, Trusts
-from toolcelld.worker.policy import OPEN
 
 HOME = "/home/me"
 WORK = "/home/me/work"

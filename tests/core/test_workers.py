@@ -19,8 +19,8 @@ from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import ToWorker
+from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.sources import ToolFile
-from toolcelld.worker.policy import OPEN, CellLimits
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

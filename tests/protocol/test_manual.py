@@ -13,7 +13,7 @@ from toolcell._result import BLOCKS_MAX
 from toolcelld import questions, results
 from toolcelld.protocol import frames, messages
 from toolcelld.protocol.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
-from toolcelld.worker import steps
+from toolcelld.sandbox import setup
 
 MANUAL: Final = (Path(__file__).parents[2] / "docs/worker-protocol.md").read_text(encoding="utf-8")
 
@@ -125,6 +125,6 @@ def test_the_manual_names_every_field_of_a_context() -> None:
 
 def test_the_descriptors_of_the_manual_are_the_codes() -> None:
     numbers = {row[0]: row[1] for row in table("What a worker is born with", "Descriptor")}
-    assert numbers[str(steps.LIFE)].startswith("The keeper's life line")
-    assert numbers[str(steps.PROTOCOL)].startswith("The protocol")
-    assert numbers[str(steps.ABORT)].startswith("The abort channel")
+    assert numbers[str(setup.LIFE)].startswith("The keeper's life line")
+    assert numbers[str(setup.PROTOCOL)].startswith("The protocol")
+    assert numbers[str(setup.ABORT)].startswith("The abort channel")

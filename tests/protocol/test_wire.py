@@ -18,9 +18,9 @@ from toolcell import Aborted
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
+from toolcelld.sandbox.setup import ABORT_SIGNAL
 from toolcelld.worker.abortable import SEQUENCE, Abortable
 from toolcelld.worker.ending import Ending, Usage
-from toolcelld.worker.steps import ABORT_SIGNAL
 from toolcelld.worker.wire import Teller, Wire
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)

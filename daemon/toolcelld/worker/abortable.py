@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from toolcell import Aborted
-from toolcelld.worker.steps import ABORT_SIGNAL
+from toolcelld.sandbox.setup import ABORT_SIGNAL
 
 __all__ = ["Abortable"]
 

@@ -31,8 +31,9 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
-from toolcelld.worker import serve, steps
-from toolcelld.worker.steps import LIFE, PROTOCOL, Plan, SetupFailed
+from toolcelld.sandbox import setup
+from toolcelld.sandbox.setup import LIFE, PROTOCOL, Plan, SetupFailed
+from toolcelld.worker import serve
 
 __all__ = ["children", "descendants", "keep", "kill_all", "used_by"]
 
@@ -56,7 +57,7 @@ NOTHING: Final = Seen(0.0, 0)
 def keep(plan: Plan) -> NoReturn:
     """The life of a keeper, from its fork to its exit."""
     try:
-        steps.walk(steps.AROUND, plan)
+        setup.walk(setup.AROUND, plan)
         first = os.fork()
         if first == 0:
             (_be_init if plan.apart else _be_worker)(plan)
@@ -68,7 +69,7 @@ def keep(plan: Plan) -> NoReturn:
 
 
 def _be_worker(plan: Plan) -> NoReturn:
-    steps.walk(steps.BORN, plan)
+    setup.walk(setup.BORN, plan)
     os.close(LIFE)
     serve.main(plan)
 
@@ -76,7 +77,7 @@ def _be_worker(plan: Plan) -> NoReturn:
 def _be_init(plan: Plan) -> NoReturn:
     """The first process of a cell's own process namespace: with its end the kernel ends all others in it."""
     plan.parent_pid = 0  # a parent outside the namespace has no number in it
-    steps.walk(steps.BORN, plan)
+    setup.walk(setup.BORN, plan)
     plan.parent_pid = os.getpid()
     worker = os.fork()
     if worker == 0:
@@ -157,7 +158,7 @@ class _Keeper:
         # Its number is its own as long as its parent has not reaped it. A keeper that is the parent has not; an init
         # that has is about to exit, and the scope bounds whom the number could mean by then.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self._worker, steps.ABORT_SIGNAL)
+            os.kill(self._worker, setup.ABORT_SIGNAL)
 
     def _survey(self) -> int:
         mine = children(os.getpid())

@@ -60,11 +60,11 @@ from toolcelld.protocol.messages import (
     header_of,
     to_worker,
 )
-from toolcelld.worker import steps
+from toolcelld.sandbox import setup
+from toolcelld.sandbox.setup import ABORT, PROTOCOL
 from toolcelld.worker.abortable import Abortable
 from toolcelld.worker.ending import Ending, Usage
 from toolcelld.worker.load import Broken, Source, load
-from toolcelld.worker.steps import ABORT, PROTOCOL
 from toolcelld.worker.wire import Teller, Wire
 
 __all__ = ["main"]
@@ -79,7 +79,7 @@ POOL_JOIN_SECONDS: Final = 0.05
 """How long an idle pool thread may take to end before it counts as left behind."""
 
 
-def main(plan: steps.Plan) -> NoReturn:
+def main(plan: setup.Plan) -> NoReturn:
     """Serve until the daemon wants no more; never returns."""
     status = 70  # EX_SOFTWARE, unless it comes to a good end
     try:
@@ -87,7 +87,7 @@ def main(plan: steps.Plan) -> NoReturn:
         status = 0
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
-    except steps.SetupFailed as failed:
+    except setup.SetupFailed as failed:
         print(f"toolcell: {failed}", file=sys.stderr)  # the daemon has been told
     finally:
         if sys.exc_info()[1] is not None:  # a bug of ours, which `os._exit` would hide
@@ -111,7 +111,7 @@ class _CallPool(ThreadPoolExecutor):
 
 
 class _Worker:
-    def __init__(self, plan: steps.Plan) -> None:
+    def __init__(self, plan: setup.Plan) -> None:
         self.wire = Wire(PROTOCOL)
         self.abortable = Abortable(ABORT)
         self._plan = plan
@@ -144,10 +144,10 @@ class _Worker:
 
     def _become(self, wish: bytes) -> None:
         """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
-        self._plan.wish = steps.Wish.from_wire(json.loads(wish))
+        self._plan.wish = setup.Wish.from_wire(json.loads(wish))
         try:
-            steps.walk(steps.WANTED, self._plan)
-        except steps.SetupFailed as failure:
+            setup.walk(setup.WANTED, self._plan)
+        except setup.SetupFailed as failure:
             self.wire.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
             raise
         self._directory = os.getcwd()

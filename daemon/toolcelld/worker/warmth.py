@@ -12,8 +12,8 @@ from typing import Annotated
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._exports import InvalidArguments, exports
 from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
-from toolcelld.worker import landlock, seccomp
-from toolcelld.worker.steps import own_places
+from toolcelld.sandbox import landlock, seccomp
+from toolcelld.sandbox.setup import own_places
 
 __all__ = ["warm_up"]
 

@@ -25,8 +25,9 @@ import socket
 import sys
 from typing import Any, Final
 
-from toolcelld.worker import keeper, linux
-from toolcelld.worker.steps import Plan
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.setup import Plan
+from toolcelld.worker import keeper
 from toolcelld.worker.warmth import warm_up
 
 __all__ = ["main"]

@@ -37,8 +37,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from toolcelld.worker import landlock, linux, namespaces, refusals, seccomp
-from toolcelld.worker.policy import PROCESSES_MARGIN, CellLimits, Policy
+from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, seccomp
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Policy
 
 __all__ = [
     "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "own_places",
@@ -275,7 +275,7 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.wish is not None
     if plan.wish.policy.enclosure == "none":
         return None
-    return seccomp.load(refusals.filter_of(plan.wish.policy, memory_files=plan.wish.memory_files))
+    return seccomp.load(denied_syscalls.filter_of(plan.wish.policy, memory_files=plan.wish.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.worker import linux
-from toolcelld.worker.policy import Policy
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.policy import Policy
 
 __all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
 

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from toolcelld.worker import linux
-from toolcelld.worker.refusals import ALL_BITS, Filter, Is, Refusal, refusals
-from toolcelld.worker.syscalls import NEWEST, NUMBERS
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.denied_syscalls import ALL_BITS, Filter, Is, Refusal, refusals
+from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 
 __all__ = ["load", "program", "warm_up"]
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toolcelld.worker.policy import Policy
+from toolcelld.sandbox.policy import Policy
 
 __all__ = ["ALL_BITS", "Filter", "Is", "Refusal", "filter_of", "refusals"]
 

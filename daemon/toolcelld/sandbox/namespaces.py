@@ -19,8 +19,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from toolcelld.worker import linux
-from toolcelld.worker.policy import Policy
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.policy import Policy
 
 __all__ = ["HIDDEN", "enter_namespaces", "mount_view"]
 
