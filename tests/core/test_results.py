@@ -25,7 +25,7 @@ from toolcelld.results import (
     update_body,
 )
 from toolcelld.spills import Origin, Spills
-from toolcelld.worker.ending import Ending, Usage
+from toolcelld.worker.report import Ending, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 SETTINGS = resolve(Config(), "t", {}, "project")

@@ -47,7 +47,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
         update_body,
     )
     from toolcelld.spills import Origin
-    from toolcelld.worker.wire import Wire
+    from toolcelld.worker.channel import Wire
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / ".hypothesis" / "codec"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.conftest import tried
 
-from toolcelld.worker.load import Broken, Source, load
+from toolcelld.worker.loader import Broken, Source, load
 
 EXAMPLES: int = 50
 

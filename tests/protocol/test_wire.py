@@ -19,9 +19,9 @@ from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
-from toolcelld.worker.abortable import SEQUENCE, Abortable
-from toolcelld.worker.ending import Ending, Usage
-from toolcelld.worker.wire import Teller, Wire
+from toolcelld.worker.abort import SEQUENCE, Abortable
+from toolcelld.worker.channel import Teller, Wire
+from toolcelld.worker.report import Ending, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 

@@ -33,7 +33,7 @@ from typing import Final, NoReturn
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import LIFE, PROTOCOL, Plan, SetupFailed
-from toolcelld.worker import serve
+from toolcelld.worker import main
 
 __all__ = ["children", "descendants", "keep", "kill_all", "used_by"]
 
@@ -71,7 +71,7 @@ def keep(plan: Plan) -> NoReturn:
 def _be_worker(plan: Plan) -> NoReturn:
     setup.walk(setup.BORN, plan)
     os.close(LIFE)
-    serve.main(plan)
+    main.main(plan)
 
 
 def _be_init(plan: Plan) -> NoReturn:

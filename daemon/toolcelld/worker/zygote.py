@@ -28,7 +28,7 @@ from typing import Any, Final
 from toolcelld.sandbox import linux
 from toolcelld.sandbox.setup import Plan
 from toolcelld.worker import keeper
-from toolcelld.worker.warmth import warm_up
+from toolcelld.worker.prewarm import warm_up
 
 __all__ = ["main"]
 

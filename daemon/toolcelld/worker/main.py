@@ -62,10 +62,10 @@ from toolcelld.protocol.messages import (
 )
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL
-from toolcelld.worker.abortable import Abortable
-from toolcelld.worker.ending import Ending, Usage
-from toolcelld.worker.load import Broken, Source, load
-from toolcelld.worker.wire import Teller, Wire
+from toolcelld.worker.abort import Abortable
+from toolcelld.worker.channel import Teller, Wire
+from toolcelld.worker.loader import Broken, Source, load
+from toolcelld.worker.report import Ending, Usage
 
 __all__ = ["main"]
 
