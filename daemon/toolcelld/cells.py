@@ -25,9 +25,9 @@ from typing import Final
 from toolcelld.census import Census
 from toolcelld.death import Death, Proof
 from toolcelld.groups import Accounts, Group, Groups
+from toolcelld.output.redaction import Redaction
 from toolcelld.printing import SOURCES, Printing, Source
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.redaction import Redaction
 from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.sandbox.policy import CellLimits
 from toolcelld.usage import Usage

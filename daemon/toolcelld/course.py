@@ -13,8 +13,8 @@ from typing import Final
 from toolcelld.intake import Intake
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
+from toolcelld.output.spill import Output
 from toolcelld.results import Result
-from toolcelld.spills import Output
 
 __all__ = ["NOTHING", "Course"]
 

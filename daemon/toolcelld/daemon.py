@@ -48,6 +48,7 @@ from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
 from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
+from toolcelld.output.spill import Spills
 from toolcelld.parsing import Parser
 from toolcelld.pool import Pool
 from toolcelld.probe import examine
@@ -60,7 +61,6 @@ from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
 from toolcelld.sources import ToolFile, sources_of
-from toolcelld.spills import Spills
 from toolcelld.store import Store
 from toolcelld.trust import Trusted
 from toolcelld.watch import Watch

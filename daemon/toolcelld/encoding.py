@@ -24,10 +24,10 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.history import CallSummary
 from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome
+from toolcelld.output.spill import Output
 from toolcelld.request import Request
 from toolcelld.session import OpenRequest
 from toolcelld.sources import Problem
-from toolcelld.spills import Output
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "check_length", "decode_call",

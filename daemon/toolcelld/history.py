@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from toolcelld.lifecycle import Call as State
 from toolcelld.outcome import Outcome
-from toolcelld.spills import Output
+from toolcelld.output.spill import Output
 
 __all__ = ["CallHistory", "CallSummary"]
 

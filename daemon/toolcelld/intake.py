@@ -17,11 +17,12 @@ from typing import Any, Final, Protocol, assert_never, cast
 from pydantic_core import from_json
 
 from toolcelld import events
-from toolcelld.capture import Capture
 from toolcelld.cells import Cell
 from toolcelld.death import Death
 from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Report
+from toolcelld.output.spill import Origin, Output, Spills
+from toolcelld.output.spool import Capture
 from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
@@ -47,7 +48,6 @@ from toolcelld.protocol.messages import (
 )
 from toolcelld.questions import Asker, Questions
 from toolcelld.results import Result, ResultReader, short_result, shown_update, update_body
-from toolcelld.spills import Origin, Output, Spills
 
 __all__ = ["Ear", "Intake"]
 

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 from toolcell._units import format_bytes, format_seconds, show_bytes
 from toolcelld.death import Death
 from toolcelld.limits import KEYS, Limits, Settings
-from toolcelld.spills import Output
+from toolcelld.output.spill import Output
 from toolcelld.usage import passed
 
 __all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "judge"]  # fmt: skip

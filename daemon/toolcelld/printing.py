@@ -15,7 +15,7 @@ import termios
 from collections.abc import Callable
 from typing import Final, Literal
 
-from toolcelld.redaction import Redaction, Veil
+from toolcelld.output.redaction import Redaction, Veil
 
 __all__ = ["SOURCES", "Printing", "Source"]
 

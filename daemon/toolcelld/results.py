@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
-from toolcelld.capture import Capture
-from toolcelld.clip import Clip, Clipped, Keep, fits
 from toolcelld.limits import Limits
+from toolcelld.output.spill import Output
+from toolcelld.output.spool import Capture
+from toolcelld.output.truncate import Clip, Clipped, Keep, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,
@@ -29,7 +30,6 @@ from toolcelld.protocol.messages import (
     ResultMessage,
     TextPart,
 )
-from toolcelld.spills import Output
 
 __all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
 

@@ -44,10 +44,10 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Stop
+from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.session import House, OpenRequest, Session
 from toolcelld.sessions import Sessions
 from toolcelld.sources import Problem
-from toolcelld.spills import Output, Spills, UnknownOutput
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]
 

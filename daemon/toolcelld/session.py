@@ -35,12 +35,12 @@ from toolcelld.lifecycle import Session as State
 from toolcelld.limits import NO_LIMITS, Limits, lower
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.output.spill import Spills
 from toolcelld.pool import Pool
 from toolcelld.profiles import project_of
 from toolcelld.regime import Regime
 from toolcelld.request import Request
 from toolcelld.slots import Slots
-from toolcelld.spills import Spills
 from toolcelld.watch import Watch
 from toolcelld.workers import Worker
 

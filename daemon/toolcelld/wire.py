@@ -12,9 +12,9 @@ import contextlib
 import socket
 from collections.abc import Callable
 
+from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
 from toolcelld.protocol.messages import ToWorker, split
-from toolcelld.redaction import Redaction
 
 __all__ = ["Wire"]
 

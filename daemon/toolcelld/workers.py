@@ -21,11 +21,11 @@ from toolcelld.description import Description
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
+from toolcelld.output.redaction import Redaction
 from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 from toolcelld.proxy import Proxy
-from toolcelld.redaction import Redaction
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
 from toolcelld.usage import passed

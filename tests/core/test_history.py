@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import Call as State
 from toolcelld.outcome import Facts, Kind, Outcome
-from toolcelld.spills import Origin, Output
+from toolcelld.output.spill import Origin, Output
 
 TEXTS = st.text(max_size=300)
 

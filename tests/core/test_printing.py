@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from toolcelld.output.redaction import Redaction
 from toolcelld.printing import Printing, Source
-from toolcelld.redaction import Redaction
 
 pytestmark = pytest.mark.anyio
 

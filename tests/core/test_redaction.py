@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import Frame
-from toolcelld.redaction import Redaction
 
 TOKEN = "ghp_0123456789abcdef"
 KEY = '-----BEGIN KEY-----\nab"c\\d é\n-----END KEY-----'

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
-from toolcelld.capture import Capture
 from toolcelld.config import Config
 from toolcelld.limits import Limits, resolve
+from toolcelld.output.spill import Origin, Spills
+from toolcelld.output.spool import Capture
 from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
 from toolcelld.results import (
@@ -24,7 +25,6 @@ from toolcelld.results import (
     shown_update,
     update_body,
 )
-from toolcelld.spills import Origin, Spills
 from toolcelld.worker.report import Ending, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)

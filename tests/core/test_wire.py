@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
+from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
 from toolcelld.protocol.messages import RetireMessage
-from toolcelld.redaction import Redaction
 from toolcelld.wire import Wire
 
 pytestmark = pytest.mark.anyio

@@ -27,9 +27,10 @@ atheris: Any = importlib.import_module(
 )  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
-    from toolcelld.capture import Capture
-    from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
     from toolcelld.limits import Limits
+    from toolcelld.output.spill import Origin
+    from toolcelld.output.spool import Capture
+    from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep
     from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.protocol.messages import (
         MESSAGE_BYTES_MAX,
@@ -46,7 +47,6 @@ with atheris.instrument_imports(include=["toolcelld"]):
         shown_update,
         update_body,
     )
-    from toolcelld.spills import Origin
     from toolcelld.worker.channel import Wire
 
 ROOT: Final = Path(__file__).parents[2]

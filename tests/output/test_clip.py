@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep, fits
+from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep, fits
 
 KEEPS: tuple[Keep, ...] = get_args(Keep)
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcelld import spills as spills_module
-from toolcelld.capture import BLOCK_BYTES, PENDING_BYTES_MAX, Capture
-from toolcelld.spillfiles import Writing
-from toolcelld.spills import PART_BYTES, Origin, Output, Spills, UnknownOutput
+from toolcelld.output import spill as spills_module
+from toolcelld.output.spill import PART_BYTES, Origin, Output, Spills, UnknownOutput
+from toolcelld.output.spill_files import Writing
+from toolcelld.output.spool import BLOCK_BYTES, PENDING_BYTES_MAX, Capture
 from toolcelld.store import Store
 
 pytestmark = pytest.mark.anyio

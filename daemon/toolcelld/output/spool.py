@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolcelld.clip import BYTES_CEILING, Clip, Clipped, Keep
-from toolcelld.spillfiles import Writing
-from toolcelld.spills import Origin, Output, Spills
+from toolcelld.output.spill import Origin, Output, Spills
+from toolcelld.output.spill_files import Writing
+from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep
 
 __all__ = ["BLOCK_BYTES", "Capture"]
 

@@ -28,7 +28,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
-from toolcelld.spillfiles import HANDLE, Orphans, Reading, list_handles, make_private, new_handle, unlink
+from toolcelld.output.spill_files import (
+    HANDLE,
+    Orphans,
+    Reading,
+    list_handles,
+    make_private,
+    new_handle,
+    unlink,
+)
 from toolcelld.store import Store
 
 __all__ = ["PART_BYTES", "Origin", "Output", "Spills", "UnknownOutput"]
