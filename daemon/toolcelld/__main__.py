@@ -31,7 +31,7 @@ def main() -> None:
         stream=sys.stderr,
     )
     from toolcelld.access import AccessError, AlreadyRunning, Premises
-    from toolcelld.config import ConfigError
+    from toolcelld.config.load import ConfigError
     from toolcelld.daemon import Arrangement, run
 
     arrangement = Arrangement(

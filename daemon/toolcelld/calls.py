@@ -26,6 +26,7 @@ from toolcelld.bugs import Bugs
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, Grace, IdleClock
+from toolcelld.config.settings import KEYS, Settings, lower
 from toolcelld.course import NOTHING, Course
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.events import parts
@@ -34,7 +35,6 @@ from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.limits import KEYS, Settings, lower
 from toolcelld.loading import StartFailed
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.pool import Pool

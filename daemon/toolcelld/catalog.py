@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcelld.config.settings import DeclarationError, declare
 from toolcelld.description import Broken, Described, Description
-from toolcelld.limits import DeclarationError, declare
 from toolcelld.sources import Problem, Scan, ToolFile
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from toolcelld.catalog import Catalog
-from toolcelld.config import Config
+from toolcelld.config.load import Config
 from toolcelld.descriptions import Cache, Describe, Descriptions
 from toolcelld.shelf import Pin, Shelf
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from toolcelld.config.settings import Limits, Settings
 from toolcelld.intake import Intake
-from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
 from toolcelld.output.spill import Output
 from toolcelld.results import Result

@@ -30,13 +30,13 @@ from grpc_reflection.v1alpha import reflection
 import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
-from toolcelld import config, trust
+from toolcelld import trust
 from toolcelld.access import Gate, Premises
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalogs import Catalogs
 from toolcelld.cellspec import CellSpec
-from toolcelld.config import Config
+from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.description import Broken, Description
 from toolcelld.errors import Refusal
 from toolcelld.groups import Groups
@@ -265,7 +265,7 @@ class Daemon:
 
     def _load_config(self) -> Config:
         paths = self.arrangement.config_paths
-        loaded = config.load(paths, required=paths is not None)
+        loaded = load(paths, required=paths is not None)
         return replace(loaded, only=self.arrangement.only)
 
     async def reload(self) -> tuple[int, int, list[Any]]:
@@ -402,7 +402,7 @@ def _reload_soon(daemon: Daemon) -> None:
 async def _reload(daemon: Daemon) -> None:
     try:
         await daemon.reload()
-    except config.ConfigError as error:
+    except ConfigError as error:
         logger.warning("The configuration stays as it was: %s", error)
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
+from toolcelld.config.settings import resolve
 from toolcelld.groups import Groups
-from toolcelld.limits import resolve
 from toolcelld.profiles import enclosure_of
 from toolcelld.regime import Regime
 from toolcelld.sandbox import linux

@@ -20,9 +20,9 @@ from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.config.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.history import CallSummary
-from toolcelld.limits import NO_LIMITS, Limits
 from toolcelld.outcome import Facts, Outcome
 from toolcelld.output.spill import Output
 from toolcelld.request import Request

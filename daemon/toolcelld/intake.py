@@ -18,8 +18,8 @@ from pydantic_core import from_json
 
 from toolcelld import events
 from toolcelld.cells import Cell
+from toolcelld.config.settings import Limits, Settings
 from toolcelld.death import Death
-from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.output.spill import Origin, Output, Spills
 from toolcelld.output.spool import Capture

@@ -25,9 +25,9 @@ from typing import Final
 
 from toolcelld.calls import Call
 from toolcelld.cells import Cell
+from toolcelld.config.settings import Limits
 from toolcelld.lifecycle import Call as CallState
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.limits import Limits
 from toolcelld.outcome import Kind, Stop
 from toolcelld.usage import Usage, disk_used, measure, passed
 from toolcelld.workers import Worker

@@ -16,8 +16,8 @@ from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
 from toolcell._units import format_bytes, format_seconds, show_bytes
+from toolcelld.config.settings import KEYS, Limits, Settings
 from toolcelld.death import Death
-from toolcelld.limits import KEYS, Limits, Settings
 from toolcelld.output.spill import Output
 from toolcelld.usage import passed
 

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.config.schema import DefaultsSection, ProfileSection
+from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.grants import NOTHING, Grant
 from toolcelld.host import Host
-from toolcelld.limits import Settings
 from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
-from toolcelld.sections import DefaultsSection, ProfileSection
 from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
 
 __all__ = [

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
-from toolcelld.config import Config
+from toolcelld.config.grants import Grant
+from toolcelld.config.load import Config
+from toolcelld.config.schema import LimitKeys
+from toolcelld.config.settings import KEYS, Limits, Settings, lower, resolve
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.grants import Grant
-from toolcelld.limits import KEYS, Limits, Settings, lower, resolve
 from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
 from toolcelld.sandbox.policy import CellLimits, Policy
-from toolcelld.sections import LimitKeys
 from toolcelld.sources import ToolFile, project_directory
 from toolcelld.trust import Trusts
 from toolcelld.vault import Sealed

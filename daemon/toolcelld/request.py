@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolcelld.limits import NO_LIMITS, Limits
+from toolcelld.config.settings import NO_LIMITS, Limits
 
 __all__ = ["Request"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json
 
-from toolcelld.limits import Limits
+from toolcelld.config.settings import Limits
 from toolcelld.output.spill import Output
 from toolcelld.output.spool import Capture
 from toolcelld.output.truncate import Clip, Clipped, Keep, fits

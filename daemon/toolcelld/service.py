@@ -26,6 +26,7 @@ from toolcelld import catalog, events
 from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
 from toolcelld.catalogs import DirectoryError, Pin
+from toolcelld.config.settings import resolve
 from toolcelld.encoding import (
     PROTOCOL,
     STATUS_CODES,
@@ -42,7 +43,6 @@ from toolcelld.encoding import (
 )  # fmt: skip
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as SessionState
-from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Stop
 from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.session import House, OpenRequest, Session

@@ -24,7 +24,8 @@ from toolcelld.calls import Call
 from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, Pin
 from toolcelld.cellspec import CellSpec
-from toolcelld.config import Config
+from toolcelld.config.load import Config
+from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.early import Early
 from toolcelld.endings import Endings
 from toolcelld.errors import Refusal, RefusalReason
@@ -32,7 +33,6 @@ from toolcelld.events import parts
 from toolcelld.history import CallSummary
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
-from toolcelld.limits import NO_LIMITS, Limits, lower
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.output.spill import Spills

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from toolcelld.catalog import Catalog, assemble
-from toolcelld.config import Config
+from toolcelld.config.load import Config
 from toolcelld.description import Description
 from toolcelld.descriptions import Descriptions
 from toolcelld.sources import Scan, ToolFile, scan, sources_of

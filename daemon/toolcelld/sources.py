@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from toolcell import _paths
-from toolcelld.config import Config
+from toolcelld.config.load import Config
 from toolcelld.digests import digest_below, listed
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
 

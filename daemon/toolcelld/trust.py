@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from toolcelld.config import Config
-from toolcelld.grants import NOTHING, Grant
+from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.config.load import Config
 from toolcelld.sources import ToolFile, project_directory
 from toolcelld.store import Store
 

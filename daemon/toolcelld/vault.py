@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolcelld.config.schema import SecretSection
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
-from toolcelld.sections import SecretSection
 
 __all__ = ["NO_SECRETS", "Sealed", "SecretError"]
 

@@ -11,10 +11,10 @@ import pytest
 from toolcelld import shelf
 from toolcelld.catalog import Catalog
 from toolcelld.catalogs import Catalogs, DirectoryError
-from toolcelld.config import Config
+from toolcelld.config.load import Config
+from toolcelld.config.schema import SourceSection
 from toolcelld.description import Broken, Described, Description
 from toolcelld.descriptions import Descriptions
-from toolcelld.sections import SourceSection
 from toolcelld.sources import Scan, ToolFile
 
 pytestmark = pytest.mark.anyio

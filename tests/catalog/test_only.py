@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolcelld.config import Config
-from toolcelld.sections import SourceSection
+from toolcelld.config.load import Config
+from toolcelld.config.schema import SourceSection
 from toolcelld.sources import scan, sources_of
 
 

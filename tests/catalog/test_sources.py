@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolcelld import digests, sources
-from toolcelld.config import Config
-from toolcelld.sections import SourceSection
+from toolcelld.config.load import Config
+from toolcelld.config.schema import SourceSection
 from toolcelld.sources import Problem, Scan, Source, ToolFile, find_worktree, scan, sources_of
 
 PROJECT = ".toolcell/tools"

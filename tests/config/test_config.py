@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._units import parse_bytes, parse_seconds, show_bytes, show_seconds
-from toolcelld import config as configuration
-from toolcelld.config import Config, ConfigError, load
+from toolcelld.config import load as configuration
+from toolcelld.config.load import Config, ConfigError, load
 
 Write = Callable[..., str]
 

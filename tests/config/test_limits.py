@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from toolcell import client
 from toolcell._options import OPTIONS
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.config import Config
+from toolcelld.config.load import Config
+from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
+from toolcelld.config.settings import KEYS, DeclarationError, Limits, lower, resolve
 from toolcelld.encoding import decode_limits
-from toolcelld.limits import KEYS, DeclarationError, Limits, lower, resolve
-from toolcelld.sections import DefaultsSection, MaxSection, SourceSection, ToolSection
 
 VALUES = st.integers(min_value=1, max_value=10_000) | st.none()
 LIMITS = st.builds(Limits, **dict.fromkeys(KEYS.values(), VALUES))

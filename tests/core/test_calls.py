@@ -11,12 +11,12 @@ from toolcelld import events
 from toolcelld.calls import Call
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
-from toolcelld.config import Config
+from toolcelld.config.load import Config
+from toolcelld.config.settings import resolve
 from toolcelld.events import MESSAGE_BYTES, parts
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.lifecycle import WorkerEvent
-from toolcelld.limits import resolve
 from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.pool import Pool
 from toolcelld.request import Request

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
 from toolcelld.cells import Cell
-from toolcelld.config import Config
+from toolcelld.config.load import Config
+from toolcelld.config.settings import Limits, resolve
 from toolcelld.encoding import encode_event
 from toolcelld.events import MESSAGE_BYTES
 from toolcelld.intake import PIECE_CHARACTERS_MAX, Intake
-from toolcelld.limits import Limits, resolve
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.config.settings import Limits, Settings
 from toolcelld.death import Death, Proof
-from toolcelld.limits import Limits, Settings
 from toolcelld.outcome import Evidence, Kind, Report, Stop, judge
 from toolcelld.usage import Member, Usage
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from toolcelld import profiles
 from toolcelld.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
-from toolcelld.config import Config
+from toolcelld.config.grants import Grant
+from toolcelld.config.load import Config
+from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.grants import Grant
 from toolcelld.host import Host
 from toolcelld.profiles import Surroundings, project_of
 from toolcelld.regime import Regime
 from toolcelld.sandbox.policy import OPEN
-from toolcelld.sections import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.sources import ToolFile
 from toolcelld.trust import Trusted, Trusts
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
-from toolcelld.config import Config
-from toolcelld.limits import Limits, resolve
+from toolcelld.config.load import Config
+from toolcelld.config.settings import Limits, resolve
 from toolcelld.output.spill import Origin, Spills
 from toolcelld.output.spool import Capture
 from toolcelld.protocol.frames import Decoder, FrameError

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.limits import Limits
+from toolcelld.config.settings import Limits
 from toolcelld.meter import crossing
 from toolcelld.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcelld import vault
-from toolcelld.sections import SecretSection
+from toolcelld.config.schema import SecretSection
 from toolcelld.vault import Sealed, SecretError
 
 pytestmark = pytest.mark.anyio

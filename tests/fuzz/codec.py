@@ -27,7 +27,7 @@ atheris: Any = importlib.import_module(
 )  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
-    from toolcelld.limits import Limits
+    from toolcelld.config.settings import Limits
     from toolcelld.output.spill import Origin
     from toolcelld.output.spool import Capture
     from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep

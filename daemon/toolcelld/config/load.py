@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from toolcell import _paths
-from toolcelld.files import NotRegularError, TooLargeError, read_regular
-from toolcelld.sections import (
+from toolcelld.config.schema import (
     SECRET_NAME,
     SECTIONS,
     ConfigFile,
@@ -39,6 +38,7 @@ from toolcelld.sections import (
     ToolSection,
     Trust,
 )
+from toolcelld.files import NotRegularError, TooLargeError, read_regular
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from toolcell._units import show_bytes, show_seconds
-from toolcelld.config import Config, dotted, shown
-from toolcelld.grants import NOTHING, Grant
-from toolcelld.sandbox.policy import Enclosure
-from toolcelld.sections import (
+from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.config.load import Config, dotted, shown
+from toolcelld.config.schema import (
     Declared,
     DefaultsSection,
     Isolation,
@@ -30,6 +29,7 @@ from toolcelld.sections import (
     ProfileSection,
     ToolSection,
 )
+from toolcelld.sandbox.policy import Enclosure
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
