@@ -10,7 +10,7 @@ import difflib
 import fnmatch
 from collections.abc import Callable, Sequence
 
-from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.profiles import Project
 from toolcelld.regime import Permit, Regime

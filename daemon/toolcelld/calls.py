@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from toolcell._units import format_seconds
 from toolcelld import events
 from toolcelld.bugs import Bugs
-from toolcelld.catalog import ToolInfo
+from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.config.settings import KEYS, Settings, lower

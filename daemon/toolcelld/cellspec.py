@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.sandbox.policy import CellLimits, Policy
-from toolcelld.sources import ToolFile
 from toolcelld.vault import NO_SECRETS, Sealed
 
 __all__ = ["CellSpec"]

@@ -34,10 +34,12 @@ from toolcelld import trust
 from toolcelld.access import Gate, Premises
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
-from toolcelld.catalogs import Catalogs
+from toolcelld.catalog.description import Broken, Description
+from toolcelld.catalog.registry import Catalogs
+from toolcelld.catalog.sources import ToolFile, sources_of
+from toolcelld.catalog.watch import Watch
 from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config, ConfigError, load
-from toolcelld.description import Broken, Description
 from toolcelld.errors import Refusal
 from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
@@ -60,10 +62,8 @@ from toolcelld.sandbox import linux
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
-from toolcelld.sources import ToolFile, sources_of
 from toolcelld.store import Store
 from toolcelld.trust import Trusted
-from toolcelld.watch import Watch
 from toolcelld.workers import Worker
 
 __all__ = ["Arrangement", "run"]

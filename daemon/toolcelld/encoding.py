@@ -19,7 +19,8 @@ from pydantic_core import from_json
 from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
-from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.history import CallSummary
@@ -27,7 +28,6 @@ from toolcelld.outcome import Facts, Outcome
 from toolcelld.output.spill import Output
 from toolcelld.request import Request
 from toolcelld.session import OpenRequest
-from toolcelld.sources import Problem
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "check_length", "decode_call",

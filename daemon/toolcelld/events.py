@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from toolcelld.catalog import Catalog
+from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
 from toolcelld.outcome import Outcome
 

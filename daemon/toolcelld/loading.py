@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from toolcelld.catalog.description import Description
 from toolcelld.cells import Cell
 from toolcelld.death import Death
-from toolcelld.description import Description
 from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (

@@ -15,7 +15,7 @@ import grpc.aio
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
-from toolcelld.catalogs import DirectoryError
+from toolcelld.catalog.registry import DirectoryError
 from toolcelld.config.load import ConfigError
 from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp

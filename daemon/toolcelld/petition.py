@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from toolcell_proto.v1 import operator_pb2 as pb
-from toolcelld.catalog import Catalog, ToolInfo
+from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.settings import declare
 from toolcelld.encoding import encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.regime import Regime
-from toolcelld.sources import ToolFile
 from toolcelld.trust import PROJECT, Trusted, digest_of
 
 __all__ = ["Petition", "encode_trusted"]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.blanks import Blanks
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cellspec import CellSpec
 from toolcelld.host import Host
 from toolcelld.loading import StartFailed
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
-from toolcelld.sources import ToolFile
 from toolcelld.workers import Worker
 
 __all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]

@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.host import Host
 from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
-from toolcelld.sources import PROJECT_PLACES, ToolFile, project_directory
 
 __all__ = [
     "AUTO",

@@ -28,9 +28,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import HEALTH, Health, HealthEvent, Machine
-from toolcelld.sources import ToolFile
 
 __all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "Evidence", "Quarantine", "Quarantined"]
 

@@ -15,7 +15,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from toolcelld.catalog import ToolInfo
+from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.cellspec import CellSpec
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
@@ -24,7 +25,6 @@ from toolcelld.config.settings import KEYS, Limits, Settings, lower, resolve
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
 from toolcelld.sandbox.policy import CellLimits, Policy
-from toolcelld.sources import ToolFile, project_directory
 from toolcelld.trust import Trusts
 from toolcelld.vault import Sealed
 

@@ -22,10 +22,12 @@ from google.protobuf.message import DecodeError
 import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
-from toolcelld import catalog, events
+from toolcelld import events
 from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
-from toolcelld.catalogs import DirectoryError, Pin
+from toolcelld.catalog import catalog
+from toolcelld.catalog.registry import DirectoryError, Pin
+from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import resolve
 from toolcelld.encoding import (
     PROTOCOL,
@@ -47,7 +49,6 @@ from toolcelld.outcome import Kind, Stop
 from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.session import House, OpenRequest, Session
 from toolcelld.sessions import Sessions
-from toolcelld.sources import Problem
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]
 

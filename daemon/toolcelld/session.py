@@ -21,8 +21,9 @@ from typing import Final, NamedTuple, Protocol
 from toolcelld import events
 from toolcelld.admission import Admission
 from toolcelld.calls import Call
-from toolcelld.catalog import Catalog
-from toolcelld.catalogs import Catalogs, Pin
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.registry import Catalogs, Pin
+from toolcelld.catalog.watch import Watch
 from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
@@ -41,7 +42,6 @@ from toolcelld.profiles import project_of
 from toolcelld.regime import Regime
 from toolcelld.request import Request
 from toolcelld.slots import Slots
-from toolcelld.watch import Watch
 from toolcelld.workers import Worker
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]

@@ -8,7 +8,7 @@ import hmac
 from typing import Final
 
 from toolcelld.calls import Call
-from toolcelld.catalogs import DirectoryError
+from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as State
 from toolcelld.outcome import Kind, Stop

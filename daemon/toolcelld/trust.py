@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
-from toolcelld.sources import ToolFile, project_directory
 from toolcelld.store import Store
 
 __all__ = ["PROJECT", "TRUSTED_MAX", "Trusted", "Trusts", "digest_of", "forget", "keep", "recall"]

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from toolcelld.blanks import Blanks
+from toolcelld.catalog.description import Description
 from toolcelld.cells import Cell, Receiver
 from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
-from toolcelld.description import Description
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld import catalog as catalogue
-from toolcelld.catalog import Catalog, ToolInfo, assemble, render
-from toolcelld.description import Broken, Described, Description, Rejected
-from toolcelld.sources import Problem, Scan, ToolFile
+from toolcelld.catalog import catalog as catalogue
+from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, render
+from toolcelld.catalog.description import Broken, Described, Description, Rejected
+from toolcelld.catalog.sources import Problem, Scan, ToolFile
 
 SCHEMA = b'{"type":"object"}'
 

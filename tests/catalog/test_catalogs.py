@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld import shelf
-from toolcelld.catalog import Catalog
-from toolcelld.catalogs import Catalogs, DirectoryError
+from toolcelld.catalog import directory as shelf
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.description import Broken, Described, Description
+from toolcelld.catalog.descriptions import Descriptions
+from toolcelld.catalog.registry import Catalogs, DirectoryError
+from toolcelld.catalog.sources import Scan, ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
-from toolcelld.description import Broken, Described, Description
-from toolcelld.descriptions import Descriptions
-from toolcelld.sources import Scan, ToolFile
 
 pytestmark = pytest.mark.anyio
 

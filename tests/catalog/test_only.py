@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from toolcelld.catalog.sources import scan, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
-from toolcelld.sources import scan, sources_of
 
 
 def test_one_file_is_looked_at_with_the_settings_of_its_source(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld import digests, sources
+from toolcelld.catalog import digest as digests
+from toolcelld.catalog import sources
+from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, find_worktree, scan, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
-from toolcelld.sources import Problem, Scan, Source, ToolFile, find_worktree, scan, sources_of
 
 PROJECT = ".toolcell/tools"
 

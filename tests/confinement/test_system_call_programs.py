@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cellspec import CellSpec
 from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
 from toolcelld.sandbox.policy import CellLimits, Policy
 from toolcelld.sandbox.seccomp import program
 from toolcelld.sandbox.setup import Wish
 from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
-from toolcelld.sources import ToolFile
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonsense

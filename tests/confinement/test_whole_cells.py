@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from toolcelld.blanks import Blanks
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
 from toolcelld.loading import StartFailed
 from toolcelld.runtimes import Runtime
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
 from toolcelld.scratch import Scratch
-from toolcelld.sources import ToolFile
 from toolcelld.wire import Wire
 from toolcelld.workers import Worker
 

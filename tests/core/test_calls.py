@@ -9,7 +9,8 @@ import pytest
 
 from toolcelld import events
 from toolcelld.calls import Call
-from toolcelld.catalog import ToolInfo
+from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config
 from toolcelld.config.settings import resolve
@@ -22,7 +23,6 @@ from toolcelld.pool import Pool
 from toolcelld.request import Request
 from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.slots import Slots
-from toolcelld.sources import ToolFile
 from toolcelld.workers import Invocation, Listener, Worker
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.blanks import Blanks
+from toolcelld.catalog.description import Description
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cellspec import CellSpec
-from toolcelld.description import Description
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
@@ -22,7 +23,6 @@ from toolcelld.loading import StartFailed
 from toolcelld.pool import Pool
 from toolcelld.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.sources import ToolFile
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld import profiles
-from toolcelld.catalog import ToolInfo
+from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cellspec import CellSpec
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
@@ -20,7 +21,6 @@ from toolcelld.host import Host
 from toolcelld.profiles import Surroundings, project_of
 from toolcelld.regime import Regime
 from toolcelld.sandbox.policy import OPEN
-from toolcelld.sources import ToolFile
 from toolcelld.trust import Trusted, Trusts
 
 HOME = "/home/me"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.test_pool import spec
 
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.quarantine import (
     BACKOFF_SECONDS,
@@ -19,7 +20,6 @@ from toolcelld.quarantine import (
     WITHIN_SECONDS,
     Quarantine,
 )
-from toolcelld.sources import ToolFile
 
 FILE, NEIGHBOUR = spec("sick").file, spec("well").file
 

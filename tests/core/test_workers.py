@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.blanks import Blanks
+from toolcelld.catalog.description import Description
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cells import Cell
 from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
-from toolcelld.description import Description
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import ToWorker
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.sources import ToolFile
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from toolcelld.description import Description
-from toolcelld.sources import ToolFile
+from toolcelld.catalog.description import Description
+from toolcelld.catalog.sources import ToolFile
 
 __all__ = ["Cache", "Describe", "Descriptions"]
 

@@ -23,9 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.catalogs import DirectoryError
-from toolcelld.digests import UNWATCHED
-from toolcelld.sources import Source
+from toolcelld.catalog.digest import UNWATCHED
+from toolcelld.catalog.registry import DirectoryError
+from toolcelld.catalog.sources import Source
 
 if TYPE_CHECKING:
     from asyncinotify import Event, Inotify

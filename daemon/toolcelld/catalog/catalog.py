@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcelld.catalog.description import Broken, Described, Description
+from toolcelld.catalog.sources import Problem, Scan, ToolFile
 from toolcelld.config.settings import DeclarationError, declare
-from toolcelld.description import Broken, Described, Description
-from toolcelld.sources import Problem, Scan, ToolFile
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
 

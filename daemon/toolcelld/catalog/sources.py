@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from toolcell import _paths
+from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.config.load import Config
-from toolcelld.digests import digest_below, listed
 from toolcelld.files import NotRegularError, TooLargeError, read_regular
 
 __all__ = [

@@ -18,11 +18,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from toolcelld.catalog import Catalog, assemble
+from toolcelld.catalog.catalog import Catalog, assemble
+from toolcelld.catalog.description import Description
+from toolcelld.catalog.descriptions import Descriptions
+from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
-from toolcelld.description import Description
-from toolcelld.descriptions import Descriptions
-from toolcelld.sources import Scan, ToolFile, scan, sources_of
 
 __all__ = ["Pin", "Shelf"]
 

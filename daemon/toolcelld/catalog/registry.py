@@ -14,10 +14,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from toolcelld.catalog import Catalog
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.descriptions import Cache, Describe, Descriptions
+from toolcelld.catalog.directory import Pin, Shelf
 from toolcelld.config.load import Config
-from toolcelld.descriptions import Cache, Describe, Descriptions
-from toolcelld.shelf import Pin, Shelf
 
 __all__ = ["Catalogs", "DirectoryError", "Pin"]
 
