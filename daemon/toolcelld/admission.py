@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.profiles import Project
-from toolcelld.regime import Permit, Regime
+from toolcelld.policy.profiles import Project
+from toolcelld.policy.ruleset import Permit, Regime
 
 __all__ = ["Admission", "find_tool"]
 

@@ -24,7 +24,6 @@ from toolcell._units import format_seconds
 from toolcelld import events
 from toolcelld.bugs import Bugs
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.cellspec import CellSpec
 from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.config.settings import KEYS, Settings, lower
 from toolcelld.course import NOTHING, Course
@@ -37,10 +36,11 @@ from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.loading import StartFailed
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool import Pool
 from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
 from toolcelld.questions import Questions
-from toolcelld.regime import secret_missing
 from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.workers import Invocation, Worker

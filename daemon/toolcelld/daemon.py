@@ -30,7 +30,6 @@ from grpc_reflection.v1alpha import reflection
 import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
-from toolcelld import trust
 from toolcelld.access import Gate, Premises
 from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
@@ -38,12 +37,10 @@ from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import Catalogs
 from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
-from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
 from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
-from toolcelld.host import Host
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
@@ -52,18 +49,21 @@ from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
 from toolcelld.output.spill import Spills
 from toolcelld.parsing import Parser
+from toolcelld.policy import trust
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.host import Host
+from toolcelld.policy.profiles import Surroundings
+from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.trust import Trusted
 from toolcelld.pool import Pool
 from toolcelld.probe import examine
-from toolcelld.profiles import Surroundings
 from toolcelld.quarantine import Quarantined
-from toolcelld.regime import Regime
 from toolcelld.runtimes import Runtime
 from toolcelld.sandbox import linux
 from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
 from toolcelld.store import Store
-from toolcelld.trust import Trusted
 from toolcelld.workers import Worker
 
 __all__ = ["Arrangement", "run"]

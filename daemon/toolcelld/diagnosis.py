@@ -15,8 +15,8 @@ from typing import Final, Literal
 from toolcell._units import format_bytes
 from toolcelld.config.settings import resolve
 from toolcelld.groups import Groups
-from toolcelld.profiles import enclosure_of
-from toolcelld.regime import Regime
+from toolcelld.policy.profiles import enclosure_of
+from toolcelld.policy.ruleset import Regime
 from toolcelld.sandbox import linux
 from toolcelld.sandbox.policy import Enclosure
 

@@ -26,9 +26,9 @@ from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
 from toolcelld.petition import Petition, encode_trusted
+from toolcelld.policy.trust import TRUSTED_MAX, Trusted
 from toolcelld.quarantine import Quarantined
 from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
-from toolcelld.trust import TRUSTED_MAX, Trusted
 from toolcelld.usage import resident_memory
 
 __all__ = ["Happening", "Operator"]

@@ -16,8 +16,8 @@ from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.settings import declare
 from toolcelld.encoding import encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.regime import Regime
-from toolcelld.trust import PROJECT, Trusted, digest_of
+from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.trust import PROJECT, Trusted, digest_of
 
 __all__ = ["Petition", "encode_trusted"]
 

@@ -23,11 +23,11 @@ from typing import Final
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Broken, Description, Rejected
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.loading import StartFailed
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.quarantine import Quarantine, Quarantined
 from toolcelld.turns import Turns
 from toolcelld.workers import Worker

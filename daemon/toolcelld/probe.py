@@ -12,9 +12,9 @@ from typing import Final
 
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
-from toolcelld.host import Host
 from toolcelld.loading import StartFailed
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.host import Host
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
 from toolcelld.workers import Worker
 

@@ -24,7 +24,6 @@ from toolcelld.calls import Call
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Catalogs, Pin
 from toolcelld.catalog.watch import Watch
-from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.early import Early
@@ -37,9 +36,10 @@ from toolcelld.lifecycle import Session as State
 from toolcelld.outbox import Outbox
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.output.spill import Spills
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.profiles import project_of
+from toolcelld.policy.ruleset import Regime
 from toolcelld.pool import Pool
-from toolcelld.profiles import project_of
-from toolcelld.regime import Regime
 from toolcelld.request import Request
 from toolcelld.slots import Slots
 from toolcelld.workers import Worker

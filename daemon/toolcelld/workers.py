@@ -16,20 +16,20 @@ from typing import Final, NamedTuple, Protocol
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.cells import Cell, Receiver
-from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
 from toolcelld.output.redaction import Redaction
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.egress_proxy import Proxy
+from toolcelld.policy.secrets import SecretError
 from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
-from toolcelld.proxy import Proxy
 from toolcelld.runtimes import RuntimeFailed
 from toolcelld.scratch import Scratch
 from toolcelld.usage import passed
-from toolcelld.vault import SecretError
 
 __all__ = ["Invocation", "Listener", "Worker"]
 

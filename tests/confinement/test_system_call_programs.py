@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
 from toolcelld.sandbox.policy import CellLimits, Policy
 from toolcelld.sandbox.seccomp import program

@@ -17,8 +17,8 @@ import pytest
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cells import Cell
-from toolcelld.cellspec import CellSpec
 from toolcelld.loading import StartFailed
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.runtimes import Runtime
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
 from toolcelld.scratch import Scratch

@@ -11,7 +11,6 @@ from toolcelld import events
 from toolcelld.calls import Call
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
 from toolcelld.config.load import Config
 from toolcelld.config.settings import resolve
 from toolcelld.events import MESSAGE_BYTES, parts
@@ -19,6 +18,7 @@ from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Kind, Outcome, Stop
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool import Pool
 from toolcelld.request import Request
 from toolcelld.sandbox.policy import OPEN, CellLimits

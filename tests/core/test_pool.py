@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.loading import StartFailed
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool import Pool
 from toolcelld.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.sandbox.policy import OPEN, CellLimits

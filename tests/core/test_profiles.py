@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld import profiles
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cellspec import CellSpec
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.host import Host
-from toolcelld.profiles import Surroundings, project_of
-from toolcelld.regime import Regime
+from toolcelld.policy import profiles
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.host import Host
+from toolcelld.policy.profiles import Surroundings, project_of
+from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.sandbox.policy import OPEN
-from toolcelld.trust import Trusted, Trusts
 
 HOME = "/home/me"
 WORK = "/home/me/work"

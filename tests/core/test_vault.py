@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld import vault
 from toolcelld.config.schema import SecretSection
-from toolcelld.vault import Sealed, SecretError
+from toolcelld.policy import secrets
+from toolcelld.policy.secrets import Sealed, SecretError
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ async def test_a_secret_that_cannot_be_had_says_why(place: dict[str, object], me
 async def test_a_command_that_never_ends_is_ended_with_what_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(vault, "READ_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(secrets, "READ_SECONDS_MAX", 0.5)
     pids = tmp_path / "pids"
     script = 'sleep 60 & echo $$ $! >"$0"; wait'  # of a shell, which is there at once on any machine
     with pytest.raises(SecretError, match="did not end within"):

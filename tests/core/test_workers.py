@@ -14,10 +14,10 @@ from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cells import Cell
-from toolcelld.cellspec import CellSpec
 from toolcelld.death import Death
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import ToWorker
 from toolcelld.sandbox.policy import OPEN, CellLimits

@@ -1,6 +1,6 @@
 """The sandbox policy and the limits of a cell, as plain values that daemon and worker share.
 
-The daemon decides them (`toolcelld.profiles`) and the worker applies them (`toolcelld.sandbox.setup`).
+The daemon decides them (`toolcelld.policy.profiles`) and the worker applies them (`toolcelld.sandbox.setup`).
 """
 
 from __future__ import annotations

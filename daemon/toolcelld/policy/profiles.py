@@ -23,7 +23,7 @@ from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.host import Host
+from toolcelld.policy.host import Host
 from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from toolcelld.catalog.sources import ToolFile
+from toolcelld.policy.secrets import NO_SECRETS, Sealed
 from toolcelld.sandbox.policy import CellLimits, Policy
-from toolcelld.vault import NO_SECRETS, Sealed
 
 __all__ = ["CellSpec"]
 

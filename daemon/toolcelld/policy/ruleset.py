@@ -17,16 +17,23 @@ from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile, project_directory
-from toolcelld.cellspec import CellSpec
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
 from toolcelld.config.settings import KEYS, Limits, Settings, lower, resolve
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.profiles import CONFIG_FILE, PLAIN_ENV, Project, Surroundings, policy_of, policy_of_describing
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.profiles import (
+    CONFIG_FILE,
+    PLAIN_ENV,
+    Project,
+    Surroundings,
+    policy_of,
+    policy_of_describing,
+)
+from toolcelld.policy.secrets import Sealed
+from toolcelld.policy.trust import Trusts
 from toolcelld.sandbox.policy import CellLimits, Policy
-from toolcelld.trust import Trusts
-from toolcelld.vault import Sealed
 
 __all__ = ["Permit", "Regime", "secret_missing"]
 
