@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from toolcelld.cells import Cell, Receiver
+from toolcelld.cell.cell import Cell, Receiver
+from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.zygote import Runtime, RuntimeFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
-from toolcelld.runtimes import Runtime, RuntimeFailed
-from toolcelld.scratch import Scratch
 
 __all__ = ["READY_MAX", "Blanks"]
 

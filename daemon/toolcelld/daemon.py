@@ -37,9 +37,11 @@ from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import Catalogs
 from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
+from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
-from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
@@ -58,9 +60,7 @@ from toolcelld.policy.trust import Trusted
 from toolcelld.pool import Pool
 from toolcelld.probe import examine
 from toolcelld.quarantine import Quarantined
-from toolcelld.runtimes import Runtime
 from toolcelld.sandbox import linux
-from toolcelld.scratch import Scratch
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
 from toolcelld.store import Store

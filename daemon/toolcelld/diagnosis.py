@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
+from toolcelld.cell.cgroup import Groups
 from toolcelld.config.settings import resolve
-from toolcelld.groups import Groups
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Regime
 from toolcelld.sandbox import linux

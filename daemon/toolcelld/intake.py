@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol, assert_never, cast
 from pydantic_core import from_json
 
 from toolcelld import events
-from toolcelld.cells import Cell
+from toolcelld.cell.cell import Cell
+from toolcelld.cell.exit import Death
+from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.death import Death
 from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.output.spill import Origin, Output, Spills
 from toolcelld.output.spool import Capture
-from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,

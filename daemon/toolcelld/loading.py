@@ -10,9 +10,9 @@ import asyncio
 from typing import Final
 
 from toolcelld.catalog.description import Description
-from toolcelld.cells import Cell
-from toolcelld.death import Death
-from toolcelld.printing import Source
+from toolcelld.cell.cell import Cell
+from toolcelld.cell.exit import Death
+from toolcelld.cell.stdio import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     DESCRIPTION_BYTES_MAX,

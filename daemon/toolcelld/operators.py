@@ -16,11 +16,12 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.groups import Groups
 from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
@@ -29,7 +30,6 @@ from toolcelld.petition import Petition, encode_trusted
 from toolcelld.policy.trust import TRUSTED_MAX, Trusted
 from toolcelld.quarantine import Quarantined
 from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
-from toolcelld.usage import resident_memory
 
 __all__ = ["Happening", "Operator"]
 

@@ -16,10 +16,10 @@ from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
 from toolcell._units import format_bytes, format_seconds, show_bytes
+from toolcelld.cell.exit import Death
+from toolcelld.cell.usage import passed
 from toolcelld.config.settings import KEYS, Limits, Settings
-from toolcelld.death import Death
 from toolcelld.output.spill import Output
-from toolcelld.usage import passed
 
 __all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "judge"]  # fmt: skip
 

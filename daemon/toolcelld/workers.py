@@ -15,8 +15,12 @@ from typing import Final, NamedTuple, Protocol
 
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
-from toolcelld.cells import Cell, Receiver
-from toolcelld.death import Death
+from toolcelld.cell.cell import Cell, Receiver
+from toolcelld.cell.exit import Death
+from toolcelld.cell.stdio import Source
+from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.usage import passed
+from toolcelld.cell.zygote import RuntimeFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import Loading, StartFailed
@@ -24,12 +28,8 @@ from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import Proxy
 from toolcelld.policy.secrets import SecretError
-from toolcelld.printing import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
-from toolcelld.runtimes import RuntimeFailed
-from toolcelld.scratch import Scratch
-from toolcelld.usage import passed
 
 __all__ = ["Invocation", "Listener", "Worker"]
 

@@ -16,13 +16,13 @@ import pytest
 
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cells import Cell
+from toolcelld.cell.cell import Cell
+from toolcelld.cell.channel import Wire
+from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.zygote import Runtime
 from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.runtimes import Runtime
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
-from toolcelld.scratch import Scratch
-from toolcelld.wire import Wire
 from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from toolcelld.blanks import READY_MAX, RETRIES_MAX, Blanks
-from toolcelld.cells import Cell, Receiver
-from toolcelld.runtimes import RuntimeFailed
+from toolcelld.cell.cell import Cell, Receiver
+from toolcelld.cell.zygote import RuntimeFailed
 
 pytestmark = pytest.mark.anyio
 

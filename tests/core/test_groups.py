@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.groups import Accounts, Group, Groups
+from toolcelld.cell.cgroup import Accounts, Group, Groups
 from toolcelld.sandbox.policy import CellLimits
 
 ALL = frozenset({"memory", "pids", "cpu"})

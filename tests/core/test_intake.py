@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld import events
-from toolcelld.cells import Cell
+from toolcelld.cell.cell import Cell
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
 from toolcelld.encoding import encode_event

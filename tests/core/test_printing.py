@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from toolcelld.cell.stdio import Printing, Source
 from toolcelld.output.redaction import Redaction
-from toolcelld.printing import Printing, Source
 
 pytestmark = pytest.mark.anyio
 

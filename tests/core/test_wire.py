@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
+from toolcelld.cell.channel import Wire
 from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
 from toolcelld.protocol.messages import RetireMessage
-from toolcelld.wire import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.cells import Cell
-from toolcelld.death import Death
+from toolcelld.cell.cell import Cell
+from toolcelld.cell.exit import Death
 from toolcelld.lifecycle import Worker as State
 from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from toolcelld.groups import Group
+from toolcelld.cell.cgroup import Group
 
 __all__ = ["base", "cells", "hierarchy", "inside", "make", "remove"]
 

@@ -13,7 +13,7 @@ from tests.daemons import RunningDaemon
 from tests.process import delegation
 from tests.process.delegation import cells
 
-from toolcelld.groups import Group
+from toolcelld.cell.cgroup import Group
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolcelld.runtimes import BACKOFF_SECONDS, STEADY_SECONDS, Runtime
+from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Runtime
 
 pytestmark = pytest.mark.anyio
 

@@ -22,16 +22,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from toolcelld.census import Census
-from toolcelld.death import Death, Proof
-from toolcelld.groups import Accounts, Group, Groups
+from toolcelld.cell.cgroup import Accounts, Group, Groups
+from toolcelld.cell.channel import Wire
+from toolcelld.cell.exit import Death, Proof
+from toolcelld.cell.process_list import Census
+from toolcelld.cell.stdio import SOURCES, Printing, Source
+from toolcelld.cell.usage import Usage
+from toolcelld.cell.zygote import Runtime, RuntimeFailed, Spawned
 from toolcelld.output.redaction import Redaction
-from toolcelld.printing import SOURCES, Printing, Source
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.runtimes import Runtime, RuntimeFailed, Spawned
 from toolcelld.sandbox.policy import CellLimits
-from toolcelld.usage import Usage
-from toolcelld.wire import Wire
 
 __all__ = ["Cell", "Receiver"]
 

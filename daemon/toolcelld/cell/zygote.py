@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import toolcell
-from toolcelld.groups import Groups
+from toolcelld.cell.cgroup import Groups
 
 __all__ = ["Runtime", "RuntimeFailed", "Spawned"]
 
@@ -40,8 +40,8 @@ STEADY_SECONDS: Final = 60.0
 STDERR_LINES_MAX: Final = 40
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 
-ENTRY: Final = Path(__file__).parent / "worker" / "__main__.py"
-ROOTS: Final = tuple(sorted({str(Path(__file__).parents[1]), str(Path(toolcell.__file__).parents[1])}))
+ENTRY: Final = Path(__file__).parents[1] / "worker" / "__main__.py"
+ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 
 
 class RuntimeFailed(Exception):
