@@ -38,7 +38,7 @@ from toolcell.client import Session, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client.daemon import Running
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
-from toolcelld.blanks import READY_MAX
+from toolcelld.pool.prefork import READY_MAX
 
 R = TypeVar("R", bound=Message)
 

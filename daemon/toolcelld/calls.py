@@ -34,16 +34,16 @@ from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.loading import StartFailed
 from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import secret_missing
-from toolcelld.pool import Pool
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.slots import Slots
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Invocation, Worker
 from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
 from toolcelld.questions import Questions
 from toolcelld.request import Request
-from toolcelld.slots import Slots
-from toolcelld.workers import Invocation, Worker
 
 __all__ = ["Call", "Host"]
 

@@ -31,7 +31,6 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.access import Gate, Premises
-from toolcelld.blanks import Blanks
 from toolcelld.calls import Call
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import Catalogs
@@ -57,14 +56,15 @@ from toolcelld.policy.host import Host
 from toolcelld.policy.profiles import Surroundings
 from toolcelld.policy.ruleset import Regime
 from toolcelld.policy.trust import Trusted
-from toolcelld.pool import Pool
-from toolcelld.probe import examine
-from toolcelld.quarantine import Quarantined
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.probe import examine
+from toolcelld.pool.quarantine import Quarantined
+from toolcelld.pool.worker import Worker
 from toolcelld.sandbox import linux
 from toolcelld.service import ToolCell
 from toolcelld.sessions import Sessions
 from toolcelld.store import Store
-from toolcelld.workers import Worker
 
 __all__ = ["Arrangement", "run"]
 

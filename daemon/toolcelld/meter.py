@@ -30,7 +30,7 @@ from toolcelld.config.settings import Limits
 from toolcelld.lifecycle import Call as CallState
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.outcome import Kind, Stop
-from toolcelld.workers import Worker
+from toolcelld.pool.worker import Worker
 
 __all__ = ["Meter", "crossing"]
 

@@ -28,7 +28,7 @@ from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
 from toolcelld.petition import Petition, encode_trusted
 from toolcelld.policy.trust import TRUSTED_MAX, Trusted
-from toolcelld.quarantine import Quarantined
+from toolcelld.pool.quarantine import Quarantined
 from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
 
 __all__ = ["Happening", "Operator"]

@@ -39,10 +39,10 @@ from toolcelld.output.spill import Spills
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
 from toolcelld.policy.ruleset import Regime
-from toolcelld.pool import Pool
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.slots import Slots
+from toolcelld.pool.worker import Worker
 from toolcelld.request import Request
-from toolcelld.slots import Slots
-from toolcelld.workers import Worker
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]
 

@@ -12,8 +12,8 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as State
 from toolcelld.outcome import Kind, Stop
+from toolcelld.pool.worker import Worker
 from toolcelld.session import House, OpenRequest, Session, draining
-from toolcelld.workers import Worker
 
 __all__ = ["Sessions"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.quarantine import DEATHS_MAX
+from toolcelld.pool.quarantine import DEATHS_MAX
 
 from .conftest import Done, Project
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.channel import Wire
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
-from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
-from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 

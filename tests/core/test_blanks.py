@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld.blanks import READY_MAX, RETRIES_MAX, Blanks
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.zygote import RuntimeFailed
+from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, Blanks
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ async def test_one_that_fails_while_nobody_waits_is_tried_again() -> None:
 
 
 async def test_one_that_fails_often_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcelld.blanks.LATER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("toolcelld.pool.prefork.LATER_SECONDS_MAX", 0.01)
     async with asyncio.TaskGroup() as tasks:
         blanks = Workshop(tasks)
         blanks.failing = 3 * RETRIES_MAX + 2 * READY_MAX

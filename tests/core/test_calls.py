@@ -19,11 +19,11 @@ from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.lifecycle import WorkerEvent
 from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool import Pool
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.slots import Slots
+from toolcelld.pool.worker import Invocation, Listener, Worker
 from toolcelld.request import Request
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.slots import Slots
-from toolcelld.workers import Invocation, Listener, Worker
 
 pytestmark = pytest.mark.anyio
 

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
-from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool import Pool
-from toolcelld.quarantine import DEATHS_MAX, Quarantine
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.quarantine import DEATHS_MAX, Quarantine
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -372,7 +372,7 @@ async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[F
 async def test_a_full_queue_says_when_to_come_again(
     workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcelld.pool.WAITING_MAX", 2)
+    monkeypatch.setattr("toolcelld.pool.pool.WAITING_MAX", 2)
     async with a_pool(workers, workers_max=1) as pool:
         waiting = [ask(pool, spec("a")) for _ in range(2)]
         await settled()

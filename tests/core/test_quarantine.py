@@ -12,7 +12,7 @@ from tests.core.test_pool import spec
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.quarantine import (
+from toolcelld.pool.quarantine import (
     BACKOFF_SECONDS,
     DEATHS_MAX,
     FILES_MAX,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.slots import Slots
+from toolcelld.pool.slots import Slots
 
 pytestmark = pytest.mark.anyio
 

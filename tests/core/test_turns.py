@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.turns import Turns
+from toolcelld.pool.turns import Turns
 
 OWNERS = "abcd"
 Step = tuple[str, str, int]

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import Death
 from toolcelld.lifecycle import Worker as State
-from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import ToWorker
 from toolcelld.sandbox.policy import OPEN, CellLimits
-from toolcelld.workers import Worker
 
 pytestmark = pytest.mark.anyio
 

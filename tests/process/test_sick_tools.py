@@ -9,7 +9,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
-from toolcelld.quarantine import DEATHS_MAX
+from toolcelld.pool.quarantine import DEATHS_MAX
 
 pytestmark = pytest.mark.anyio
 

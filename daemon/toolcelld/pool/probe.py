@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import Host
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
-from toolcelld.workers import Worker
 
 __all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import Death
@@ -23,11 +22,12 @@ from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import RuntimeFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
 from toolcelld.lifecycle import Worker as State
-from toolcelld.loading import Loading, StartFailed
 from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import Proxy
 from toolcelld.policy.secrets import SecretError
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.startup import Loading, StartFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 

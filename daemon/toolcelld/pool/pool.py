@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from toolcelld.blanks import Blanks
 from toolcelld.catalog.description import Broken, Description, Rejected
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Worker as State
 from toolcelld.lifecycle import WorkerEvent
-from toolcelld.loading import StartFailed
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.quarantine import Quarantine, Quarantined
-from toolcelld.turns import Turns
-from toolcelld.workers import Worker
+from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.quarantine import Quarantine, Quarantined
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.turns import Turns
+from toolcelld.pool.worker import Worker
 
 __all__ = ["Lease", "Pool"]
 
