@@ -31,7 +31,9 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.access import Gate, Premises
-from toolcelld.calls import Call
+from toolcelld.calls.call import Call
+from toolcelld.calls.history import CallHistory, CallSummary
+from toolcelld.calls.limit_monitor import Meter
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import Catalogs
 from toolcelld.catalog.sources import ToolFile, sources_of
@@ -41,12 +43,10 @@ from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
-from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
-from toolcelld.meter import Meter
 from toolcelld.operators import Happening, Operator
 from toolcelld.output.spill import Spills
 from toolcelld.parsing import Parser

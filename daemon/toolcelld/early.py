@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from toolcelld.request import Request
+from toolcelld.calls.request import Request
 
 __all__ = ["Early"]
 

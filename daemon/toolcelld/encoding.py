@@ -18,15 +18,15 @@ from pydantic_core import from_json
 
 from toolcell._data import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld import events
+from toolcelld.calls import events
+from toolcelld.calls.history import CallSummary
+from toolcelld.calls.outcome import Facts, Outcome
+from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.history import CallSummary
-from toolcelld.outcome import Facts, Outcome
 from toolcelld.output.spill import Output
-from toolcelld.request import Request
 from toolcelld.session import OpenRequest
 
 __all__ = [

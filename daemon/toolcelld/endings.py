@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from toolcelld import events
+from toolcelld.calls import events
+from toolcelld.calls.history import CallSummary
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.history import CallSummary
 
 __all__ = ["Endings"]
 

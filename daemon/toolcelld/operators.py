@@ -15,6 +15,7 @@ import grpc.aio
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
+from toolcelld.calls.history import CallHistory, CallSummary
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.cgroup import Groups
 from toolcelld.cell.usage import resident_memory
@@ -22,7 +23,6 @@ from toolcelld.config.load import ConfigError
 from toolcelld.diagnosis import diagnose
 from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.history import CallHistory, CallSummary
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, Refused, Update
+from toolcelld.calls.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, Refused, Update
 
 __all__ = ["RETAINED_BYTES_MAX", "Outbox"]
 

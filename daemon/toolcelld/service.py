@@ -22,9 +22,10 @@ from google.protobuf.message import DecodeError
 import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
-from toolcelld import events
 from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
+from toolcelld.calls import events
+from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.catalog.sources import Problem
@@ -45,7 +46,6 @@ from toolcelld.encoding import (
 )  # fmt: skip
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as SessionState
-from toolcelld.outcome import Kind, Stop
 from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.session import House, OpenRequest, Session
 from toolcelld.sessions import Sessions

@@ -18,9 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from toolcelld import events
 from toolcelld.admission import Admission
-from toolcelld.calls import Call
+from toolcelld.calls import events
+from toolcelld.calls.call import Call
+from toolcelld.calls.events import parts
+from toolcelld.calls.history import CallSummary
+from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Catalogs, Pin
 from toolcelld.catalog.watch import Watch
@@ -29,12 +33,9 @@ from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.early import Early
 from toolcelld.endings import Endings
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.events import parts
-from toolcelld.history import CallSummary
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
 from toolcelld.outbox import Outbox
-from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.output.spill import Spills
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
@@ -42,7 +43,6 @@ from toolcelld.policy.ruleset import Regime
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
 from toolcelld.pool.worker import Worker
-from toolcelld.request import Request
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]
 

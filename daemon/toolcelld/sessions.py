@@ -7,11 +7,11 @@ import hashlib
 import hmac
 from typing import Final
 
-from toolcelld.calls import Call
+from toolcelld.calls.call import Call
+from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as State
-from toolcelld.outcome import Kind, Stop
 from toolcelld.pool.worker import Worker
 from toolcelld.session import House, OpenRequest, Session, draining
 

@@ -7,22 +7,22 @@ from typing import Any, cast
 
 import pytest
 
-from toolcelld import events
-from toolcelld.calls import Call
+from toolcelld.calls import events
+from toolcelld.calls.call import Call
+from toolcelld.calls.events import MESSAGE_BYTES, parts
+from toolcelld.calls.outcome import Kind, Outcome, Stop
+from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.settings import resolve
-from toolcelld.events import MESSAGE_BYTES, parts
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.lifecycle import WorkerEvent
-from toolcelld.outcome import Kind, Outcome, Stop
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
 from toolcelld.pool.worker import Invocation, Listener, Worker
-from toolcelld.request import Request
 from toolcelld.sandbox.policy import OPEN, CellLimits
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.clocks import Clock, Grace, IdleClock
+from toolcelld.calls.timers import Clock, Grace, IdleClock
 
 WHOLE = st.integers(1, 12)
 """Seconds that floats add up without an error."""

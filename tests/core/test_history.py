@@ -8,9 +8,9 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.history import CallHistory, CallSummary
+from toolcelld.calls.history import CallHistory, CallSummary
+from toolcelld.calls.outcome import Facts, Kind, Outcome
 from toolcelld.lifecycle import Call as State
-from toolcelld.outcome import Facts, Kind, Outcome
 from toolcelld.output.spill import Origin, Output
 
 TEXTS = st.text(max_size=300)

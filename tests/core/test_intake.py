@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld import events
+from toolcelld.calls import events
+from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, Intake
+from toolcelld.calls.events import MESSAGE_BYTES
+from toolcelld.calls.questions import Questions
 from toolcelld.cell.cell import Cell
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
 from toolcelld.encoding import encode_event
-from toolcelld.events import MESSAGE_BYTES
-from toolcelld.intake import PIECE_CHARACTERS_MAX, Intake
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,
@@ -27,7 +28,6 @@ from toolcelld.protocol.messages import (
     MessageError,
     ReplyMessage,
 )
-from toolcelld.questions import Questions
 
 pytestmark = pytest.mark.anyio
 

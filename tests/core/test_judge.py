@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.calls.outcome import Evidence, Kind, Report, Stop, judge
 from toolcelld.cell.exit import Death, Proof
 from toolcelld.cell.usage import Member, Usage
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.outcome import Evidence, Kind, Report, Stop, judge
 
 SECONDS = st.floats(0, 1e6)
 TEXTS = st.sampled_from(["", " ", "no such table: orders", "ZeroDivisionError: division by zero"])

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from toolcelld.calls import Call
+from toolcelld.calls.call import Call
+from toolcelld.calls.limit_monitor import Meter
 from toolcelld.lifecycle import Call as State
-from toolcelld.meter import Meter
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.events import MESSAGE_BYTES, Accepted, Chunk, Event, Gap, Logged, Metadata, Progress, Update
+from toolcelld.calls.events import (
+    MESSAGE_BYTES,
+    Accepted,
+    Chunk,
+    Event,
+    Gap,
+    Logged,
+    Metadata,
+    Progress,
+    Update,
+)
 from toolcelld.outbox import RETAINED_BYTES_MAX, Outbox
 
 pytestmark = pytest.mark.anyio

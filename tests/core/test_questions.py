@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.events import MESSAGE_BYTES, Asked, Event, Requested
+from toolcelld.calls.events import MESSAGE_BYTES, Asked, Event, Requested
+from toolcelld.calls.questions import OPEN_MAX, Questions
 from toolcelld.protocol.messages import (
     AnswerMessage,
     AskMessage,
@@ -17,7 +18,6 @@ from toolcelld.protocol.messages import (
     RequestMessage,
     from_worker,
 )
-from toolcelld.questions import OPEN_MAX, Questions
 
 pytestmark = pytest.mark.anyio
 

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
-from toolcelld.config.load import Config
-from toolcelld.config.settings import Limits, resolve
-from toolcelld.output.spill import Origin, Spills
-from toolcelld.output.spool import Capture
-from toolcelld.protocol.frames import Decoder, FrameError
-from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
-from toolcelld.results import (
+from toolcelld.calls.result import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,
     ResultReader,
@@ -25,6 +19,12 @@ from toolcelld.results import (
     shown_update,
     update_body,
 )
+from toolcelld.config.load import Config
+from toolcelld.config.settings import Limits, resolve
+from toolcelld.output.spill import Origin, Spills
+from toolcelld.output.spool import Capture
+from toolcelld.protocol.frames import Decoder, FrameError
+from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
 from toolcelld.worker.report import Ending, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)

@@ -27,6 +27,14 @@ atheris: Any = importlib.import_module(
 )  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
+    from toolcelld.calls.result import (
+        BODY_BYTES_MAX,
+        SHOWN_BYTES_MAX,
+        ResultReader,
+        short_result,
+        shown_update,
+        update_body,
+    )
     from toolcelld.config.settings import Limits
     from toolcelld.output.spill import Origin
     from toolcelld.output.spool import Capture
@@ -38,14 +46,6 @@ with atheris.instrument_imports(include=["toolcelld"]):
         from_worker,
         header_of,
         to_worker,
-    )
-    from toolcelld.results import (
-        BODY_BYTES_MAX,
-        SHOWN_BYTES_MAX,
-        ResultReader,
-        short_result,
-        shown_update,
-        update_body,
     )
     from toolcelld.worker.channel import Wire
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from toolcell._result import BLOCKS_MAX
-from toolcelld import questions, results
+from toolcelld.calls import questions, result
 from toolcelld.protocol import frames, messages
 from toolcelld.protocol.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
 from toolcelld.sandbox import setup
@@ -24,7 +24,7 @@ BOUNDS: Final = {
     "A description, chunks joined": messages.DESCRIPTION_BYTES_MAX,
     "One part of a result": messages.PART_BYTES_MAX,
     "Blocks of a result": BLOCKS_MAX,
-    "Details of a result that go along; longer ones are kept beside": results.DETAILS_BYTES_MAX,
+    "Details of a result that go along; longer ones are kept beside": result.DETAILS_BYTES_MAX,
     "Metadata of a call": messages.METADATA_BYTES_MAX,
     "A question with its patterns and details, a request with its arguments, a reply": questions.QUESTION_BYTES_MAX,
     "Open questions and requests of a call": questions.OPEN_MAX,

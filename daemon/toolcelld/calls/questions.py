@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from toolcelld import events
+from toolcelld.calls import events
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     AnswerMessage,

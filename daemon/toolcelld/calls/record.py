@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from toolcelld.calls.collector import Intake
+from toolcelld.calls.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
+from toolcelld.calls.result import Result
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.intake import Intake
-from toolcelld.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
 from toolcelld.output.spill import Output
-from toolcelld.results import Result
 
 __all__ = ["NOTHING", "Course"]
 

@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolcelld.calls import Call
+from toolcelld.calls.call import Call
+from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.usage import Usage, disk_used, measure, passed
 from toolcelld.config.settings import Limits
 from toolcelld.lifecycle import Call as CallState
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.outcome import Kind, Stop
 from toolcelld.pool.worker import Worker
 
 __all__ = ["Meter", "crossing"]

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from toolcelld.calls.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
-from toolcelld.outcome import Outcome
 
 __all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress", "Published", "Refused", "Requested", "Started", "Update", "parts"]  # fmt: skip
 

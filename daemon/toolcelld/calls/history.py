@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sys import getsizeof
 from typing import Final, NamedTuple
 
+from toolcelld.calls.outcome import Outcome
 from toolcelld.lifecycle import Call as State
-from toolcelld.outcome import Outcome
 from toolcelld.output.spill import Output
 
 __all__ = ["CallHistory", "CallSummary"]

@@ -21,20 +21,22 @@ from collections import deque
 from typing import Final, Protocol
 
 from toolcell._units import format_seconds
-from toolcelld import events
-from toolcelld.bugs import Bugs
+from toolcelld.calls import events
+from toolcelld.calls.bugs import Bugs
+from toolcelld.calls.collector import Ear, Intake
+from toolcelld.calls.events import parts
+from toolcelld.calls.history import CallSummary
+from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.calls.questions import Questions
+from toolcelld.calls.record import NOTHING, Course
+from toolcelld.calls.request import Request
+from toolcelld.calls.timers import Clock, Grace, IdleClock
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.clocks import Clock, Grace, IdleClock
 from toolcelld.config.settings import KEYS, Settings, lower
-from toolcelld.course import NOTHING, Course
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.events import parts
-from toolcelld.history import CallSummary
-from toolcelld.intake import Ear, Intake
 from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
 from toolcelld.lifecycle import Call as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool.pool import Pool
@@ -42,8 +44,6 @@ from toolcelld.pool.slots import Slots
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Invocation, Worker
 from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
-from toolcelld.questions import Questions
-from toolcelld.request import Request
 
 __all__ = ["Call", "Host"]
 

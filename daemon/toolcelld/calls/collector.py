@@ -16,12 +16,14 @@ from typing import Any, Final, Protocol, assert_never, cast
 
 from pydantic_core import from_json
 
-from toolcelld import events
+from toolcelld.calls import events
+from toolcelld.calls.outcome import EMPTY_BODY, Report
+from toolcelld.calls.questions import Asker, Questions
+from toolcelld.calls.result import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import Death
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.outcome import EMPTY_BODY, Report
 from toolcelld.output.spill import Origin, Output, Spills
 from toolcelld.output.spool import Capture
 from toolcelld.protocol.frames import Frame, FrameError
@@ -46,8 +48,6 @@ from toolcelld.protocol.messages import (
     WithdrawMessage,
     from_worker,
 )
-from toolcelld.questions import Asker, Questions
-from toolcelld.results import Result, ResultReader, short_result, shown_update, update_body
 
 __all__ = ["Ear", "Intake"]
 
