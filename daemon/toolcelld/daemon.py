@@ -63,7 +63,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox import linux
 from toolcelld.service import ToolCell
-from toolcelld.sessions import Sessions
+from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 
 __all__ = ["Arrangement", "run"]

@@ -27,7 +27,7 @@ from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.output.spill import Output
-from toolcelld.session import OpenRequest
+from toolcelld.sessions.session import OpenRequest
 
 __all__ = [
     "ARGUMENTS_BYTES_MAX", "PROTOCOL", "STATUS_CODES", "call_info", "catalog_part", "check_length", "decode_call",

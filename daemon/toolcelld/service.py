@@ -22,7 +22,6 @@ from google.protobuf.message import DecodeError
 import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
-from toolcelld.admission import find_tool
 from toolcelld.assembly import Assembly, complete
 from toolcelld.calls import events
 from toolcelld.calls.outcome import Kind, Stop
@@ -47,8 +46,9 @@ from toolcelld.encoding import (
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as SessionState
 from toolcelld.output.spill import Output, Spills, UnknownOutput
-from toolcelld.session import House, OpenRequest, Session
-from toolcelld.sessions import Sessions
+from toolcelld.sessions.admission import find_tool
+from toolcelld.sessions.registry import Sessions
+from toolcelld.sessions.session import House, OpenRequest, Session
 
 __all__ = ["Edge", "ToolCell", "abort", "refusals"]
 

@@ -21,7 +21,7 @@ from toolcelld.calls.events import (
     Progress,
     Update,
 )
-from toolcelld.outbox import RETAINED_BYTES_MAX, Outbox
+from toolcelld.sessions.outbox import RETAINED_BYTES_MAX, Outbox
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from toolcelld.admission import Admission
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.events import parts
@@ -30,12 +29,9 @@ from toolcelld.catalog.registry import Catalogs, Pin
 from toolcelld.catalog.watch import Watch
 from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
-from toolcelld.early import Early
-from toolcelld.endings import Endings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent
 from toolcelld.lifecycle import Session as State
-from toolcelld.outbox import Outbox
 from toolcelld.output.spill import Spills
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
@@ -43,6 +39,10 @@ from toolcelld.policy.ruleset import Regime
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
 from toolcelld.pool.worker import Worker
+from toolcelld.sessions.admission import Admission
+from toolcelld.sessions.idempotency import Endings
+from toolcelld.sessions.outbox import Outbox
+from toolcelld.sessions.pending import Early
 
 __all__ = ["House", "OpenRequest", "Session", "draining"]
 

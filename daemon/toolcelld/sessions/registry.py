@@ -13,7 +13,7 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Session as State
 from toolcelld.pool.worker import Worker
-from toolcelld.session import House, OpenRequest, Session, draining
+from toolcelld.sessions.session import House, OpenRequest, Session, draining
 
 __all__ = ["Sessions"]
 
