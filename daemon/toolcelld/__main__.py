@@ -30,9 +30,9 @@ def main() -> None:
         else "%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    from toolcelld.access import AccessError, AlreadyRunning, Premises
     from toolcelld.config.load import ConfigError
     from toolcelld.daemon import Arrangement, run
+    from toolcelld.rpc.auth import AccessError, AlreadyRunning, Premises
 
     arrangement = Arrangement(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),

@@ -30,7 +30,6 @@ from grpc_reflection.v1alpha import reflection
 import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
-from toolcelld.access import Gate, Premises
 from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory, CallSummary
 from toolcelld.calls.limit_monitor import Meter
@@ -47,9 +46,7 @@ from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
-from toolcelld.operators import Happening, Operator
 from toolcelld.output.spill import Spills
-from toolcelld.parsing import Parser
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import Host
@@ -61,8 +58,11 @@ from toolcelld.pool.prefork import Blanks
 from toolcelld.pool.probe import examine
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
+from toolcelld.rpc.agent_service import ToolCell
+from toolcelld.rpc.auth import Gate, Premises
+from toolcelld.rpc.interceptors import Parser
+from toolcelld.rpc.operator_service import Happening, Operator
 from toolcelld.sandbox import linux
-from toolcelld.service import ToolCell
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 

@@ -13,8 +13,8 @@ from typing import Any
 import grpc.aio
 import uvloop
 
-from toolcelld.access import Gate, Premises
 from toolcelld.daemon import SERVER_OPTIONS
+from toolcelld.rpc.auth import Gate, Premises
 
 METHOD = "/bench.Floor/Echo"
 

@@ -15,7 +15,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.config.load import Config
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
 from toolcelld.config.settings import KEYS, DeclarationError, Limits, lower, resolve
-from toolcelld.encoding import decode_limits
+from toolcelld.rpc.encoding import decode_limits
 
 VALUES = st.integers(min_value=1, max_value=10_000) | st.none()
 LIMITS = st.builds(Limits, **dict.fromkeys(KEYS.values(), VALUES))

@@ -18,7 +18,6 @@ from toolcelld.calls.questions import Questions
 from toolcelld.cell.cell import Cell
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
-from toolcelld.encoding import encode_event
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,
@@ -28,6 +27,7 @@ from toolcelld.protocol.messages import (
     MessageError,
     ReplyMessage,
 )
+from toolcelld.rpc.encoding import encode_event
 
 pytestmark = pytest.mark.anyio
 

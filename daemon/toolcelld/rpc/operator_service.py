@@ -20,16 +20,16 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.cgroup import Groups
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
-from toolcelld.diagnosis import diagnose
-from toolcelld.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
 from toolcelld.logbook import Feed, Line, Logbook
-from toolcelld.petition import Petition, encode_trusted
 from toolcelld.policy.trust import TRUSTED_MAX, Trusted
 from toolcelld.pool.quarantine import Quarantined
-from toolcelld.service import LOOK_SECONDS_MAX, Edge, refusals
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, Edge, refusals
+from toolcelld.rpc.doctor import diagnose
+from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.trust_request import Petition, encode_trusted
 
 __all__ = ["Happening", "Operator"]
 

@@ -14,10 +14,10 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.settings import declare
-from toolcelld.encoding import encode_problem, timestamp
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Regime
 from toolcelld.policy.trust import PROJECT, Trusted, digest_of
+from toolcelld.rpc.encoding import encode_problem, timestamp
 
 __all__ = ["Petition", "encode_trusted"]
 

@@ -22,14 +22,17 @@ from google.protobuf.message import DecodeError
 import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
-from toolcelld.assembly import Assembly, complete
 from toolcelld.calls import events
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import resolve
-from toolcelld.encoding import (
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.lifecycle import Session as SessionState
+from toolcelld.output.spill import Output, Spills, UnknownOutput
+from toolcelld.rpc.arguments import Assembly, complete
+from toolcelld.rpc.encoding import (
     PROTOCOL,
     STATUS_CODES,
     call_info,
@@ -43,9 +46,6 @@ from toolcelld.encoding import (
     encode_tool,
     trailers,
 )  # fmt: skip
-from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import Session as SessionState
-from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.sessions.admission import find_tool
 from toolcelld.sessions.registry import Sessions
 from toolcelld.sessions.session import House, OpenRequest, Session

@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.service import abort
+from toolcelld.rpc.agent_service import abort
 
 __all__ = ["Parser"]
 
