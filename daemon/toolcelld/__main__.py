@@ -31,8 +31,8 @@ def main() -> None:
         stream=sys.stderr,
     )
     from toolcelld.config.load import ConfigError
-    from toolcelld.daemon import Arrangement, run
     from toolcelld.rpc.auth import AccessError, AlreadyRunning, Premises
+    from toolcelld.server import Arrangement, run
 
     arrangement = Arrangement(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),

@@ -13,8 +13,8 @@ from typing import Any
 import grpc.aio
 import uvloop
 
-from toolcelld.daemon import SERVER_OPTIONS
 from toolcelld.rpc.auth import Gate, Premises
+from toolcelld.server import SERVER_OPTIONS
 
 METHOD = "/bench.Floor/Echo"
 

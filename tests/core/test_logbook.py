@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from toolcelld.logbook import BYTES_MAX, LINES_MAX, QUEUE_MAX, Feed, Line, Logbook
+from toolcelld.event_log import BYTES_MAX, LINES_MAX, QUEUE_MAX, Feed, Line, Logbook
 
 pytestmark = pytest.mark.anyio
 

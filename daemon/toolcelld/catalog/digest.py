@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from toolcelld.files import NotRegularError, TooLargeError, read_regular
+from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["digest_below", "listed"]
 

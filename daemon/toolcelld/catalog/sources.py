@@ -18,7 +18,7 @@ from typing import Literal
 from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.config.load import Config
-from toolcelld.files import NotRegularError, TooLargeError, read_regular
+from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
     "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "project_directory", "scan",

@@ -38,7 +38,7 @@ from toolcelld.config.schema import (
     ToolSection,
     Trust,
 )
-from toolcelld.files import NotRegularError, TooLargeError, read_regular
+from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -42,10 +42,10 @@ from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
+from toolcelld.event_log import Feed, Line, Logbook, LogbookHandler
 from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
 from toolcelld.lifecycle import Daemon as State
 from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.logbook import Feed, Line, Logbook, LogbookHandler
 from toolcelld.output.spill import Spills
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
