@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolcell._context import Abort, ToolContext
-from toolcell._errors import Aborted, Denied, ToolError
-from toolcell._tool import Tool, tool
-from toolcell._values import Content, Image, Link, ToolResult
+from toolcell._authoring.tool import Tool, tool
+from toolcell._context.context import Abort, ToolContext
+from toolcell._results.content import Content, Image, Link, ToolResult
+from toolcell._results.errors import Aborted, Denied, ToolError
 
 if TYPE_CHECKING:
     from pydantic import Field
 
-    from toolcell._exec import ExecResult
+    from toolcell._context.exec import ExecResult
 else:
 
     def __getattr__(name: str) -> object:
@@ -27,7 +27,7 @@ else:
 
             return Field
         if name == "ExecResult":
-            from toolcell._exec import ExecResult
+            from toolcell._context.exec import ExecResult
 
             return ExecResult
         raise AttributeError(f"module 'toolcell' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from toolcell._context import ToolContext
+from toolcell._context.context import ToolContext
 
 __all__ = ["Asked", "FakeContext", "Logged", "Progressed", "Requested"]
 

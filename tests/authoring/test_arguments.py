@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolcell._errors import PROBLEMS_SHOWN, InvalidArguments
-from toolcell._function import read_function
-from toolcell._schema import Parameters, from_args
+from toolcell._arguments.parameters import Parameters, from_args
+from toolcell._authoring.function import read_function
+from toolcell._results.errors import PROBLEMS_SHOWN, InvalidArguments
 
 
 class Side(enum.Enum):

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from toolcell import Abort, Denied, ToolContext, ToolError
-from toolcell._log import TEXT_BYTES_MAX, LogHandler
+from toolcell._context.logs import TEXT_BYTES_MAX, LogHandler
 from toolcell.testing import Asked, FakeContext, Logged, Progressed, Requested
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolcell import ExecResult, ToolError
-from toolcell._exec import KEPT_BYTES_MAX, run
+from toolcell._context.exec import KEPT_BYTES_MAX, run
 from toolcell.testing import FakeContext
 
 pytestmark = pytest.mark.anyio

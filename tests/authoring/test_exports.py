@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcell._exports import Export, Exports, exports
+from toolcell._authoring.discover import Export, Exports, exports
 from toolcell.testing import FakeContext
 
 PREAMBLE = "from toolcell import *\nfrom typing import Annotated, Any\n"

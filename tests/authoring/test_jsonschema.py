@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell._errors import InvalidArguments
-from toolcell._jsonschema import violations
-from toolcell._schema import Unfit, from_args
+from toolcell._arguments.jsonschema import violations
+from toolcell._arguments.parameters import Unfit, from_args
+from toolcell._results.errors import InvalidArguments
 
 
 def wrong(value: Any, schema: Any, root: Any = None) -> list[tuple[str, str]]:

@@ -31,7 +31,9 @@ def test_decorating_loads_nothing_heavy() -> None:
 
 
 def test_loading_tools_does_not_load_grpc() -> None:
-    loaded = loaded_after("import toolcell._exports, toolcell._exec, toolcell._log")
+    loaded = loaded_after(
+        "import toolcell._authoring.discover, toolcell._context.exec, toolcell._context.logs"
+    )
     assert "pydantic" in loaded
     assert "grpc" not in loaded
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell import ToolError
-from toolcell._redaction import describe_exception, redacted
+from toolcell._results.exception_text import describe_exception, redacted
 
 ROOTS = ["/home/ada/project", "/home/ada"]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolcell import Image, Link, ToolError, ToolResult
-from toolcell._result import (
+from toolcell._results.normalise import (
     ImageBlock,
     LinkBlock,
     Result,

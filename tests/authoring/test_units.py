@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import typer
 
-from toolcell._options import checked
-from toolcell._schema import Unfit
+from toolcell._arguments.parameters import Unfit
+from toolcell._authoring.options import checked
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli.app import app
 from toolcell.client.limits import Limits, encode_limits

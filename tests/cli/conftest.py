@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import toolcell.cli
-from toolcell._jsonschema import violations
+from toolcell._arguments.jsonschema import violations
 
 # Half a second here; other tests may have the processors.
 SECONDS_MAX = 30

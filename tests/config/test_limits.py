@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell import client
-from toolcell._options import OPTIONS
+from toolcell._authoring.options import OPTIONS
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.config.load import Config
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection

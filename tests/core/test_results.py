@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
+from toolcell._results.normalise import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.calls.result import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell import Aborted
-from toolcell._result import ImageBlock, LinkBlock, Result, TextBlock
+from toolcell._results.normalise import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL

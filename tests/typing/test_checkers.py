@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcell._exports import exports
+from toolcell._authoring.discover import exports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

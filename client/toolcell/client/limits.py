@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from toolcell._tool import Limits
+from toolcell._authoring.tool import Limits
 from toolcell._units import optional, parse_bytes, parse_seconds
 from toolcell_proto.v1 import toolcell_pb2 as pb
 

@@ -22,8 +22,8 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, get_a
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
 
-from toolcell._data import whole
-from toolcell._result import BLOCKS_MAX
+from toolcell._results.json_value import whole
+from toolcell._results.normalise import BLOCKS_MAX
 from toolcelld.protocol import frames
 from toolcelld.protocol.frames import FrameError
 

@@ -16,7 +16,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 )
 from pydantic_core import from_json
 
-from toolcell._data import whole
+from toolcell._results.json_value import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.history import CallSummary

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 
 from toolcell import Aborted
-from toolcell._exports import Exports, exports
+from toolcell._authoring.discover import Exports, exports
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "Source", "load"]

@@ -30,9 +30,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._exports import Export, Exports, InvalidArguments
-from toolcell._log import LogHandler
-from toolcell._result import describe_exception, failure
+from toolcell._authoring.discover import Export, Exports, InvalidArguments
+from toolcell._context.logs import LogHandler
+from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     CAUSE_CHARACTERS_MAX,
@@ -335,7 +335,7 @@ async def _awaited(awaitable: Any, stop: Callable[[], None]) -> Any:
 
 
 class _Channel:
-    """How the context of one call speaks; see `toolcell._context.Channel`."""
+    """How the context of one call speaks; see `toolcell._context.context.Channel`."""
 
     def __init__(self, worker: _Worker, sequence: int) -> None:
         self._worker = worker

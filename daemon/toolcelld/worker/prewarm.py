@@ -10,7 +10,7 @@ import contextlib
 from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
-from toolcell._exports import InvalidArguments, exports
+from toolcell._authoring.discover import InvalidArguments, exports
 from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
 from toolcelld.sandbox import landlock, seccomp
 from toolcelld.sandbox.setup import own_places

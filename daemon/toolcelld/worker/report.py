@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from toolcell._data import to_json
-from toolcell._errors import ToolError
-from toolcell._result import ImageBlock, Result, TextBlock
+from toolcell._results.errors import ToolError
+from toolcell._results.json_value import to_json
+from toolcell._results.normalise import ImageBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,

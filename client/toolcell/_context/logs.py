@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from toolcell._data import whole
+from toolcell._results.json_value import whole
 
 __all__ = ["LogHandler", "logger"]
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from toolcell._data import whole
-from toolcell._errors import ToolError
+from toolcell._results.errors import ToolError
+from toolcell._results.json_value import whole
 
 __all__ = ["describe_exception"]
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Self
 
-from toolcell._errors import ToolError
+from toolcell._results.errors import ToolError
 
 __all__ = ["ExecResult", "run"]
 

@@ -14,9 +14,9 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hin
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from toolcell._context import ToolContext
-from toolcell._docstring import parse
-from toolcell._schema import Parameters, Unfit, from_fields
+from toolcell._arguments.docstring import parse
+from toolcell._arguments.parameters import Parameters, Unfit, from_fields
+from toolcell._context.context import ToolContext
 
 __all__ = ["GENERATOR", "Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pydantic_core
 from pydantic import BaseModel
 
-from toolcell._errors import ToolError
+from toolcell._results.errors import ToolError
 
 __all__ = ["to_json", "whole"]
 

@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from toolcell._complaints import got, step
-from toolcell._data import to_json
+from toolcell._arguments.messages import got, step
+from toolcell._results.json_value import to_json
 
 __all__ = ["check_schema", "violations"]
 

@@ -9,9 +9,9 @@ from typing import Any, cast, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
 
-from toolcell._complaints import complaints
-from toolcell._schema import Unfit, record
-from toolcell._tool import Options
+from toolcell._arguments.messages import complaints
+from toolcell._arguments.parameters import Unfit, record
+from toolcell._authoring.tool import Options
 from toolcell._units import optional, parse_bytes
 
 __all__ = ["OPTIONS", "checked"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Union
 
-from toolcell._errors import ToolError
+from toolcell._results.errors import ToolError
 
 __all__ = ["Content", "Image", "Link", "ToolResult"]
 

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from toolcell._values import Image, Link, ToolResult
+from toolcell._results.content import Image, Link, ToolResult
 
 __all__ = ["understood"]
 

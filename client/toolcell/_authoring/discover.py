@@ -16,13 +16,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from toolcell._context import ToolContext
-from toolcell._errors import InvalidArguments
-from toolcell._function import GENERATOR, Call, check_execute, is_async, line_of, read_function, yields
-from toolcell._options import OPTIONS, checked
-from toolcell._result import Result, normalise
-from toolcell._schema import Parameters, Unfit, from_args
-from toolcell._tool import MARK, Tool
+from toolcell._arguments.parameters import Parameters, Unfit, from_args
+from toolcell._authoring.function import (
+    GENERATOR,
+    Call,
+    check_execute,
+    is_async,
+    line_of,
+    read_function,
+    yields,
+)
+from toolcell._authoring.options import OPTIONS, checked
+from toolcell._authoring.tool import MARK, Tool
+from toolcell._context.context import ToolContext
+from toolcell._results.errors import InvalidArguments
+from toolcell._results.normalise import Result, normalise
 
 __all__ = ["Export", "Exports", "InvalidArguments", "Problem", "exports"]
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-from toolcell._context import ToolContext
+from toolcell._context.context import ToolContext
 
 __all__ = ["MARK", "Limits", "Options", "Tool", "tool"]
 

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from toolcell._errors import Denied, ToolError
+from toolcell._results.errors import Denied, ToolError
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import logging
     from pathlib import Path
 
-    from toolcell._exec import ExecResult
+    from toolcell._context.exec import ExecResult
 
 __all__ = ["Abort", "Channel", "ToolContext"]
 
@@ -160,13 +160,13 @@ class ToolContext:
     @cached_property
     def log(self) -> logging.Logger:
         """A logger of this call; `logging.getLogger()` and `print()` arrive as well."""
-        from toolcell._log import logger
+        from toolcell._context.logs import logger
 
         return logger(self._channel)
 
     def update(self, content: object, *, details: object = None) -> None:
         """Show the partial result so far; it replaces the one before and is what a stopped call leaves."""
-        from toolcell._result import update_body
+        from toolcell._results.normalise import update_body
 
         self._channel.tell("update", {}, update_body(content, details))
 
@@ -181,7 +181,7 @@ class ToolContext:
 
     def metadata(self, title: str | None = None, /, **values: object) -> None:
         """Give the call a title and values; they are merged and kept in its Outcome."""
-        from toolcell._result import metadata_body
+        from toolcell._results.normalise import metadata_body
 
         header = {} if title is None else {"title": _shown(title)[:MESSAGE_CHARACTERS_MAX]}
         self._channel.tell("metadata", header, metadata_body(values))
@@ -201,7 +201,7 @@ class ToolContext:
         """
         import asyncio
 
-        from toolcell._data import to_json
+        from toolcell._results.json_value import to_json
 
         if (
             len(question) > QUESTION_CHARACTERS_MAX
@@ -236,7 +236,7 @@ class ToolContext:
         `env` replaces the environment, as in `subprocess`. After `timeout` seconds the program is killed and the
         result says so. Raises ToolError for a missing program and, with `check`, for a failing one.
         """
-        from toolcell._exec import run
+        from toolcell._context.exec import run
 
         where = self.directory if cwd is None else self.directory / cwd
         return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
@@ -250,7 +250,7 @@ class ToolContext:
         import asyncio
         import json
 
-        from toolcell._data import to_json
+        from toolcell._results.json_value import to_json
 
         reply = await asyncio.wrap_future(
             self._channel.ask({"service": _shown(service)}, to_json(arguments), "request")
@@ -284,7 +284,7 @@ def _finite(number: object) -> float | None:
 
 def _shown(text: object) -> str:
     """Text that JSON can carry: lone surrogates, as in odd file names, are replaced."""
-    from toolcell._data import whole
+    from toolcell._results.json_value import whole
 
     try:
         return whole(str(text))

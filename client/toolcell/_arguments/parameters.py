@@ -24,11 +24,11 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
 
-from toolcell._complaints import complaints, unknown
-from toolcell._data import to_json
-from toolcell._errors import InvalidArguments, ToolError
-from toolcell._jsonschema import check_schema, violations
-from toolcell._redaction import describe_exception
+from toolcell._arguments.jsonschema import check_schema, violations
+from toolcell._arguments.messages import complaints, unknown
+from toolcell._results.errors import InvalidArguments, ToolError
+from toolcell._results.exception_text import describe_exception
+from toolcell._results.json_value import to_json
 
 __all__ = ["Parameters", "Unfit", "from_args", "from_fields", "record"]
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, cast
 
-from toolcell._data import to_json, whole
-from toolcell._errors import ToolError
-from toolcell._redaction import describe_exception
-from toolcell._shapes import understood
-from toolcell._values import Image, Link, ToolResult
+from toolcell._results.content import Image, Link, ToolResult
+from toolcell._results.errors import ToolError
+from toolcell._results.exception_text import describe_exception
+from toolcell._results.foreign import understood
+from toolcell._results.json_value import to_json, whole
 
 __all__ = [
     "Block",

@@ -1,0 +1,1 @@
+"""`@tool` and what it accepts: options, and the discovery of tools in a module."""

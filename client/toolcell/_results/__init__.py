@@ -1,0 +1,1 @@
+"""What a tool returns or raises, normalised to content blocks, structured details and an error text."""
