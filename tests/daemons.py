@@ -35,8 +35,8 @@ from google.protobuf.message import Message
 from tests.process import delegation
 
 from toolcell.client import Session, connect
+from toolcell.client._launch.daemon import Running
 from toolcell.client._operator import Operator, operate
-from toolcell.client.daemon import Running
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 from toolcelld.pool.prefork import READY_MAX
 

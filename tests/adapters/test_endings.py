@@ -17,9 +17,9 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 
 from toolcell.cli import endings
 from toolcell.client import Kind, Outcome
+from toolcell.client._transport.messages import read_outcome, refused
+from toolcell.client.errors import refusal_of
 from toolcell.client.outcome import ending_of, failure_text
-from toolcell.client.refusal import refusal_of
-from toolcell.client.wire import read_outcome, refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 NODE_SECONDS_MAX = 60

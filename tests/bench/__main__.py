@@ -37,8 +37,8 @@ from rich.table import Table
 
 from toolcell import _paths
 from toolcell.client import Catalog, Session, Update, connect
+from toolcell.client._launch.daemon import Running
 from toolcell.client._operator import operate
-from toolcell.client.daemon import Running
 from toolcell_proto.v1 import operator_pb2
 
 HERE = Path(__file__).parent

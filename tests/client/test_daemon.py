@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from toolcell.client import Unavailable, connect
-from toolcell.client.child import Child
-from toolcell.client.daemon import Private, Running, Shared, find
-from toolcell.client.refusal import CORE_ERROR, Refusal, refusal_of_rpc
-from toolcell.client.stream import Stream
+from toolcell.client._launch.daemon import Private, Running, Shared, find
+from toolcell.client._launch.process import Child
+from toolcell.client._transport.stream import Stream
+from toolcell.client.errors import CORE_ERROR, Refusal, refusal_of_rpc
 
 from .scripted import Line, daemon, echo, status
 
@@ -203,7 +203,7 @@ def test_an_address_chooses_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_child_that_ignores_its_life_line_is_killed(
     stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcell.client.child.END_SECONDS", 0)
+    monkeypatch.setattr("toolcell.client._launch.process.END_SECONDS", 0)
     child = Child(["sleep", "infinity"], str(tmp_path / "log"), life_line=True)
     await child.end()
     assert child.code == -9

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from toolcell.client import Refused, Unavailable
+from toolcell.client._launch.daemon import Running
 from toolcell.client._operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
-from toolcell.client.daemon import Running
 from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 

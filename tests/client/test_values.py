@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress, ResourceLink, Text, Update
+from toolcell.client._transport.messages import encode_arguments, read_outcome
+from toolcell.client._transport.receive_buffer import Inbox
+from toolcell.client._transport.send_queue import SOURCES_MAX, Outbox
+from toolcell.client.errors import refusal_of
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
-from toolcell.client.inbox import Inbox
 from toolcell.client.limits import encode_limits
-from toolcell.client.outbox import SOURCES_MAX, Outbox
-from toolcell.client.refusal import refusal_of
-from toolcell.client.wire import encode_arguments, read_outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .scripted import body, status
@@ -76,7 +76,7 @@ def test_a_head_is_not_acknowledged_before_its_last_chunk() -> None:
 
 
 def test_a_body_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcell.client.inbox.BODY_BYTES_MAX", 10)
+    monkeypatch.setattr("toolcell.client._transport.receive_buffer.BODY_BYTES_MAX", 10)
     inbox = Inbox()
     whole = None
     for event in cut("c-1", body("x" * 100), 8):

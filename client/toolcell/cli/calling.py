@@ -33,8 +33,8 @@ from toolcell.client import (
     Update,
     connect,
 )
+from toolcell.client._launch.daemon import Daemon, Private
 from toolcell.client._operator import operate
-from toolcell.client.daemon import Daemon, Private
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from . import endings

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from toolcell._units import format_bytes, format_seconds
-from toolcell.client.wire import read_outcome
+from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
-from toolcell.client.wire import read_catalog
+from toolcell.client._transport.messages import read_catalog
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .exits import Exit

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from .exits import Exit, Failure
 
 if TYPE_CHECKING:
+    from toolcell.client._launch.daemon import Daemon
     from toolcell.client._operator import Operator
-    from toolcell.client.daemon import Daemon
 
 __all__ = ["Invocation", "daemon", "operator", "tool_file"]
 
@@ -38,7 +38,7 @@ async def daemon(
     told: Invocation, *, private: bool = False, only: Sequence[str] = ()
 ) -> AsyncGenerator[Daemon]:
     """The user's daemon if it runs, else a private one; for files of their own always a private one."""
-    from toolcell.client.daemon import Private, answers, find
+    from toolcell.client._launch.daemon import Private, answers, find
 
     running = find(told.socket, "running")
     if not private and not only and (told.socket is not None or answers(running.socket)):
@@ -55,8 +55,8 @@ async def daemon(
 @asynccontextmanager
 async def operator(told: Invocation) -> AsyncGenerator[Operator]:
     """The running daemon, as operators see it. Raises Unavailable."""
+    from toolcell.client._launch.daemon import find
     from toolcell.client._operator import operate
-    from toolcell.client.daemon import find
 
     async with operate(find(told.socket, "running")) as found:
         yield found

@@ -16,8 +16,8 @@ from typing import Any, Final
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from toolcell.client._transport.messages import read_catalog, read_outcome
 from toolcell.client.catalog import Problem, ToolInfo
-from toolcell.client.wire import read_catalog, read_outcome
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["output_record", "print_json", "problem", "record", "time_of", "tool"]

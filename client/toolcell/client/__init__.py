@@ -10,10 +10,10 @@ Cancelling whoever awaits a call aborts it, and the cancellation is delivered wh
 from .asking import Answer, Ask
 from .call import Call
 from .catalog import Catalog, Problem, ToolInfo
+from .errors import Refused, Unavailable
 from .events import Event, Gap, Log, Metadata, Progress, Started, Update
 from .limits import Limits
 from .outcome import Block, CallFailed, Facts, ImageData, Kind, Outcome, Output, ResourceLink, Text
-from .refusal import Refused, Unavailable
 from .session import Session, connect
 
 __all__ = [

@@ -13,12 +13,12 @@ from typing import TypeVar
 import grpc
 
 from toolcell import _paths
+from toolcell.client._launch.daemon import Daemon, find
+from toolcell.client._transport.channel import Link, dial
 from toolcell_proto.v1.operator_pb2_grpc import OperatorStub
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
-from .daemon import Daemon, find
-from .link import Link, dial
-from .refusal import Refused, refusal_of_rpc
+from .errors import Refused, refusal_of_rpc
 
 __all__ = ["Operator", "operate"]
 

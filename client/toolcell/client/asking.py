@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from toolcell.client._transport.messages import read_json
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .call import Call
-from .wire import read_json
 
 __all__ = ["Answer", "Ask", "Asked", "answer"]
 

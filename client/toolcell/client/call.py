@@ -15,12 +15,12 @@ import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Protocol
 
+from toolcell.client._transport.stream import Stream
+from toolcell.client._transport.tracing import Traced
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .events import Event, Unread
 from .outcome import Kind, Outcome
-from .stream import Stream
-from .tracing import Traced
 
 __all__ = ["Call", "Flight"]
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 
+from toolcell.client._transport.messages import read_json
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .call import Call
-from .wire import read_json
 
 __all__ = ["SERVED", "Service", "serve"]
 

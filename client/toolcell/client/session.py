@@ -14,19 +14,19 @@ from typing import Literal
 
 import grpc
 
+from toolcell.client._launch.daemon import find
+from toolcell.client._transport.connection import Attachment
+from toolcell.client._transport.messages import encode_arguments, refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
-from . import tracing
+from ._transport import tracing
 from .asking import Answer, Ask
-from .attachment import Attachment
 from .call import Call, Flight
 from .catalog import Catalog
-from .daemon import find
+from .errors import Refusal, Refused, Unavailable, refusal_of_rpc
 from .limits import Limits, encode_limits
-from .refusal import Refusal, Refused, Unavailable, refusal_of_rpc
 from .serving import SERVED, Service
-from .wire import encode_arguments, refused
 
 __all__ = ["Session", "connect"]
 

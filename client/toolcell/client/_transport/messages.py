@@ -14,14 +14,23 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
+from toolcell.client import events
+from toolcell.client.catalog import Catalog, Problem, ToolInfo
+from toolcell.client.outcome import (
+    Block,
+    Facts,
+    ImageData,
+    Kind,
+    Outcome,
+    Output,
+    ResourceLink,
+    Stopped,
+    Text,
+)
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from . import events
-from .catalog import Catalog, Problem, ToolInfo
-from .outcome import Block, Facts, ImageData, Kind, Outcome, Output, ResourceLink, Stopped, Text
-
 if TYPE_CHECKING:
-    from .refusal import Refusal
+    from toolcell.client.errors import Refusal
 
 __all__ = [
     "encode_arguments",

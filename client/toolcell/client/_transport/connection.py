@@ -22,20 +22,20 @@ from typing import TypeAlias
 import grpc
 
 from toolcell import _paths
+from toolcell.client._launch.daemon import Daemon
+from toolcell.client.asking import Asked, answer
+from toolcell.client.call import Call, Flight
+from toolcell.client.catalog import Catalog
+from toolcell.client.errors import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
+from toolcell.client.events import Gap
+from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
+from toolcell.client.serving import Service, serve
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .asking import Asked, answer
-from .call import Call, Flight
-from .catalog import Catalog
-from .daemon import Daemon
-from .events import Gap
-from .inbox import Inbox
-from .link import Link, dial
-from .outcome import NOT_UNDONE, Kind, Outcome
-from .refusal import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
-from .serving import Service, serve
+from .channel import Link, dial
+from .messages import read_catalog, read_event, read_outcome, refused
+from .receive_buffer import Inbox
 from .stream import Stream
-from .wire import read_catalog, read_event, read_outcome, refused
 
 __all__ = ["Attachment", "OnCatalog"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from .refusal import Unavailable
+from toolcell.client.errors import Unavailable
 
 __all__ = ["Link", "dial"]
 

@@ -15,7 +15,7 @@ import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from .outcome import Kind, Outcome
+from toolcell.client.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -18,10 +18,10 @@ import tempfile
 from typing import Literal, Protocol
 
 from toolcell import _paths
+from toolcell.client._transport.channel import START_IT
+from toolcell.client.errors import Unavailable
 
-from .child import Child
-from .link import START_IT
-from .refusal import Unavailable
+from .process import Child
 
 __all__ = ["Daemon", "Private", "Running", "answers", "find"]
 

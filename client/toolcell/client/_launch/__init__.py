@@ -1,0 +1,1 @@
+"""Finding the user's daemon and starting one, shared or private."""
