@@ -15,7 +15,7 @@ import pytest
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
-from toolcell.cli import endings
+from toolcell.cli._ui import outcome_text
 from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome, refused
 from toolcell.client.errors import refusal_of
@@ -147,11 +147,11 @@ def test_the_plugin_of_opencode_says_it_as_the_others_do(
 def test_the_command_names_the_tool_and_then_says_the_same(message: Any, text: str) -> None:
     outcome = read(message)
     if outcome.ok:
-        assert endings.message("tool", outcome) == ""
+        assert outcome_text.message("tool", outcome) == ""
         return
     ahead = failure_text(outcome)
     if not ahead.startswith(ending_of(outcome)):  # the command always names the kind
         ahead = f"{ending_of(outcome)}: {outcome.message}" if outcome.message else f"{ending_of(outcome)}."
     elif ahead == ending_of(outcome):
         ahead += "."
-    assert " ".join(endings.message("tool", outcome).split()) == " ".join(f"tool: {ahead}".split())
+    assert " ".join(outcome_text.message("tool", outcome).split()) == " ".join(f"tool: {ahead}".split())

@@ -14,7 +14,7 @@ import pytest
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import cuts, gate, guests, listener, talk
-from toolcell.cli.hosts import HOSTS
+from toolcell.cli._mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
 SECONDS_MAX = 30

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemons import RunningDaemon
 
-from toolcell.cli.hosts import HOSTS
-from toolcell.cli.splice import NotPlain, member, with_member, without_member
+from toolcell.cli._mcp_install.hosts import HOSTS
+from toolcell.cli._mcp_install.json_edit import NotPlain, member, with_member, without_member
 
 SECONDS_MAX = 30
 FILES = {

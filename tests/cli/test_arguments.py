@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.cli.arguments import fit, read
-from toolcell.cli.exits import Exit, Failure
+from toolcell.cli._ui.arguments import fit, read
+from toolcell.cli._ui.exit_codes import Exit, Failure
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

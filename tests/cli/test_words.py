@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toolcell.cli import endings
-from toolcell.cli.exits import KIND_EXITS
-from toolcell.cli.figures import ago, clean, until
-from toolcell.cli.tables import print_table
+from toolcell.cli._ui import outcome_text
+from toolcell.cli._ui.exit_codes import KIND_EXITS
+from toolcell.cli._ui.format import ago, clean, until
+from toolcell.cli._ui.tables import print_table
 from toolcell.client import Facts, Kind, Outcome, Output, Text
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)  # a Wednesday
@@ -36,30 +36,32 @@ def test_every_kind_has_an_exit_code() -> None:
 
 def test_a_message_is_tool_kind_cause_and_what_to_do() -> None:
     limit = Outcome(Kind.limit_exceeded, "memory", "512 MiB of 512 MiB.\nTo raise it: …")
-    assert endings.message("render", limit) == (
+    assert outcome_text.message("render", limit) == (
         "render: limit_exceeded (memory): 512 MiB of 512 MiB.\n  To raise it: …"
     )
-    assert endings.message("a", Outcome(Kind.aborted, "client", "by you.")) == "a: aborted: by you."
-    assert endings.message("a", Outcome(Kind.ok)) == ""
+    assert outcome_text.message("a", Outcome(Kind.aborted, "client", "by you.")) == "a: aborted: by you."
+    assert outcome_text.message("a", Outcome(Kind.ok)) == ""
 
 
 def test_what_the_message_says_is_not_said_twice() -> None:
     failed = Outcome(Kind.tool_error, None, "no such table", (Text("no such table"),))
-    assert endings.result(failed) == ""
-    assert endings.result(replace(failed, content=(Text("partial"),))) == "partial"
+    assert outcome_text.result(failed) == ""
+    assert outcome_text.result(replace(failed, content=(Text("partial"),))) == "partial"
 
 
 def test_an_output_that_was_cut_says_how_to_read_it() -> None:
     kept = Output("o-5c1e0123456789", 1_400_000, 1, 1_400_000, True, NOW + timedelta(days=2), "result")
-    (remark,) = endings.remarks("search_text", Outcome(Kind.ok, output=kept), NOW)
+    (remark,) = outcome_text.remarks("search_text", Outcome(Kind.ok, output=kept), NOW)
     assert remark == "search_text: 1.34 MiB; the whole of it, until Friday: toolcell output o-5c1e0123"
     part = replace(kept, complete=False, kept_bytes=64_000_000, source="stdout")
-    (remark,) = endings.remarks("a", Outcome(Kind.ok, facts=Facts(logs=(part,))), NOW)
+    (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, facts=Facts(logs=(part,))), NOW)
     assert remark.startswith("a: stdout: 1.34 MiB; the first 61 MiB of it, until Friday")
 
 
 def test_leftovers_and_lost_state_are_said() -> None:
-    remarks = endings.remarks("a", Outcome(Kind.ok, facts=Facts(leftover_processes=1, state_lost=True)), NOW)
+    remarks = outcome_text.remarks(
+        "a", Outcome(Kind.ok, facts=Facts(leftover_processes=1, state_lost=True)), NOW
+    )
     assert [remark.partition(":")[2][:22] for remark in remarks] == [
         " what it had kept from",
         " it left 1 process beh",

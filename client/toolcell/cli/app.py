@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from toolcell._units import optional, parse_seconds
-
-from .exits import Exit, Failure
-from .frame import Ending, command, everywhere
-from .reach import Invocation
+from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.options import Ending, command, everywhere
 
 __all__ = ["app"]
 
@@ -71,7 +70,7 @@ def call(
     ] = False,
 ) -> Ending:
     """Call a tool; its result goes to stdout, alone."""
-    from . import calling
+    from . import call as calling
 
     return calling.call(
         told,
@@ -94,9 +93,9 @@ def tools(
     name: Annotated[str | None, typer.Argument(help="One tool, with its schema and settings.")] = None,
 ) -> Ending:
     """What the directory sees."""
-    from . import looking
+    from . import tools
 
-    return looking.tools(told, name)
+    return tools.tools(told, name)
 
 
 @app.command()
@@ -106,9 +105,9 @@ def check(
     files: Annotated[list[str] | None, typer.Argument(help="Only these, wherever they are.")] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
-    from . import looking
+    from . import tools
 
-    return looking.check(told, files or ())
+    return tools.check(told, files or ())
 
 
 @app.command()
@@ -117,7 +116,7 @@ def calls(
     told: Invocation, call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None
 ) -> Ending:
     """Running and recent calls, or one call's whole story."""
-    from . import listing
+    from . import calls as listing
 
     return listing.calls(told, call)
 
@@ -129,7 +128,7 @@ def sessions(
     session: Annotated[str | None, typer.Argument(help="A session's id or its beginning.")] = None,
 ) -> Ending:
     """The sessions, or one with its calls."""
-    from . import listing
+    from . import calls as listing
 
     return listing.sessions(told, session)
 
@@ -138,7 +137,7 @@ def sessions(
 @command
 def ps(told: Invocation) -> Ending:
     """The workers."""
-    from . import listing
+    from . import calls as listing
 
     return listing.ps(told)
 
@@ -154,7 +153,7 @@ def output(
     ] = None,
 ) -> Ending:
     """An output that was cut, whole."""
-    from . import reading
+    from . import output as reading
 
     return reading.output(told, output, lines, extent)
 
@@ -169,7 +168,7 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes.")] = False,
 ) -> Ending:
     """What tools printed and logged, with tracebacks."""
-    from . import reading
+    from . import output as reading
 
     return reading.logs(told, subject, follow)
 
@@ -180,18 +179,18 @@ def abort(
     told: Invocation, calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")]
 ) -> Ending:
     """Stop calls."""
-    from . import operating
+    from . import control
 
-    return operating.abort(told, calls)
+    return control.abort(told, calls)
 
 
 @app.command()
 @command
 def reload(told: Invocation) -> Ending:
     """Read the configuration and the tools again."""
-    from . import operating
+    from . import control
 
-    return operating.reload(told)
+    return control.reload(told)
 
 
 @app.command()
@@ -201,9 +200,9 @@ def restart(
     tool: Annotated[str | None, typer.Argument(help="Only those with the file of this tool.")] = None,
 ) -> Ending:
     """Retire the workers, so that the next call gets a new one."""
-    from . import operating
+    from . import control
 
-    return operating.restart(told, tool)
+    return control.restart(told, tool)
 
 
 @app.command()
@@ -219,20 +218,20 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
 ) -> Ending:
     """Show what a project's tools ask for, and grant it."""
-    from . import trusting
+    from . import trust
 
     if everything:
-        return trusting.trusted(told)
-    return trusting.trust(told, project, pinned=digest, show=show, revoke=revoke)
+        return trust.trusted(told)
+    return trust.trust(told, project, pinned=digest, show=show, revoke=revoke)
 
 
 @app.command()
 @command
 def doctor(told: Invocation) -> Ending:
     """What this host can hold tools to, layer by layer, and what is missing."""
-    from . import trusting
+    from . import trust
 
-    return trusting.doctor(told)
+    return trust.doctor(told)
 
 
 @app.command()
@@ -241,9 +240,9 @@ def release(
     told: Invocation, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
 ) -> Ending:
     """Let a tool that was shut out because its workers died run again."""
-    from . import operating
+    from . import control
 
-    return operating.release(told, tool)
+    return control.release(told, tool)
 
 
 @app.command()
@@ -262,9 +261,9 @@ def serve(
     ] = None,
 ) -> Ending:
     """Be the daemon, in the foreground."""
-    from . import starting
+    from . import init
 
-    return starting.serve(told, state, config, idle_exit)
+    return init.serve(told, state, config, idle_exit)
 
 
 mcp_app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -287,13 +286,13 @@ def mcp(
     ] = None,
 ) -> Ending:
     """Be an MCP server on stdin and stdout, for a host that starts it; or over HTTP."""
-    from . import bridging
+    from . import mcp
 
     if http is not None:
-        return bridging.mcp_over_http(told, bridging.Door(http, token_file, token_env))
+        return mcp.mcp_over_http(told, mcp.Door(http, token_file, token_env))
     if token_file is not None or token_env is not None:
         raise Failure(Exit.USAGE, "usage", "A token is for HTTP.", "Add --http PORT.")
-    return bridging.mcp(told)
+    return mcp.mcp(told)
 
 
 @mcp_app.command()
@@ -305,9 +304,9 @@ def install(
     remove: Annotated[bool, typer.Option("--remove", help="Take it out of the host's file again.")] = False,
 ) -> Ending:
     """Print what a host is to be told so that it starts `toolcell mcp`, or write it."""
-    from . import installing
+    from ._mcp_install import install
 
-    return installing.install(told, host, write=write, remove=remove)
+    return install.install(told, host, write=write, remove=remove)
 
 
 @app.command()
@@ -319,15 +318,15 @@ def init(
     ] = None,
 ) -> Ending:
     """Write a tool that works, and say how to call it."""
-    from . import starting
+    from . import init
 
-    return starting.init(told, file)
+    return init.init(told, file)
 
 
 @app.command()
 @command
 def version(told: Invocation) -> Ending:
     """Which Toolcell this is."""
-    from . import starting
+    from . import init
 
-    return starting.version(told)
+    return init.version(told)

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from toolcell._units import format_bytes, format_seconds
+from toolcell.cli._ui.connect import Invocation, operator
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.format import ago, clean
+from toolcell.cli._ui.json_output import print_json, record, time_of
+from toolcell.cli._ui.tables import print_table
 from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from . import endings
-from .exits import Exit, Failure
-from .figures import ago, clean
-from .reach import Invocation, operator
-from .records import print_json, record, time_of
-from .tables import print_table
+from ._ui import outcome_text
 
 __all__ = ["calls", "ps", "sessions"]
 
@@ -97,8 +97,8 @@ def _print_story(answer: op.GetCallResponse) -> None:
         )
     if call.HasField("outcome"):
         outcome = read_outcome(call.outcome, b"")
-        print("\n".join(["", *endings.remarks(call.tool, outcome, datetime.now().astimezone())]), end="")
-        print(endings.message(call.tool, outcome))
+        print("\n".join(["", *outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]), end="")
+        print(outcome_text.message(call.tool, outcome))
 
 
 def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from toolcell.cli._ui.connect import Invocation, daemon
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, problem, record
+from toolcell.cli._ui.tables import print_table
 from toolcell.client._operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
-
-from .exits import Exit
-from .figures import clean
-from .reach import Invocation, daemon
-from .records import print_json, problem, record
-from .tables import print_table
 
 __all__ = ["doctor", "trust", "trusted"]
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .figures import clean
+from .format import clean
 
 __all__ = ["print_table"]
 

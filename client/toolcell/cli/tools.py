@@ -11,15 +11,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from toolcell.cli._ui.connect import Invocation, daemon, tool_file
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, problem, record, tool
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client._transport.messages import read_catalog
 from toolcell_proto.v1 import toolcell_pb2 as pb
-
-from .exits import Exit
-from .figures import clean
-from .reach import Invocation, daemon, tool_file
-from .records import print_json, problem, record, tool
 
 __all__ = ["check", "tools"]
 

@@ -13,7 +13,7 @@ import time
 import unicodedata
 from typing import Final, TextIO
 
-from .figures import clean
+from .format import clean
 
 __all__ = ["Terminal"]
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from toolcell import _paths
-
-from .exits import Exit, Failure
-from .reach import Invocation
+from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
     from toolcell.adapters.mcp import Address

@@ -20,6 +20,11 @@ from datetime import datetime
 from typing import Any
 
 from toolcell._units import format_seconds
+from toolcell.cli._ui.arguments import fit, read
+from toolcell.cli._ui.connect import Invocation, daemon, tool_file
+from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
     Answer,
     Ask,
@@ -37,12 +42,7 @@ from toolcell.client._launch.daemon import Daemon, Private
 from toolcell.client._operator import operate
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from . import endings
-from .arguments import fit, read
-from .exits import KIND_EXITS, Exit, Failure
-from .figures import clean
-from .reach import Invocation, daemon, tool_file
-from .terminal import Terminal
+from ._ui import outcome_text
 
 __all__ = ["Wanted", "call"]
 
@@ -221,12 +221,12 @@ def _tell(told: Invocation, wanted: Wanted, terminal: Terminal, running: Call, o
     if told.as_json:
         _print_json(record)
         return
-    if text := endings.result(outcome):
+    if text := outcome_text.result(outcome):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
-    for remark in endings.remarks(running.tool, outcome, datetime.now().astimezone()):
+    for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
         terminal.note(f"{remark}\n")
-    if message := endings.message(running.tool, outcome):
+    if message := outcome_text.message(running.tool, outcome):
         terminal.say(message)
 
 

@@ -17,10 +17,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .exits import Exit, Failure
+from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.exit_codes import Exit, Failure
+
 from .hosts import HOSTS, NAME, Host
-from .reach import Invocation
-from .splice import NotPlain, member, with_member, without_member
+from .json_edit import NotPlain, member, with_member, without_member
 
 __all__ = ["install"]
 

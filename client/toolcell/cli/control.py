@@ -6,14 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from toolcell.cli._ui.connect import Invocation, operator
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, problem, record
 from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
-
-from .exits import Exit
-from .figures import clean
-from .reach import Invocation, operator
-from .records import print_json, problem, record
 
 __all__ = ["abort", "release", "reload", "restart"]
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .exits import Exit, Failure
+from .exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon

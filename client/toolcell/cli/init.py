@@ -7,8 +7,8 @@ import os
 import sys
 from importlib import metadata
 
-from .exits import Exit, Failure
-from .reach import Invocation
+from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.exit_codes import Exit, Failure
 
 __all__ = ["init", "serve", "version"]
 

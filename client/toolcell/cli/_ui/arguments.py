@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, cast
 
-from .exits import Exit, Failure
+from .exit_codes import Exit, Failure
 
 __all__ = ["Given", "fit", "read"]
 

@@ -10,13 +10,12 @@ import json
 import sys
 from typing import Any
 
+from toolcell.cli._ui.connect import Invocation, daemon, operator
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.json_output import output_record, print_json, record, time_of
 from toolcell.client._operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
-
-from .exits import Exit, Failure
-from .reach import Invocation, daemon, operator
-from .records import output_record, print_json, record, time_of
 
 __all__ = ["logs", "output"]
 

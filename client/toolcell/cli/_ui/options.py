@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from .exits import Exit, Failure
-from .reach import Invocation
+from .connect import Invocation
+from .exit_codes import Exit, Failure
 
 __all__ = ["Ending", "command", "everywhere"]
 

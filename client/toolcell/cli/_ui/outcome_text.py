@@ -11,7 +11,7 @@ from datetime import datetime
 from toolcell._units import format_bytes
 from toolcell.client.outcome import Kind, Outcome, Output, Text, ending_of
 
-from .figures import clean, until
+from .format import clean, until
 
 __all__ = ["message", "remarks", "result"]
 

@@ -1,0 +1,1 @@
+"""`toolcell mcp install`: entries in the configuration files of MCP hosts."""
