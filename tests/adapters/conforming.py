@@ -30,9 +30,9 @@ from tests.adapters.kit import PICTURE
 from tests.daemons import RunningDaemon
 
 from toolcell._units import parse_bytes
-from toolcell.adapters.agent import AgentAdapter, Origin
-from toolcell.adapters.happening import ToolComplete, ToolStart
-from toolcell.adapters.reading import HANDLE_BYTES_MAX, READ_OUTPUT
+from toolcell.adapters.base import AgentAdapter, Origin
+from toolcell.adapters.call_events import ToolComplete, ToolStart
+from toolcell.adapters.read_output import HANDLE_BYTES_MAX, READ_OUTPUT
 from toolcell.client import Event
 
 __all__ = ["Conforming", "Shown"]

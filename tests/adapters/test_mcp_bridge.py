@@ -30,8 +30,8 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
 
-from toolcell.adapters.mcp import Bridge, Surroundings, stay, talk
-from toolcell.adapters.reading import HANDLE_BYTES_MAX
+from toolcell.adapters.mcp import Bridge, Surroundings, host_session, tool_call
+from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -328,7 +328,7 @@ async def test_what_a_tool_reports_comes_as_progress_that_always_rises(
 async def test_a_call_that_says_nothing_gives_signs_of_life(
     served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(tool_call, "HEARTBEAT_SECONDS", 0.05)
     heard: list[float] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -510,7 +510,7 @@ async def test_a_host_that_lists_before_it_tells_its_root_hears_of_the_other_too
 async def test_a_host_that_never_tells_its_roots_is_served_where_it_started_us(
     served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stay, "ROOTS_SECONDS", 0.05)
+    monkeypatch.setattr(host_session, "ROOTS_SECONDS", 0.05)
     asked = asyncio.Event()
 
     async def never(context: Any) -> types.ListRootsResult:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import cuts, gate, guests, listener, talk
+from toolcell.adapters.mcp import host_limits, tool_call
+from toolcell.adapters.mcp.http import auth, server, sessions
 from toolcell.cli._mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
@@ -108,14 +109,16 @@ def test_the_files_of_the_hosts_are_those_of_the_page(name: str) -> None:
 
 def test_the_figures_are_those_of_the_code() -> None:
     for said in (
-        f"A body has at most {gate.BODY_BYTES_MAX // 2**20} MiB and {gate.BODY_SECONDS:g} s",
-        f"a head {listener.HEAD_BYTES_MAX // 2**10} KiB and {listener.HEAD_SECONDS:g} s",
-        f"at most {listener.CONNECTIONS_MAX} connections, {guests.SESSIONS_MAX} sessions",
-        f"a sign of life every {talk.HEARTBEAT_SECONDS:g} s",
-        f"{cuts.limits_of('copilot').get('output_bytes'):,} bytes for Copilot",
-        "{output_bytes:,} bytes and {output_lines} lines for OpenCode".format(**cuts.limits_of("opencode")),
-        f"{cuts.limits_of('claude').get('output_bytes'):,} bytes for Claude",
+        f"A body has at most {auth.BODY_BYTES_MAX // 2**20} MiB and {auth.BODY_SECONDS:g} s",
+        f"a head {server.HEAD_BYTES_MAX // 2**10} KiB and {server.HEAD_SECONDS:g} s",
+        f"at most {server.CONNECTIONS_MAX} connections, {sessions.SESSIONS_MAX} sessions",
+        f"a sign of life every {tool_call.HEARTBEAT_SECONDS:g} s",
+        f"{host_limits.limits_of('copilot').get('output_bytes'):,} bytes for Copilot",
+        "{output_bytes:,} bytes and {output_lines} lines for OpenCode".format(
+            **host_limits.limits_of("opencode")
+        ),
+        f"{host_limits.limits_of('claude').get('output_bytes'):,} bytes for Claude",
     ):
         assert said in PAGE
-    assert guests.IDLE_SECONDS == 1800
+    assert sessions.IDLE_SECONDS == 1800
     assert "half an hour without a request" in PAGE

@@ -32,12 +32,10 @@ from toolcell.adapters.mcp import (
     Gate,
     Guests,
     Listener,
-    gate,
-    guests,
-    listener,
     token_in_environment,
     token_in_file,
 )
+from toolcell.adapters.mcp.http import auth, server, sessions
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
@@ -484,7 +482,7 @@ async def test_a_web_socket_is_not_opened(door: Door) -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(door: Door) -> None:
-    head = {**ALLOWED, "Content-Length": str(gate.BODY_BYTES_MAX + 1)}
+    head = {**ALLOWED, "Content-Length": str(auth.BODY_BYTES_MAX + 1)}
     status, _ = await answer(door.port, request(headers=head, more=hosted(door.port)))
     assert status == 413
     monstrous = {**ALLOWED, "Content-Length": "9" * 30}
@@ -501,7 +499,7 @@ async def test_a_body_without_a_length_is_bounded_too(door: Door) -> None:
         async with asyncio.timeout(SECONDS_MAX):
             writer.write(start.encode())
             answered = asyncio.ensure_future(reader.readline())
-            while not answered.done() and sent <= 2 * gate.BODY_BYTES_MAX:
+            while not answered.done() and sent <= 2 * auth.BODY_BYTES_MAX:
                 writer.write(chunk)
                 sent += 0x100000
                 drained = asyncio.ensure_future(writer.drain())
@@ -513,7 +511,7 @@ async def test_a_body_without_a_length_is_bounded_too(door: Door) -> None:
                 assert (await answered).split()[1] == b"413"
     finally:
         writer.transport.abort()
-    assert sent <= 2 * gate.BODY_BYTES_MAX
+    assert sent <= 2 * auth.BODY_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -643,7 +641,7 @@ async def listening(app: Any) -> AsyncGenerator[int]:
 
 
 async def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(auth, "BODY_SECONDS", 0.2)
     async with listening(ok) as port:
         head = {**ALLOWED, "Content-Length": "10"}
         data = request(headers=head, more=hosted(port))
@@ -657,7 +655,7 @@ async def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.Monk
 
 
 async def test_a_head_that_comes_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     async with listening(ok) as port:
         for beginning in (
             b"",
@@ -674,7 +672,7 @@ async def test_a_head_that_comes_too_slowly_is_cut_off(monkeypatch: pytest.Monke
 
 
 async def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
     async with listening(ok) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await answer(port, b"")
@@ -702,7 +700,7 @@ async def receiving(kit: RunningDaemon) -> AsyncGenerator[Door]:
 
 
 async def test_there_are_only_so_many_sessions(kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     async with receiving(kit) as door:
         first = await opened(door)
         await opened(door)
@@ -716,7 +714,7 @@ async def test_there_are_only_so_many_sessions(kit: RunningDaemon, monkeypatch: 
 async def test_hosts_without_sessions_make_room_for_each_other(
     kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guests, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     before = (await asyncio.to_thread(kit.status)).sessions
     async with receiving(kit) as door:
         for number in range(4):
@@ -728,7 +726,7 @@ async def test_hosts_without_sessions_make_room_for_each_other(
 
 
 async def test_who_is_idle_leaves(kit: RunningDaemon, era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.3)
     before = (await asyncio.to_thread(kit.status)).sessions
     async with receiving(kit) as door:
         if era == "legacy":

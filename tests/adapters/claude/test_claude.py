@@ -29,7 +29,7 @@ from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.agent import Origin
+from toolcell.adapters.base import Origin
 from toolcell.adapters.claude import options
 from toolcell.client import Answer, Ask, Event, Progress
 from toolcell_proto.v1 import operator_pb2

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from claude_agent_sdk import AssistantMessage, TextBlock, ToolUseBlock, UserMessage
 
-from toolcell.adapters.agent import Origin
-from toolcell.adapters.claude import origins
-from toolcell.adapters.claude.origins import KEPT_MAX, Origins
+from toolcell.adapters.base import Origin
+from toolcell.adapters.claude import callers
+from toolcell.adapters.claude.callers import KEPT_MAX, Origins
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def test_the_hook_and_the_message_say_who_calls() -> None:
 
 
 async def test_a_message_that_is_read_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origins, "MESSAGE_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 60.0)
     known = Origins()
     known.observed(UserMessage(content="before"))
     known.hooked("u", "s", "")
@@ -42,7 +42,7 @@ async def test_a_message_that_is_read_late_is_waited_for(monkeypatch: pytest.Mon
 
 
 async def test_a_message_that_is_not_read_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origins, "MESSAGE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 0.01)
     known = Origins()
     known.observed(asks_for("other"))
     known.hooked("u", "s", "")
@@ -50,7 +50,7 @@ async def test_a_message_that_is_not_read_is_not_waited_for_long(monkeypatch: py
 
 
 async def test_without_an_observer_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origins, "MESSAGE_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 60.0)
     known = Origins()
     known.hooked("u", "s", "")
     waiting = asyncio.create_task(known.of("u"))

@@ -8,7 +8,7 @@ from typing import Any
 from copilot.tools import Tool, ToolInvocation, ToolResult
 from tests.adapters.conforming import Conforming, Shown
 
-from toolcell.adapters.agent import AgentAdapter
+from toolcell.adapters.base import AgentAdapter
 from toolcell.adapters.copilot import CopilotAdapter
 
 

@@ -24,8 +24,8 @@ from copilot.session import AttributedPermissionResult, PermissionNoResult, Perm
 from copilot.tools import ToolInvocation, ToolResult
 from tests.adapters.kit.kit import PICTURE
 
-from toolcell.adapters import reading
-from toolcell.adapters.copilot.translation import answer_of, line_of, result_of, tool_of
+from toolcell.adapters import read_output
+from toolcell.adapters.copilot.convert import answer_of, line_of, result_of, tool_of
 from toolcell.client import Answer, ImageData, Kind, Outcome, Progress, ResourceLink, Text
 
 
@@ -79,9 +79,9 @@ def test_a_tool_says_what_it_is() -> None:
     async def run(invocation: ToolInvocation) -> ToolResult:
         raise NotImplementedError
 
-    tool = tool_of(reading.READ_OUTPUT, run, deferred=False)
+    tool = tool_of(read_output.READ_OUTPUT, run, deferred=False)
     assert (tool.skip_permission, tool.overrides_built_in_tool, tool.defer) == (True, True, "never")
-    changes = tool_of(replace(reading.READ_OUTPUT, read_only=False), run)
+    changes = tool_of(replace(read_output.READ_OUTPUT, read_only=False), run)
     assert (changes.skip_permission, changes.defer) == (False, None)
 
 

@@ -20,12 +20,12 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from toolcell.adapters.agent import AgentAdapter, Origin
+from toolcell.adapters.base import AgentAdapter, Origin
 from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
 
+from .callers import Origins
 from .conversations import Conversations
-from .origins import Origins
-from .translation import OUTPUT_BYTES, result_of, tool_of
+from .convert import OUTPUT_BYTES, result_of, tool_of
 
 __all__ = ["SERVER", "ClaudeAdapter"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, ResultMessage
 
-from .origins import MAIN
+from .callers import MAIN
 
 __all__ = ["Conversations"]
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from claude_agent_sdk import ClaudeAgentOptions, McpServerConfig
 
-from toolcell.adapters.agent import Origin
+from toolcell.adapters.base import Origin
 from toolcell.client import Answer, Ask, Event, Session
 
 from .adapter import SERVER, ClaudeAdapter

@@ -27,8 +27,8 @@ from copilot import CopilotClient, CopilotSession
 from copilot.session_events import SessionEvent
 from copilot.tools import Tool, ToolInvocation, ToolResult
 
-from toolcell.adapters import reading
-from toolcell.adapters.agent import AgentAdapter
+from toolcell.adapters import read_output
+from toolcell.adapters.base import AgentAdapter
 from toolcell.client import (
     Answer,
     Ask,
@@ -46,8 +46,8 @@ from toolcell.client import (
 from toolcell.client.serving import SERVED
 
 from .begun import Begun, Caller
-from .conversation import Asked, Conversation, Decide, Made, origin_of
-from .translation import line_of, result_of, tool_of
+from .convert import line_of, result_of, tool_of
+from .session import Asked, Conversation, Decide, Made, origin_of
 
 __all__ = ["CopilotAdapter"]
 
@@ -167,7 +167,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
                 message = f"{info.name} failed in the adapter: {type(error).__name__}: {error}"
                 return self.result(Outcome(Kind.internal, message=message))
 
-        return tool_of(info, run, deferred=info is not reading.READ_OUTPUT)
+        return tool_of(info, run, deferred=info is not read_output.READ_OUTPUT)
 
     def result(self, outcome: Outcome) -> ToolResult:
         """How a call ended: a success, a failure, denied or a time-out, always with a text for the model."""

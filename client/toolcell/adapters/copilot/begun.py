@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from copilot import CopilotSession
 from copilot.session_events import AssistantMessageData
 
-from .conversation import MAIN, Conversation, Made
+from .session import MAIN, Conversation, Made
 
 __all__ = ["Begun", "Caller"]
 

@@ -15,13 +15,14 @@ except ImportError as error:
         "toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: pip install 'toolcell[mcp]'"
     ) from error
 
+from toolcell.adapters.mcp.http.auth import PATH, Gate
+from toolcell.adapters.mcp.http.server import Address, Listener
+from toolcell.adapters.mcp.http.sessions import Guests
+from toolcell.adapters.mcp.http.token import BadToken, token_in_environment, token_in_file
+
 from .bridge import Bridge
-from .gate import PATH, Gate
-from .guests import Guests
-from .listener import Address, Listener
+from .host_context import Surroundings
 from .pipes import NoPipe, Pipes
-from .surroundings import Surroundings
-from .token import BadToken, token_in_environment, token_in_file
 
 __all__ = [
     "PATH",

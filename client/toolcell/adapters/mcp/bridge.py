@@ -25,9 +25,9 @@ from mcp.server.models import InitializationOptions
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from .stay import Start, Stay
-from .surroundings import Surroundings
-from .talk import Context
+from .host_context import Surroundings
+from .host_session import Start, Stay
+from .tool_call import Context
 
 __all__ = ["Bridge", "server"]
 

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from toolcell import _paths
 from toolcell.client import connect
 
-from .guard import guarded
-from .server import OpenCodeError, Server
+from .api import OpenCodeError, Server
+from .cleanup import guarded
 
 __all__ = ["Registration", "register"]
 

@@ -18,11 +18,11 @@ import anyio
 from mcp import types
 from mcp.server.context import ServerRequestContext
 
-from toolcell.adapters import reading
+from toolcell.adapters import read_output
 from toolcell.client import Answer, Ask, Call, Outcome, Progress
 
-from .rising import Rising
-from .translation import answer_of, question_of, result_of
+from .convert import answer_of, question_of, result_of
+from .progress import Rising
 
 __all__ = ["HEARTBEAT_SECONDS", "Context", "Talk"]
 
@@ -77,7 +77,7 @@ class Talk:
                     self._news.clear()
                 if silence.cancelled_caught or self._progress is not None:
                     await self._report(context)
-            return result_of(reading.with_handle(ending.result()))
+            return result_of(read_output.with_handle(ending.result()))
         except asyncio.CancelledError:
             self.running.abort("by the host")
             with anyio.CancelScope(shield=True):

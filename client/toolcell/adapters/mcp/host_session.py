@@ -23,13 +23,13 @@ from mcp import MCPError, types
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
-from toolcell.adapters import reading
+from toolcell.adapters import read_output
 from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Unavailable, connect
 
-from .cuts import limits_of
-from .surroundings import Surroundings, clipped, message_id, root_directory, same_place, session_id
-from .talk import Context, Talk
-from .translation import failure, result_of, tools_of
+from .convert import failure, result_of, tools_of
+from .host_context import Surroundings, clipped, message_id, root_directory, same_place, session_id
+from .host_limits import limits_of
+from .tool_call import Context, Talk
 
 __all__ = ["Start", "Stay", "can_elicit", "client_name"]
 
@@ -107,7 +107,7 @@ class Stay:
         self._shown = catalog.tools
         if context.session.can_send_request:  # it shook hands, and hears of changes without asking
             self._listener = context.session
-        return types.ListToolsResult(tools=tools_of(reading.offered(catalog), client_name(context)))
+        return types.ListToolsResult(tools=tools_of(read_output.offered(catalog), client_name(context)))
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
@@ -134,9 +134,9 @@ class Stay:
             session = await self._session(context)
         except Unavailable as error:
             return failure(str(error))
-        if reading.is_ours(params.name, session.catalog):
+        if read_output.is_ours(params.name, session.catalog):
             limits = limits_of(client_name(context))
-            return result_of(await reading.read(session, params.arguments or {}, limits))
+            return result_of(await read_output.read(session, params.arguments or {}, limits))
         return await self._start(session, context, params)
 
     async def _start(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcell.adapters.reading import HANDLE_BYTES_MAX
+from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 from toolcell.client import Limits
 
 __all__ = ["limits_of", "meta_of"]

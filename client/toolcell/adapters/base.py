@@ -38,8 +38,8 @@ from toolcell.client import (
     connect,
 )
 
-from . import reading
-from .happening import ToolComplete, ToolStart
+from . import read_output
+from .call_events import ToolComplete, ToolStart
 
 __all__ = ["NOBODY", "AgentAdapter", "Origin"]
 
@@ -174,7 +174,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
 
     def tools(self) -> list[ToolT]:
         """What the agent is to register: the session's tools, and one to read on where an output was cut."""
-        return [self.tool(info) for info in reading.offered(self.session.catalog).values()]
+        return [self.tool(info) for info in read_output.offered(self.session.catalog).values()]
 
     async def call(
         self,
@@ -199,8 +199,8 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         on_event: Callable[[Event], Awaitable[object]] | None = None,
     ) -> Outcome:
         """As `call`, in our own words."""
-        if reading.is_ours(tool, self.session.catalog):
-            return await reading.read(self.session, arguments or {}, self.limits)
+        if read_output.is_ours(tool, self.session.catalog):
+            return await read_output.read(self.session, arguments or {}, self.limits)
         try:
             call = self.session.call(
                 tool,
@@ -217,7 +217,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             if on_event is not None:
                 async for event in call:
                     await _pass_on(call, event, on_event)
-            return reading.with_handle(await call)
+            return read_output.with_handle(await call)
         finally:
             if call.outcome is not None:  # else whoever waited was cancelled twice, and left before the tool
                 self._tell(ToolComplete(origin.session_id, call.id, tool, call.outcome, datetime.now(UTC)))

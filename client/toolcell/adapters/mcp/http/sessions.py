@@ -30,11 +30,12 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from .bridge import Bridge, server
-from .gate import BODY_BYTES_MAX
-from .stay import Start, Stay, can_elicit, client_name
-from .surroundings import Surroundings
-from .talk import Context
+from toolcell.adapters.mcp.bridge import Bridge, server
+from toolcell.adapters.mcp.host_context import Surroundings
+from toolcell.adapters.mcp.host_session import Start, Stay, can_elicit, client_name
+from toolcell.adapters.mcp.tool_call import Context
+
+from .auth import BODY_BYTES_MAX
 
 __all__ = ["Guests"]
 

@@ -15,7 +15,7 @@ from mcp import types
 from toolcell.client import Answer, Ask, ImageData, Outcome, ResourceLink, Text, ToolInfo
 from toolcell.client.outcome import failure_text
 
-from .cuts import meta_of
+from .host_limits import meta_of
 
 __all__ = ["answer_of", "failure", "question_of", "result_of", "tools_of"]
 

@@ -36,10 +36,10 @@ from copilot.session_events import (
 )
 from copilot.tools import Tool, ToolInvocation, tool_result_to_external_tool_text_result_for_llm
 
-from toolcell.adapters.agent import Origin
+from toolcell.adapters.base import Origin
 from toolcell.client import Answer, Ask, Kind, Outcome
 
-from .translation import answer_of, question_of, result_of
+from .convert import answer_of, question_of, result_of
 
 __all__ = ["MAIN", "Asked", "Conversation", "Decide", "Made", "origin_of"]
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from claude_agent_sdk import AssistantMessage, Message, ToolUseBlock
 
-from toolcell.adapters.agent import Origin
+from toolcell.adapters.base import Origin
 
 __all__ = ["MAIN", "MESSAGE_SECONDS_MAX", "Origins"]
 

@@ -1,0 +1,1 @@
+"""MCP over HTTP: the listener, its sessions and its access token."""
