@@ -175,7 +175,7 @@ def test_an_output_that_was_cut_is_read_whole_and_in_ranges(here: Project) -> No
     assert done.code == 0
     assert done.out.endswith("lines omitted]\n")
     words = done.err.strip().split(" ")
-    assert done.err.startswith("t_big: 312 KiB; the whole of it, until ")
+    assert done.err.startswith("t_big: 311 KiB; the whole of it, until ")
     assert words[-3:-1] == ["toolcell", "output"]
     whole = here.run("output", words[-1]).out
     assert whole.split("\n") == [f"line {number}" for number in range(1, 30001)]
