@@ -38,7 +38,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-systemd nightly demo bench fuzz fuzz-codec generate clean
+.PHONY: help test check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.daemons import ROOMY, RunningDaemon
 from tests.process import delegation
-from tests.process.test_limits import HEAD, assert_passed, blow
+from tests.process.test_limits import HEAD, assert_passed, exceed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -111,7 +111,7 @@ def test_the_daemon_comes_before_its_cells(held: RunningDaemon) -> None:
 async def test_a_call_s_limits_are_its_group_s(held: RunningDaemon, told: Path) -> None:
     body = TELL.format(path=str(told)) + "time.sleep(SECONDS_MAX)"
     async with asyncio.timeout(WAIT_SECONDS_MAX):
-        call = asyncio.create_task(blow(held, body, memory="96MiB", processes=16, timeout=WAIT_SECONDS_MAX))
+        call = asyncio.create_task(exceed(held, body, memory="96MiB", processes=16, timeout=WAIT_SECONDS_MAX))
         await asyncio.to_thread(await_text, told, "\n")
         group = own_group(held, told)
         written = {name: (group / name).read_text().strip() for name in LIMITS}
@@ -131,7 +131,7 @@ for _ in range(4):
 time.sleep(SECONDS_MAX)
 """
     )
-    outcome = await blow(held, body, memory="96MiB")
+    outcome = await exceed(held, body, memory="96MiB")
     assert_passed(outcome, "memory", r"9[0-6] MiB of 96 MiB after .* the kernel ended", '"192MiB"')
     assert 90 * MIB < outcome.facts.memory_peak_bytes <= 96 * MIB
     assert outcome.facts.cpu_seconds > 0
@@ -146,7 +146,7 @@ for number in range(200):
         file.write(bytes(MIB))
 time.sleep(SECONDS_MAX)
 """
-    outcome = await blow(held, body, memory="96MiB", disk="1GiB", sandbox="strict")
+    outcome = await exceed(held, body, memory="96MiB", disk="1GiB", sandbox="strict")
     assert_passed(outcome, "memory", r"9[0-6] MiB of 96 MiB after .* the kernel ended", '"192MiB"')
 
 
@@ -178,7 +178,7 @@ os.write(made, b"!")
 time.sleep(10 * SECONDS_MAX)
 """
     async with asyncio.timeout(WAIT_SECONDS_MAX):
-        call = asyncio.create_task(blow(held, body, processes=16, timeout=WAIT_SECONDS_MAX))
+        call = asyncio.create_task(exceed(held, body, processes=16, timeout=WAIT_SECONDS_MAX))
         await asyncio.to_thread(await_text, count, "+")
         os.kill(held.pid, signal.SIGSTOP)  # so that no meter ends it
         try:
@@ -210,7 +210,7 @@ while True:
         pass
 """
     )
-    outcome = await blow(held, body, timeout=1)
+    outcome = await exceed(held, body, timeout=1)
     assert (outcome.kind, outcome.stopped) == ("timed_out", "killed"), outcome
     assert not own_group(held, told).exists()
 
@@ -226,7 +226,7 @@ def spend():
 os.waitpid(below(spend), 0)
 os.kill(os.getpid(), 9)
 """
-    outcome = await blow(held, body, memory="256MiB")
+    outcome = await exceed(held, body, memory="256MiB")
     assert outcome.kind == "crashed", outcome
     assert 80 * MIB < outcome.facts.memory_peak_bytes <= 256 * MIB
     assert outcome.facts.cpu_seconds > 0.5

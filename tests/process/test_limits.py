@@ -43,7 +43,7 @@ def bomb() -> str:
 """
 
 
-async def blow(daemon: RunningDaemon, body: str, asked: Limits | None = None, **limits: object) -> Outcome:
+async def exceed(daemon: RunningDaemon, body: str, asked: Limits | None = None, **limits: object) -> Outcome:
     """Run that body under those limits, and those that the call asks for."""
     lines = "\n".join(f"{key} = {value!r}".replace("'", '"') for key, value in limits.items())
     with daemon.config.open("a") as config:
@@ -64,7 +64,7 @@ def assert_passed(outcome: Outcome, key: str, pattern: str, raised: str) -> None
 
 
 async def test_memory_of_one_process_is_held(daemon: RunningDaemon) -> None:
-    outcome = await blow(daemon, "fill(500)", memory="64MiB")
+    outcome = await exceed(daemon, "fill(500)", memory="64MiB")
     assert_passed(outcome, "memory", r"\d+ MiB of 64 MiB after .*; most of it in .* \(pid \d+\)", '"128MiB"')
 
 
@@ -74,7 +74,7 @@ for _ in range(10):
     below(fill, 30)
 time.sleep(SECONDS_MAX)
 """
-    outcome = await blow(daemon, body, memory="128MiB")
+    outcome = await exceed(daemon, body, memory="128MiB")
     assert_passed(outcome, "memory", r"\d+ MiB of 128 MiB after .*; most of it in .* \(pid \d+\)", '"256MiB"')
 
 
@@ -86,7 +86,7 @@ for start in range(0, 400 * MIB, MIB):
     time.sleep(0.001)
 time.sleep(SECONDS_MAX)
 """
-    outcome = await blow(daemon, body, memory="64MiB")
+    outcome = await exceed(daemon, body, memory="64MiB")
     assert_passed(outcome, "memory", r"\d+ MiB of 64 MiB after ", '"128MiB"')
 
 
@@ -99,7 +99,7 @@ for _ in range(8):
     os.wait()
 return str(len(held) // MIB)
 """
-    outcome = await blow(daemon, body, memory="240MiB")
+    outcome = await exceed(daemon, body, memory="240MiB")
     assert (outcome.kind, outcome.text) == ("ok", "60"), outcome
 
 
@@ -110,7 +110,7 @@ for _ in range(200):
     time.sleep(0.001)
 time.sleep(SECONDS_MAX)
 """
-    outcome = await blow(daemon, body, processes=16)
+    outcome = await exceed(daemon, body, processes=16)
     assert_passed(outcome, "processes", r"\d+ of 16 processes and threads after .*; most of them ", "32")
 
 
@@ -120,7 +120,7 @@ for _ in range(200):
     threading.Thread(target=time.sleep, args=(SECONDS_MAX,), daemon=True).start()
 time.sleep(SECONDS_MAX)
 """
-    outcome = await blow(daemon, body, processes=16)
+    outcome = await exceed(daemon, body, processes=16)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "processes"), outcome
     first, *others = outcome.message.splitlines()
     # Seen from outside, or refused by the kernel, where the cell has a user namespace and its user no privileges.
@@ -138,7 +138,7 @@ for _ in range(40):
     os.waitpid(below(spin), 0)
 return "spun"
 """
-    outcome = await blow(daemon, body, cpu=1)
+    outcome = await exceed(daemon, body, cpu=1)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "cpu")
     assert re.match(r"1\.\d s of 1 s of processor time after ", outcome.message), outcome.message
     assert "To raise it: [tool.bomb] cpu = 2 in" in outcome.message
@@ -151,7 +151,7 @@ while time.process_time() < end:
     pass
 return str(os.getpid())
 """
-    first = await blow(daemon, body, cpu=1)
+    first = await exceed(daemon, body, cpu=1)
     async with daemon.connect() as session:
         second = await session.call("bomb")
     assert (first.kind, second.kind) == ("ok", "ok")
@@ -159,7 +159,7 @@ return str(os.getpid())
 
 
 async def test_a_tool_that_runs_out_of_descriptors_is_told_which_limit(daemon: RunningDaemon) -> None:
-    outcome = await blow(daemon, "held = [open('/dev/null') for _ in range(200)]", open_files=64)
+    outcome = await exceed(daemon, "held = [open('/dev/null') for _ in range(200)]", open_files=64)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "open_files")
     first, *others = outcome.message.splitlines()
     assert re.match(r"64 open files of one process after .*; OSError: .*Too many open files", first), first
@@ -172,7 +172,7 @@ with open({str(daemon.project / "large")!r}, "wb") as file:
     for _ in range(64):
         file.write(bytes(MIB))
 """
-    outcome = await blow(daemon, body, file_size="1MiB")
+    outcome = await exceed(daemon, body, file_size="1MiB")
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "file_size")
     assert re.match(r"a file of 1 MiB after .*; OSError: .*File too large", outcome.message), outcome.message
     assert '[tool.bomb] file_size = "2MiB" in' in outcome.message
@@ -201,7 +201,7 @@ time.sleep(SECONDS_MAX)
 
 @pytest.mark.parametrize("sandbox", ["baseline", "strict"])
 async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str) -> None:
-    outcome = await blow(daemon, DISK, disk="8MiB", sandbox=sandbox)
+    outcome = await exceed(daemon, DISK, disk="8MiB", sandbox=sandbox)
     if outcome.cause == "sandbox_unavailable":
         pytest.skip(outcome.message)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
@@ -214,7 +214,7 @@ async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str)
 async def test_a_call_may_lower_what_it_may_have_on_disk_and_not_raise_it(
     daemon: RunningDaemon, sandbox: str, configured: str, asked: str
 ) -> None:
-    outcome = await blow(daemon, DISK, {"disk": asked}, disk=configured, sandbox=sandbox)
+    outcome = await exceed(daemon, DISK, {"disk": asked}, disk=configured, sandbox=sandbox)
     if outcome.cause == "sandbox_unavailable":
         pytest.skip(outcome.message)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome

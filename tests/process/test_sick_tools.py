@@ -14,7 +14,7 @@ from toolcelld.pool.quarantine import DEATHS_MAX
 pytestmark = pytest.mark.anyio
 
 WELL = "from toolcell import tool\n\n@tool\ndef well(n: int) -> int: return n\n"
-SINS = {
+SICK_TOOLS = {
     "segfaults": """
         import os, signal, sys
         from toolcell import tool
@@ -39,15 +39,17 @@ SINS = {
 }
 
 
-@pytest.mark.parametrize("sin", SINS)
-async def test_a_sick_tool_is_shut_out_and_its_neighbour_is_served(daemon: RunningDaemon, sin: str) -> None:
+@pytest.mark.parametrize("sickness", SICK_TOOLS)
+async def test_a_sick_tool_is_shut_out_and_its_neighbour_is_served(
+    daemon: RunningDaemon, sickness: str
+) -> None:
     daemon.tool("well", WELL)
-    daemon.tool("sick", SINS[sin])
+    daemon.tool("sick", SICK_TOOLS[sickness])
     async with daemon.connect() as session:
         (daemon.project / "described").touch()
         for n in range(DEATHS_MAX):
             died = await session.call("sick", {})
-            told = {"crashed"} if sin != "dies_at_import" else {"refused"}
+            told = {"crashed"} if sickness != "dies_at_import" else {"refused"}
             assert died.kind in told, (
                 died
             )  # of the last death, who waited for that worker hears as of quarantine
@@ -71,7 +73,7 @@ async def test_a_sick_tool_is_shut_out_and_its_neighbour_is_served(daemon: Runni
 
 
 async def test_new_code_comes_back_by_itself(daemon: RunningDaemon) -> None:
-    daemon.tool("sick", SINS["exits"])
+    daemon.tool("sick", SICK_TOOLS["exits"])
     async with daemon.connect() as session:
         for _ in range(DEATHS_MAX):
             await session.call("sick", {})

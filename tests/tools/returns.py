@@ -124,7 +124,7 @@ VALUES: dict[str, Any] = {
     "a_generator": lambda: (n for n in range(3)),
     "a_coroutine": never_awaited,
     "bad_metadata": lambda: ToolResult("said", metadata={"lock": threading.Lock()}),
-    "list_for_metadata": lambda: ToolResult("said", metadata=["no mapping"]),  # type: ignore[arg-type]  # the sin
+    "list_for_metadata": lambda: ToolResult("said", metadata=["no mapping"]),  # type: ignore[arg-type]  # the fault
     "much_metadata": lambda: ToolResult("said", metadata={"k": "v" * 100_000}),
     "long_title": lambda: ToolResult("said", title="t" * 100_000),
     "blocks_10_000": lambda: [Image(data=PIXEL)] * 10_000,

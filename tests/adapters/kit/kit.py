@@ -114,7 +114,7 @@ def deaf(name: str, context: ToolContext) -> str:
     while not held.closed:
         try:
             time.sleep(600)
-        except BaseException:  # noqa: BLE001  that is the sin
+        except BaseException:  # noqa: BLE001  that is the fault
             continue
     return "never"
 

@@ -12,5 +12,5 @@ signal.alarm(20)
 def replace_runtime(target: dict[str, Any]) -> str:
     from toolcelld.worker.report import Ending
 
-    Ending.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the sin
+    Ending.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the fault
     return "replaced"

@@ -15,6 +15,6 @@ def swallow_abort(target: dict[str, Any]) -> str:
     while time.monotonic() < end:
         try:
             time.sleep(0.05)
-        except BaseException:  # noqa: BLE001  # that is the sin
+        except BaseException:  # noqa: BLE001  # that is the fault
             continue
     return "unstopped"
