@@ -17,12 +17,27 @@ from enum import StrEnum, auto
 from typing import Final, Generic, TypeVar
 
 __all__ = [
-    "CALL", "DAEMON", "HEALTH", "SESSION", "WORKER", "Call", "CallEvent", "Daemon", "DaemonEvent", "Health",
-    "HealthEvent", "InvalidTransition", "Machine", "Session", "SessionEvent", "Worker", "WorkerEvent",
+    "CALL",
+    "DAEMON",
+    "HEALTH",
+    "SESSION",
+    "WORKER",
+    "CallEvent",
+    "CallState",
+    "DaemonEvent",
+    "DaemonState",
+    "HealthEvent",
+    "HealthState",
+    "InvalidTransition",
+    "Machine",
+    "SessionEvent",
+    "SessionState",
+    "WorkerEvent",
+    "WorkerState",
 ]  # fmt: skip
 
 
-class Worker(StrEnum):
+class WorkerState(StrEnum):
     STARTING = auto()
     IDLE = auto()
     BUSY = auto()
@@ -44,58 +59,58 @@ class WorkerEvent(StrEnum):
     EXIT = auto()  # the cell was seen empty
 
 
-WORKER: Final[Mapping[Worker, Mapping[WorkerEvent, Worker]]] = {
-    Worker.STARTING: {
-        WorkerEvent.HELLO: Worker.IDLE,
-        WorkerEvent.RETIRE: Worker.STOPPING,
-        WorkerEvent.EXIT: Worker.DEAD,
+WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
+    WorkerState.STARTING: {
+        WorkerEvent.HELLO: WorkerState.IDLE,
+        WorkerEvent.RETIRE: WorkerState.STOPPING,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.IDLE: {
-        WorkerEvent.LEASE: Worker.BUSY,
-        WorkerEvent.RETIRE: Worker.STOPPING,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.IDLE: {
+        WorkerEvent.LEASE: WorkerState.BUSY,
+        WorkerEvent.RETIRE: WorkerState.STOPPING,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.BUSY: {
-        WorkerEvent.DONE: Worker.IDLE,
-        WorkerEvent.SPENT: Worker.STOPPING,
-        WorkerEvent.ABORT: Worker.ABORTING,
-        WorkerEvent.RETIRE: Worker.LAST,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.BUSY: {
+        WorkerEvent.DONE: WorkerState.IDLE,
+        WorkerEvent.SPENT: WorkerState.STOPPING,
+        WorkerEvent.ABORT: WorkerState.ABORTING,
+        WorkerEvent.RETIRE: WorkerState.LAST,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.LAST: {
-        WorkerEvent.DONE: Worker.STOPPING,
-        WorkerEvent.SPENT: Worker.STOPPING,
-        WorkerEvent.ABORT: Worker.ENDING,
-        WorkerEvent.RETIRE: Worker.LAST,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.LAST: {
+        WorkerEvent.DONE: WorkerState.STOPPING,
+        WorkerEvent.SPENT: WorkerState.STOPPING,
+        WorkerEvent.ABORT: WorkerState.ENDING,
+        WorkerEvent.RETIRE: WorkerState.LAST,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.ABORTING: {
-        WorkerEvent.SETTLED: Worker.IDLE,
-        WorkerEvent.SPENT: Worker.STOPPING,
-        WorkerEvent.ABORT: Worker.ABORTING,
-        WorkerEvent.RETIRE: Worker.ENDING,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.ABORTING: {
+        WorkerEvent.SETTLED: WorkerState.IDLE,
+        WorkerEvent.SPENT: WorkerState.STOPPING,
+        WorkerEvent.ABORT: WorkerState.ABORTING,
+        WorkerEvent.RETIRE: WorkerState.ENDING,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.ENDING: {
-        WorkerEvent.SETTLED: Worker.STOPPING,
-        WorkerEvent.SPENT: Worker.STOPPING,
-        WorkerEvent.ABORT: Worker.ENDING,
-        WorkerEvent.RETIRE: Worker.ENDING,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.ENDING: {
+        WorkerEvent.SETTLED: WorkerState.STOPPING,
+        WorkerEvent.SPENT: WorkerState.STOPPING,
+        WorkerEvent.ABORT: WorkerState.ENDING,
+        WorkerEvent.RETIRE: WorkerState.ENDING,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.STOPPING: {
-        WorkerEvent.HELLO: Worker.STOPPING,
-        WorkerEvent.ABORT: Worker.STOPPING,
-        WorkerEvent.RETIRE: Worker.STOPPING,
-        WorkerEvent.EXIT: Worker.DEAD,
+    WorkerState.STOPPING: {
+        WorkerEvent.HELLO: WorkerState.STOPPING,
+        WorkerEvent.ABORT: WorkerState.STOPPING,
+        WorkerEvent.RETIRE: WorkerState.STOPPING,
+        WorkerEvent.EXIT: WorkerState.DEAD,
     },
-    Worker.DEAD: {
-        WorkerEvent.RETIRE: Worker.DEAD,
+    WorkerState.DEAD: {
+        WorkerEvent.RETIRE: WorkerState.DEAD,
     },
 }
 
 
-class Call(StrEnum):
+class CallState(StrEnum):
     WAITING = auto()
     RUNNING = auto()
     ABORTING = auto()
@@ -111,29 +126,29 @@ class CallEvent(StrEnum):
     FAILED = auto()  # a bug of ours
 
 
-CALL: Final[Mapping[Call, Mapping[CallEvent, Call]]] = {
-    Call.WAITING: {
-        CallEvent.LEASED: Call.RUNNING,
-        CallEvent.REFUSED: Call.ENDED,
-        CallEvent.ABORT: Call.ENDED,
-        CallEvent.FAILED: Call.ENDED,
+CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
+    CallState.WAITING: {
+        CallEvent.LEASED: CallState.RUNNING,
+        CallEvent.REFUSED: CallState.ENDED,
+        CallEvent.ABORT: CallState.ENDED,
+        CallEvent.FAILED: CallState.ENDED,
     },
-    Call.RUNNING: {
-        CallEvent.REPORTED: Call.ENDED,
-        CallEvent.LOST: Call.ENDED,
-        CallEvent.ABORT: Call.ABORTING,
-        CallEvent.FAILED: Call.ENDED,
+    CallState.RUNNING: {
+        CallEvent.REPORTED: CallState.ENDED,
+        CallEvent.LOST: CallState.ENDED,
+        CallEvent.ABORT: CallState.ABORTING,
+        CallEvent.FAILED: CallState.ENDED,
     },
-    Call.ABORTING: {
-        CallEvent.REPORTED: Call.ENDED,
-        CallEvent.LOST: Call.ENDED,
-        CallEvent.FAILED: Call.ENDED,
+    CallState.ABORTING: {
+        CallEvent.REPORTED: CallState.ENDED,
+        CallEvent.LOST: CallState.ENDED,
+        CallEvent.FAILED: CallState.ENDED,
     },
-    Call.ENDED: {},
+    CallState.ENDED: {},
 }
 
 
-class Session(StrEnum):
+class SessionState(StrEnum):
     OPEN = auto()
     DETACHED = auto()  # no stream; the linger runs
     CLOSING = auto()  # refuses new calls, aborts the running ones
@@ -147,29 +162,29 @@ class SessionEvent(StrEnum):
     EMPTY = auto()  # the last call of a closing session ended
 
 
-SESSION: Final[Mapping[Session, Mapping[SessionEvent, Session]]] = {
-    Session.OPEN: {
-        SessionEvent.ATTACH: Session.OPEN,
-        SessionEvent.DETACH: Session.DETACHED,
-        SessionEvent.CLOSE: Session.CLOSING,
+SESSION: Final[Mapping[SessionState, Mapping[SessionEvent, SessionState]]] = {
+    SessionState.OPEN: {
+        SessionEvent.ATTACH: SessionState.OPEN,
+        SessionEvent.DETACH: SessionState.DETACHED,
+        SessionEvent.CLOSE: SessionState.CLOSING,
     },
-    Session.DETACHED: {
-        SessionEvent.ATTACH: Session.OPEN,
-        SessionEvent.CLOSE: Session.CLOSING,
+    SessionState.DETACHED: {
+        SessionEvent.ATTACH: SessionState.OPEN,
+        SessionEvent.CLOSE: SessionState.CLOSING,
     },
-    Session.CLOSING: {
-        SessionEvent.DETACH: Session.CLOSING,
-        SessionEvent.CLOSE: Session.CLOSING,
-        SessionEvent.EMPTY: Session.CLOSED,
+    SessionState.CLOSING: {
+        SessionEvent.DETACH: SessionState.CLOSING,
+        SessionEvent.CLOSE: SessionState.CLOSING,
+        SessionEvent.EMPTY: SessionState.CLOSED,
     },
-    Session.CLOSED: {
-        SessionEvent.DETACH: Session.CLOSED,
-        SessionEvent.CLOSE: Session.CLOSED,
+    SessionState.CLOSED: {
+        SessionEvent.DETACH: SessionState.CLOSED,
+        SessionEvent.CLOSE: SessionState.CLOSED,
     },
 }
 
 
-class Daemon(StrEnum):
+class DaemonState(StrEnum):
     STARTING = auto()
     SERVING = auto()
     DRAINING = auto()  # refuses new calls, waits for the running ones, then aborts them
@@ -182,23 +197,23 @@ class DaemonEvent(StrEnum):
     GONE = auto()  # every session is closed and every cell is empty
 
 
-DAEMON: Final[Mapping[Daemon, Mapping[DaemonEvent, Daemon]]] = {
-    Daemon.STARTING: {
-        DaemonEvent.BOUND: Daemon.SERVING,
-        DaemonEvent.DRAIN: Daemon.DRAINING,
+DAEMON: Final[Mapping[DaemonState, Mapping[DaemonEvent, DaemonState]]] = {
+    DaemonState.STARTING: {
+        DaemonEvent.BOUND: DaemonState.SERVING,
+        DaemonEvent.DRAIN: DaemonState.DRAINING,
     },
-    Daemon.SERVING: {
-        DaemonEvent.DRAIN: Daemon.DRAINING,
+    DaemonState.SERVING: {
+        DaemonEvent.DRAIN: DaemonState.DRAINING,
     },
-    Daemon.DRAINING: {
-        DaemonEvent.DRAIN: Daemon.DRAINING,
-        DaemonEvent.GONE: Daemon.STOPPED,
+    DaemonState.DRAINING: {
+        DaemonEvent.DRAIN: DaemonState.DRAINING,
+        DaemonEvent.GONE: DaemonState.STOPPED,
     },
-    Daemon.STOPPED: {},
+    DaemonState.STOPPED: {},
 }
 
 
-class Health(StrEnum):
+class HealthState(StrEnum):
     SOUND = auto()
     AILING = auto()  # its workers died, and no call has ended well since
     QUARANTINED = auto()  # no worker is started for it
@@ -211,22 +226,22 @@ class HealthEvent(StrEnum):
     RELEASED = auto()  # an operator wants it back
 
 
-HEALTH: Final[Mapping[Health, Mapping[HealthEvent, Health]]] = {
-    Health.SOUND: {
-        HealthEvent.DIED: Health.AILING,
-        HealthEvent.SERVED: Health.SOUND,
+HEALTH: Final[Mapping[HealthState, Mapping[HealthEvent, HealthState]]] = {
+    HealthState.SOUND: {
+        HealthEvent.DIED: HealthState.AILING,
+        HealthEvent.SERVED: HealthState.SOUND,
     },
-    Health.AILING: {
-        HealthEvent.DIED: Health.AILING,
-        HealthEvent.DIED_TOO_OFTEN: Health.QUARANTINED,
-        HealthEvent.SERVED: Health.SOUND,
+    HealthState.AILING: {
+        HealthEvent.DIED: HealthState.AILING,
+        HealthEvent.DIED_TOO_OFTEN: HealthState.QUARANTINED,
+        HealthEvent.SERVED: HealthState.SOUND,
     },
-    Health.QUARANTINED: {
+    HealthState.QUARANTINED: {
         # Calls that ran already when it was shut out, whatever becomes of them.
-        HealthEvent.DIED: Health.QUARANTINED,
-        HealthEvent.DIED_TOO_OFTEN: Health.QUARANTINED,
-        HealthEvent.SERVED: Health.QUARANTINED,
-        HealthEvent.RELEASED: Health.SOUND,
+        HealthEvent.DIED: HealthState.QUARANTINED,
+        HealthEvent.DIED_TOO_OFTEN: HealthState.QUARANTINED,
+        HealthEvent.SERVED: HealthState.QUARANTINED,
+        HealthEvent.RELEASED: HealthState.SOUND,
     },
 }
 

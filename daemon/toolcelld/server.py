@@ -43,9 +43,7 @@ from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Feed, Line, Logbook, LogbookHandler
-from toolcelld.lifecycle import DAEMON, DaemonEvent, Machine
-from toolcelld.lifecycle import Daemon as State
-from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
 from toolcelld.output.spill import Spills
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
@@ -97,7 +95,7 @@ class Daemon:
     def __init__(self, arrangement: Arrangement, premises: Premises, tasks: asyncio.TaskGroup) -> None:
         self.arrangement = arrangement
         self.socket = premises.socket
-        self.machine = Machine(DAEMON, State.STARTING)
+        self.machine = Machine(DAEMON, DaemonState.STARTING)
         self.tasks = tasks
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
@@ -143,7 +141,7 @@ class Daemon:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> DaemonState:
         """Where it is."""
         return self.machine.state
 

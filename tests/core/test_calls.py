@@ -16,9 +16,7 @@ from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.settings import resolve
-from toolcelld.lifecycle import Call as State
-from toolcelld.lifecycle import Worker as WorkerState
-from toolcelld.lifecycle import WorkerEvent
+from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
@@ -135,7 +133,7 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -
 
 def is_consistent(call: Call) -> bool:
     """Whether the table and the call say the same of whether it has ended."""
-    return (call.state is State.ENDED) == (call.ending is not None)
+    return (call.state is CallState.ENDED) == (call.ending is not None)
 
 
 @pytest.mark.parametrize("moment", range(8))
@@ -149,7 +147,7 @@ async def test_a_waiting_call_that_is_stopped_has_its_outcome_as_soon_as_it_has_
         assert is_consistent(call)
         assert call.summary().state is call.state
         assert not call.stop(STOP) or not call.ended
-    assert call.state is State.ENDED
+    assert call.state is CallState.ENDED
     assert call.done.done()
 
 
@@ -192,8 +190,8 @@ async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too() -> None:
         call.start(cast("Pool", PoolOfOne(worker)), tasks)
     assert call.outcome is not None
     assert (call.outcome.kind, call.outcome.cause, call.outcome.ran) == (Kind.INTERNAL, "failure", True)
-    assert call.state is State.ENDED
-    assert call.summary().state is State.ENDED
+    assert call.state is CallState.ENDED
+    assert call.summary().state is CallState.ENDED
     assert worker.over
     assert host.slots.take_now()
     assert (host.ended, call.stop(STOP)) == (1, False)
@@ -208,7 +206,7 @@ async def test_a_bug_while_a_call_waits_ends_it() -> None:
         pool.granted.set_exception(RuntimeError("a bug"))
     assert call.outcome is not None
     assert (call.outcome.kind, call.outcome.ran) == (Kind.INTERNAL, False)
-    assert call.state is State.ENDED
+    assert call.state is CallState.ENDED
     assert host.slots.take_now()
 
 

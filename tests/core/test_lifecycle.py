@@ -15,27 +15,27 @@ from toolcelld.lifecycle import (
     DAEMON,
     SESSION,
     WORKER,
-    Call,
     CallEvent,
-    Daemon,
+    CallState,
     DaemonEvent,
+    DaemonState,
     InvalidTransition,
     Machine,
-    Session,
     SessionEvent,
-    Worker,
+    SessionState,
     WorkerEvent,
+    WorkerState,
 )
 
 Table = Mapping[Any, Mapping[Any, Any]]
 TABLES: dict[str, tuple[Table, type[StrEnum], type[StrEnum], StrEnum]] = {
-    "worker": (WORKER, Worker, WorkerEvent, Worker.STARTING),
-    "call": (CALL, Call, CallEvent, Call.WAITING),
-    "session": (SESSION, Session, SessionEvent, Session.OPEN),
-    "daemon": (DAEMON, Daemon, DaemonEvent, Daemon.STARTING),
+    "worker": (WORKER, WorkerState, WorkerEvent, WorkerState.STARTING),
+    "call": (CALL, CallState, CallEvent, CallState.WAITING),
+    "session": (SESSION, SessionState, SessionEvent, SessionState.OPEN),
+    "daemon": (DAEMON, DaemonState, DaemonEvent, DaemonState.STARTING),
 }
-GOING = {Worker.LAST, Worker.ENDING, Worker.STOPPING, Worker.DEAD}
-ABORTED = {Worker.ABORTING, Worker.ENDING, Worker.STOPPING, Worker.DEAD}
+GOING = {WorkerState.LAST, WorkerState.ENDING, WorkerState.STOPPING, WorkerState.DEAD}
+ABORTED = {WorkerState.ABORTING, WorkerState.ENDING, WorkerState.STOPPING, WorkerState.DEAD}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -95,26 +95,26 @@ def test_a_worker_that_is_to_go_is_never_idle_again() -> None:
 
 
 def test_an_aborted_worker_is_idle_only_after_it_settled() -> None:
-    ways = WORKER[Worker.ABORTING].items()
+    ways = WORKER[WorkerState.ABORTING].items()
     back = {
         event
         for event, target in ways
-        if target is not Worker.ABORTING and reachable(WORKER, target) - ABORTED
+        if target is not WorkerState.ABORTING and reachable(WORKER, target) - ABORTED
     }
     assert back == {WorkerEvent.SETTLED}
 
 
-@pytest.mark.parametrize("state", [state for state in Worker if state is not Worker.DEAD])
-def test_a_worker_may_die_in_every_state(state: Worker) -> None:
-    assert WORKER[state][WorkerEvent.EXIT] is Worker.DEAD
+@pytest.mark.parametrize("state", [state for state in WorkerState if state is not WorkerState.DEAD])
+def test_a_worker_may_die_in_every_state(state: WorkerState) -> None:
+    assert WORKER[state][WorkerEvent.EXIT] is WorkerState.DEAD
 
 
 def test_a_call_ends_once() -> None:
-    assert reachable(CALL, Call.ENDED) == {Call.ENDED}
+    assert reachable(CALL, CallState.ENDED) == {CallState.ENDED}
 
 
 def test_a_machine_tells_its_story() -> None:
-    machine = Machine(WORKER, Worker.STARTING)
+    machine = Machine(WORKER, WorkerState.STARTING)
     assert repr(machine) == "<STARTING after nothing>"
     for event in (WorkerEvent.HELLO, WorkerEvent.LEASE, WorkerEvent.ABORT):
         machine.fire(event)
@@ -124,7 +124,7 @@ def test_a_machine_tells_its_story() -> None:
 
 
 def test_a_long_story_keeps_its_end() -> None:
-    machine = Machine(SESSION, Session.OPEN)
+    machine = Machine(SESSION, SessionState.OPEN)
     for _ in range(1000):
         machine.fire(SessionEvent.DETACH)
         machine.fire(SessionEvent.ATTACH)

@@ -11,7 +11,7 @@ import pytest
 
 from toolcelld.calls.call import Call
 from toolcelld.calls.limit_monitor import Meter
-from toolcelld.lifecycle import Call as State
+from toolcelld.lifecycle import CallState
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
             loop.call_later(1.0, order.append, "a second later")
         else:
             over.set()
-        return cast("list[Call]", [SimpleNamespace(state=State.WAITING)])
+        return cast("list[Call]", [SimpleNamespace(state=CallState.WAITING)])
 
     async with asyncio.TaskGroup() as tasks:
         meter = Meter(calls, tasks)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import Worker as State
-from toolcelld.lifecycle import WorkerEvent
+from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import Blanks
@@ -41,7 +40,7 @@ class FakeWorker(Worker):
 
     async def start(self, blanks: Blanks, *, load_seconds: float, describe: bool = False) -> Description:
         description = await self.hatched
-        if self.state is State.STARTING:
+        if self.state is WorkerState.STARTING:
             self.machine.fire(WorkerEvent.HELLO)
         return description
 
@@ -176,9 +175,9 @@ async def test_who_has_been_idle_too_long_goes_and_nobody_else(
             now = loop.time() + 100
             monkeypatch.setattr(loop, "time", lambda now=now: now)
         pool.keep_idle(150)
-        assert [worker.state for worker in workers] == [State.STOPPING, State.IDLE]
+        assert [worker.state for worker in workers] == [WorkerState.STOPPING, WorkerState.IDLE]
         pool.keep_idle(250)
-        assert workers[1].state is State.IDLE
+        assert workers[1].state is WorkerState.IDLE
 
 
 async def test_the_least_recently_used_idle_worker_makes_room(workers: list[FakeWorker]) -> None:
@@ -191,7 +190,7 @@ async def test_the_least_recently_used_idle_worker_makes_room(workers: list[Fake
         workers[0].since, workers[1].since = 2.0, 1.0
         lease = ask(pool, spec("c"))
         await settled()
-        assert [worker.state for worker in workers] == [State.IDLE, State.STOPPING]
+        assert [worker.state for worker in workers] == [WorkerState.IDLE, WorkerState.STOPPING]
         workers[1].die()
         await settled()
         workers[2].hatch()
@@ -289,13 +288,13 @@ async def test_a_worker_granted_to_a_call_that_is_being_cancelled_goes_back(
         await settled()
         workers[0].hatch()
         for _ in range(20):
-            if workers[0].state is not State.BUSY:
+            if workers[0].state is not WorkerState.BUSY:
                 await asyncio.sleep(0)
         assert not lease.done()  # it has the worker and does not know it yet
         lease.cancel()
         with pytest.raises(asyncio.CancelledError):
             await lease
-        assert workers[0].state is State.IDLE
+        assert workers[0].state is WorkerState.IDLE
 
 
 async def test_a_call_does_not_wait_behind_later_ones_of_a_tool_that_is_warm(
@@ -312,7 +311,7 @@ async def test_a_call_does_not_wait_behind_later_ones_of_a_tool_that_is_warm(
         pool.give_back(workers[0], WorkerEvent.DONE)
         await settled()
         assert not later.done()
-        assert workers[0].state is State.STOPPING
+        assert workers[0].state is WorkerState.STOPPING
         workers[0].die()
         await settled()
         workers[1].hatch()
@@ -430,9 +429,9 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
         with pytest.raises(Refusal, match="quarantine"):
             await pool.lease(spec("sick"), None)
         assert told == ["/sick.py"]
-        assert workers[0].state is State.STOPPING
+        assert workers[0].state is WorkerState.STOPPING
         pool.give_back(workers[2], WorkerEvent.DONE)
-        assert workers[2].state is State.STOPPING, "it may end its call, and no more"
+        assert workers[2].state is WorkerState.STOPPING, "it may end its call, and no more"
         workers[0].die()
         await settled()
         workers[-1].hatch()
@@ -505,7 +504,11 @@ class Lives:
             self.leases[number % len(self.leases)].cancel()  # at whichever await it stands
 
     def die(self, number: int) -> None:
-        born = [worker for worker in self.workers if worker.hatched.done() and worker.state is not State.DEAD]
+        born = [
+            worker
+            for worker in self.workers
+            if worker.hatched.done() and worker.state is not WorkerState.DEAD
+        ]
         if born:
             born[number % len(born)].die()
 
@@ -531,7 +534,7 @@ class Lives:
         for _ in range(10 * (len(self.leases) + len(self.workers)) + 10):
             await settled()
             self.look()
-            leaving = [worker for worker in self.workers if worker.state is State.STOPPING]
+            leaving = [worker for worker in self.workers if worker.state is WorkerState.STOPPING]
             if self.held:
                 self.done(0)
             elif self.unborn():
@@ -565,4 +568,4 @@ async def test_whatever_happens_no_worker_and_no_call_is_forgotten(
             lives.look()
         await lives.finish()
         assert lives.leases == []
-        assert {worker.state for worker in workers} <= {State.IDLE, State.DEAD}
+        assert {worker.state for worker in workers} <= {WorkerState.IDLE, WorkerState.DEAD}

@@ -14,7 +14,7 @@ from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import Death
-from toolcelld.lifecycle import Worker as State
+from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import Blanks
 from toolcelld.pool.startup import StartFailed
@@ -83,7 +83,7 @@ async def start(*said: Frame) -> Description:
     finally:
         await worker.end()
         await asyncio.sleep(0)
-        assert worker.state is State.DEAD
+        assert worker.state is WorkerState.DEAD
 
 
 def described(payload: bytes, *, size: object = None) -> Frame:

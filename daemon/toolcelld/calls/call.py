@@ -34,9 +34,7 @@ from toolcelld.calls.timers import Clock, Grace, IdleClock
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.config.settings import KEYS, Settings, lower
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import CALL, CallEvent, Machine, WorkerEvent
-from toolcelld.lifecycle import Call as State
-from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool.pool import Pool
@@ -100,7 +98,7 @@ class Call:
         self.course = Course(
             tool.name, settings, self.limits, generation=generation, grace_seconds=grace_seconds
         )
-        self.machine = Machine(CALL, State.WAITING)
+        self.machine = Machine(CALL, CallState.WAITING)
         self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
         self.accepted_at = time.time()
         self.begun_at = 0.0
@@ -125,14 +123,14 @@ class Call:
         )  # fmt: skip
 
     @property
-    def state(self) -> State:
+    def state(self) -> CallState:
         """Where it is."""
         return self.machine.state
 
     @property
     def ended(self) -> bool:
         """Whether it has its ending."""
-        return self.machine.state is State.ENDED
+        return self.machine.state is CallState.ENDED
 
     @property
     def outcome(self) -> Outcome | None:
@@ -369,7 +367,7 @@ class Call:
         self.course.wish_to_stop(stop)
         self.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
-        if self.machine.state is State.WAITING:
+        if self.machine.state is CallState.WAITING:
             self._end(CallEvent.ABORT, self.course.outcome(self.intake, NOTHING, ()))
             if self._lease is not None:
                 self._lease.cancel()

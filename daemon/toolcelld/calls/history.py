@@ -8,7 +8,7 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 
 from toolcelld.calls.outcome import Outcome
-from toolcelld.lifecycle import Call as State
+from toolcelld.lifecycle import CallState
 from toolcelld.output.spill import Output
 
 __all__ = ["CallHistory", "CallSummary"]
@@ -31,7 +31,7 @@ class CallSummary(NamedTuple):
     session_id: str
     tool: str
     path: str
-    state: State
+    state: CallState
     accepted_at: float
     worker_id: str
     agent: str

@@ -28,8 +28,7 @@ from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.usage import Usage, disk_used, measure, passed
 from toolcelld.config.settings import Limits
-from toolcelld.lifecycle import Call as CallState
-from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.lifecycle import CallState, WorkerState
 from toolcelld.pool.worker import Worker
 
 __all__ = ["Meter", "crossing"]

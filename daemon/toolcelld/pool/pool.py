@@ -23,8 +23,7 @@ from typing import Final
 from toolcelld.catalog.description import Broken, Description, Rejected
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import Worker as State
-from toolcelld.lifecycle import WorkerEvent
+from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import Blanks
 from toolcelld.pool.quarantine import Quarantine, Quarantined
@@ -190,13 +189,13 @@ class Pool:
             self.quarantine.served(worker.spec.file)
         if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
             event = WorkerEvent.SPENT
-        if worker.state is State.DEAD:
+        if worker.state is WorkerState.DEAD:
             return
         worker.fire(event)
         self._returned(worker)
 
     def _returned(self, worker: Worker) -> None:
-        if worker.state is State.STOPPING:
+        if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
         else:
             self._idled(worker)
@@ -232,12 +231,12 @@ class Pool:
 
     def retire(self, worker: Worker) -> bool:
         """Have a worker go: an idle one or one that starts now, a busy one after its call. Says whether it goes now."""
-        if worker.state is State.IDLE:
+        if worker.state is WorkerState.IDLE:
             self._forget_idle(worker)
         worker.fire(WorkerEvent.RETIRE)
-        if worker.state is State.STOPPING:
+        if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
-        return worker.state in (State.STOPPING, State.DEAD)
+        return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
 
     def _forget_idle(self, worker: Worker) -> None:
         idle = self._idle.get(worker.spec, [])
@@ -275,8 +274,8 @@ class Pool:
     def _missing(self) -> Iterator[tuple[Lease, Worker]]:
         """Serve who can be served; for every other call without a worker on its way: a new one, while there is room."""
         living = self._workers.values()
-        leaving = sum(worker.state is State.STOPPING for worker in living)
-        coming = Counter(worker.spec for worker in self._starting if worker.state is not State.STOPPING)
+        leaving = sum(worker.state is WorkerState.STOPPING for worker in living)
+        coming = Counter(worker.spec for worker in self._starting if worker.state is not WorkerState.STOPPING)
         promised: Counter[str] = Counter()  # places of tools with a bound, to calls that are before others
         for lease in self._waiting:
             file = lease.spec.file
@@ -343,7 +342,10 @@ class Pool:
             except Refusal as refusal:
                 lease.granted.set_exception(refusal)
         for other in self.workers:
-            if other.spec.file.digest == file.digest and other.state in (State.IDLE, State.STARTING):
+            if other.spec.file.digest == file.digest and other.state in (
+                WorkerState.IDLE,
+                WorkerState.STARTING,
+            ):
                 self.retire(other)
         self._on_shut_out(next(held for held in self.quarantine.all if held.path == file.path))
 
@@ -356,9 +358,9 @@ class Pool:
                 self._fail(lease, failure)
         finally:
             self._starting.discard(worker)
-        if worker.state is State.IDLE:
+        if worker.state is WorkerState.IDLE:
             self._idled(worker)
-        elif worker.state is not State.DEAD:
+        elif worker.state is not WorkerState.DEAD:
             worker.retire(self.grace_seconds)
         self._settle()
 
@@ -378,7 +380,7 @@ class Pool:
                 self._blanks(spec), load_seconds=self.load_seconds, describe=True
             )
         except StartFailed as failure:
-            if worker.state is not State.DEAD:
+            if worker.state is not WorkerState.DEAD:
                 await worker.end()
             return Description(
                 broken=Broken(failure.stage, failure.message, failure.line, failure.missing_module)
@@ -394,7 +396,7 @@ class Pool:
         return description
 
     def _changed(self, worker: Worker) -> None:
-        if worker.state is State.DEAD and self._workers.pop(worker.id, None) is not None:
+        if worker.state is WorkerState.DEAD and self._workers.pop(worker.id, None) is not None:
             self._forget_idle(worker)
             self._running.pop(worker, None)
             if worker.died_of:

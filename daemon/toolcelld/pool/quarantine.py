@@ -30,7 +30,7 @@ from typing import Final
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import HEALTH, Health, HealthEvent, Machine
+from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 
 __all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "Evidence", "Quarantine", "Quarantined"]
 
@@ -73,7 +73,7 @@ class Quarantined:
 @dataclass(slots=True)
 class _Record:
     file: ToolFile
-    machine: Machine[Health, HealthEvent]
+    machine: Machine[HealthState, HealthEvent]
     in_a_row: int = 0
     not_before: float = 0.0  # by the clock
     since: float = 0.0
@@ -103,7 +103,7 @@ class Quarantine:
         known = self._records.get(file.digest)
         if known is not None and started < known.when[-1]:
             return False  # of a generation that is counted
-        record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, Health.SOUND))
+        record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
         self._make_room()
         self._records[file.digest] = record
         now = self._clock()
@@ -115,7 +115,7 @@ class Quarantine:
         before = record.machine.state
         too_often = len(record.when) == DEATHS_MAX and now - record.when[0] <= WITHIN_SECONDS
         record.machine.fire(HealthEvent.DIED_TOO_OFTEN if too_often else HealthEvent.DIED)
-        if record.machine.state is before or record.machine.state is not Health.QUARANTINED:
+        if record.machine.state is before or record.machine.state is not HealthState.QUARANTINED:
             return False
         record.since = time.time()
         return True
@@ -124,7 +124,7 @@ class Quarantine:
         """A call of the file ended as calls should."""
         if not self._records or (record := self._records.get(file.digest)) is None:
             return
-        if record.machine.fire(HealthEvent.SERVED) is Health.SOUND:
+        if record.machine.fire(HealthEvent.SERVED) is HealthState.SOUND:
             del self._records[file.digest]
 
     def release(self, names: Collection[str]) -> list[Quarantined]:
@@ -132,7 +132,8 @@ class Quarantine:
         found = [
             record
             for record in self._records.values()
-            if record.machine.state is Health.QUARANTINED and {record.file.path, record.file.stem} & {*names}
+            if record.machine.state is HealthState.QUARANTINED
+            and {record.file.path, record.file.stem} & {*names}
         ]
         for record in found:
             record.machine.fire(HealthEvent.RELEASED)
@@ -149,7 +150,7 @@ class Quarantine:
     def holds(self, file: ToolFile) -> bool:
         """Whether the file is shut out."""
         record = self._records.get(file.digest)
-        return record is not None and record.machine.state is Health.QUARANTINED
+        return record is not None and record.machine.state is HealthState.QUARANTINED
 
     def check(self, file: ToolFile) -> None:
         """Raise the `Refusal` of a file that is shut out."""
@@ -159,13 +160,15 @@ class Quarantine:
     @property
     def all(self) -> list[Quarantined]:
         """The files that are shut out, the longest first."""
-        held = (record for record in self._records.values() if record.machine.state is Health.QUARANTINED)
+        held = (
+            record for record in self._records.values() if record.machine.state is HealthState.QUARANTINED
+        )
         return sorted((record.told() for record in held), key=lambda found: found.since)
 
     def _make_room(self) -> None:
         if len(self._records) < FILES_MAX:
             return
-        ailing = (key for key, record in self._records.items() if record.machine.state is Health.AILING)
+        ailing = (key for key, record in self._records.items() if record.machine.state is HealthState.AILING)
         del self._records[next(ailing, next(iter(self._records)))]
 
 

@@ -20,8 +20,7 @@ from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import RuntimeFailed
-from toolcelld.lifecycle import WORKER, Machine, WorkerEvent
-from toolcelld.lifecycle import Worker as State
+from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
 from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import Proxy
@@ -75,7 +74,7 @@ class Worker(Receiver):
     def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
         self.id = worker_id
         self.spec = spec
-        self.machine = Machine(WORKER, State.STARTING)
+        self.machine = Machine(WORKER, WorkerState.STARTING)
         self.started_at = self.since = time.time()
         self.started = time.monotonic()
         self.calls = 0
@@ -96,7 +95,7 @@ class Worker(Receiver):
         self._retiring: asyncio.TimerHandle | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> WorkerState:
         """Where it is."""
         return self.machine.state
 
@@ -191,7 +190,7 @@ class Worker(Receiver):
             deadline.cancel()
             self.layers, self.printed = self._loading.layers, self._loading.printed
             self._loading = None
-        if self.state is State.STARTING:
+        if self.state is WorkerState.STARTING:
             self.fire(WorkerEvent.HELLO)
         return self.description
 
@@ -307,11 +306,11 @@ class Worker(Receiver):
     def _own_doing(self, death: Death) -> str:
         """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
         loading = (
-            self.state is State.STARTING
+            self.state is WorkerState.STARTING
             and self._loading is not None
             and (self._broke_protocol or not self._loading.over)
         )
-        calling = self.state in (State.BUSY, State.LAST) and self._listener is not None
+        calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self._listener is not None
         if not (loading or calling):
             return ""
         if death.out_of_memory:  # the kernel ends the keeper too, so nobody can say how the worker died

@@ -29,7 +29,7 @@ from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import resolve
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import Session as SessionState
+from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, Spills, UnknownOutput
 from toolcelld.rpc.arguments import Assembly, complete
 from toolcelld.rpc.encoding import (

@@ -22,8 +22,7 @@ from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import Feed, Line, Logbook
-from toolcelld.lifecycle import Daemon as State
-from toolcelld.lifecycle import Worker as WorkerState
+from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.trust import TRUSTED_MAX, Trusted
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, Edge, refusals
@@ -69,7 +68,7 @@ class Site(Edge, Protocol):
     groups: Groups
 
     @property
-    def state(self) -> State:
+    def state(self) -> DaemonState:
         """Where it is."""
         ...
 

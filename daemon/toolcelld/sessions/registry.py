@@ -11,7 +11,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import Session as State
+from toolcelld.lifecycle import SessionState
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.session import House, OpenRequest, Session, draining
 
@@ -66,7 +66,7 @@ class Sessions:
     def resume(self, session_id: str, secret: str) -> Session | None:
         """The session that the token is for; None when there is none with that id. Raises `Refusal`."""
         session = self._sessions.get(session_id)
-        if session is None or session.state in (State.CLOSING, State.CLOSED):
+        if session is None or session.state in (SessionState.CLOSING, SessionState.CLOSED):
             return None
         if not secret:
             raise Refusal(

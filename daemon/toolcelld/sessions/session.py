@@ -30,8 +30,7 @@ from toolcelld.catalog.watch import Watch
 from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.lifecycle import SESSION, Machine, SessionEvent
-from toolcelld.lifecycle import Session as State
+from toolcelld.lifecycle import SESSION, Machine, SessionEvent, SessionState
 from toolcelld.output.spill import Spills
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
@@ -125,7 +124,7 @@ class Session:
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
-        self.machine = Machine(SESSION, State.OPEN)
+        self.machine = Machine(SESSION, SessionState.OPEN)
         self.agent = request.agent
         self.request = request
         self.answers = request.answers
@@ -165,7 +164,7 @@ class Session:
             house.watch.follow(self.directory)
 
     @property
-    def state(self) -> State:
+    def state(self) -> SessionState:
         """Where it is."""
         return self.machine.state
 
@@ -193,9 +192,9 @@ class Session:
 
     def detach(self, stream: int) -> None:
         """A stream broke. If it was the one that pumped, the linger begins."""
-        if stream != self.stream or self.state is State.CLOSED:
+        if stream != self.stream or self.state is SessionState.CLOSED:
             return
-        if self.machine.fire(SessionEvent.DETACH) is not State.DETACHED:
+        if self.machine.fire(SessionEvent.DETACH) is not SessionState.DETACHED:
             return
         linger = self.request.linger_seconds
         seconds = self._house.config.daemon.linger_seconds if linger is None else linger
@@ -209,7 +208,7 @@ class Session:
 
     def close(self, stop: Stop) -> None:
         """Refuse new calls and stop the running ones; CLOSED when the last has ended."""
-        if self.state in (State.CLOSING, State.CLOSED):
+        if self.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
         self.machine.fire(SessionEvent.CLOSE)
         if self._linger is not None:
@@ -222,7 +221,7 @@ class Session:
         self._close_if_empty()
 
     def _close_if_empty(self) -> None:
-        if self.calls or self.state is not State.CLOSING:
+        if self.calls or self.state is not SessionState.CLOSING:
             return
         self.machine.fire(SessionEvent.EMPTY)
         self._house.pool.retire_owned(self.id)
@@ -285,7 +284,7 @@ class Session:
 
     def _check_room(self) -> None:
         """Whether there can be another call at all."""
-        if self.state is not State.OPEN:
+        if self.state is not SessionState.OPEN:
             raise Refusal(
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
             )
