@@ -31,7 +31,7 @@ def main() -> None:
         stream=sys.stderr,
     )
     from toolcelld.config.load import ConfigError
-    from toolcelld.rpc.auth import AccessError, AlreadyRunning, Premises
+    from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
     from toolcelld.server import Arrangement, run
 
     arrangement = Arrangement(
@@ -51,7 +51,7 @@ def main() -> None:
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
         sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
-    premises = Premises(arrangement.socket)
+    premises = RuntimeDirectory(arrangement.socket)
     try:
         premises.take()
     except AlreadyRunning:

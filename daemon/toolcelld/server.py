@@ -57,7 +57,7 @@ from toolcelld.pool.probe import examine
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.rpc.agent_service import ToolCell
-from toolcelld.rpc.auth import Gate, Premises
+from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Happening, Operator
 from toolcelld.sandbox import linux
@@ -92,7 +92,9 @@ class Arrangement:
 class Daemon:
     """The parts of a running daemon; what the edge, the sessions and the calls need of it."""
 
-    def __init__(self, arrangement: Arrangement, premises: Premises, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, arrangement: Arrangement, premises: RuntimeDirectory, tasks: asyncio.TaskGroup
+    ) -> None:
         self.arrangement = arrangement
         self.socket = premises.socket
         self.machine = Machine(DAEMON, DaemonState.STARTING)
@@ -103,7 +105,7 @@ class Daemon:
         self.happenings: Feed[Happening] = Feed()
         self.calls_ended = 0
         self.recent = CallHistory()
-        self._gate = Gate(premises)
+        self._gate = TokenInterceptor(premises)
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
         self._regime = Regime(self._config, self._surroundings(Host()))  # until the host has been examined
@@ -370,7 +372,7 @@ SERVER_OPTIONS: Final = (
 )
 
 
-async def run(arrangement: Arrangement, premises: Premises) -> None:
+async def run(arrangement: Arrangement, premises: RuntimeDirectory) -> None:
     """A daemon's whole life, on premises that were taken."""
     loop = asyncio.get_running_loop()
     linux.set_dumpable(False)

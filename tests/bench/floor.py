@@ -13,16 +13,16 @@ from typing import Any
 import grpc.aio
 import uvloop
 
-from toolcelld.rpc.auth import Gate, Premises
+from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
 from toolcelld.server import SERVER_OPTIONS
 
 METHOD = "/bench.Floor/Echo"
 
 
 async def main(socket: str) -> None:
-    premises = Premises(socket)
+    premises = RuntimeDirectory(socket)
     premises.take()
-    server = grpc.aio.server(interceptors=[Gate(premises)], options=SERVER_OPTIONS)
+    server = grpc.aio.server(interceptors=[TokenInterceptor(premises)], options=SERVER_OPTIONS)
 
     async def echo(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         return request

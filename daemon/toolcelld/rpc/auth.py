@@ -28,7 +28,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 
 from toolcell import _paths
 
-__all__ = ["AccessError", "AlreadyRunning", "Gate", "Premises"]
+__all__ = ["AccessError", "AlreadyRunning", "RuntimeDirectory", "TokenInterceptor"]
 
 TOKEN_BYTES: Final = 32
 OPERATOR_METHODS: Final = "/toolcell.v1.Operator/"
@@ -44,7 +44,7 @@ class AlreadyRunning(Exception):
     """Another daemon holds the lock."""
 
 
-class Premises:
+class RuntimeDirectory:
     """The runtime directory of a running daemon: its lock, its tokens, its socket's path."""
 
     def __init__(self, socket: str) -> None:
@@ -126,10 +126,10 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-class Gate(grpc.aio.ServerInterceptor):
+class TokenInterceptor(grpc.aio.ServerInterceptor):
     """Lets an RPC through that shows the right token."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: RuntimeDirectory) -> None:
         self._agent = f"Bearer {premises.agent_token}".encode()
         self._operator = f"Bearer {premises.operator_token}".encode()
 
