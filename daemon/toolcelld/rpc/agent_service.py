@@ -31,7 +31,7 @@ from toolcelld.config.settings import resolve
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, Spills, UnknownOutput
-from toolcelld.rpc.arguments import Assembly, complete
+from toolcelld.rpc.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.encoding import (
     PROTOCOL,
     STATUS_CODES,
@@ -161,7 +161,7 @@ class ToolCell(rpc.ToolCellServicer):
             await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext) -> None:
-        assembly = Assembly(session.agent)
+        assembly = ArgumentReassembler(session.agent)
         while True:
             message = await _message(context)
             if message is None:
@@ -176,7 +176,7 @@ class ToolCell(rpc.ToolCellServicer):
                     events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
                 )
 
-    def _obey(self, session: Session, message: pb.AttachRequest, assembly: Assembly) -> None:
+    def _obey(self, session: Session, message: pb.AttachRequest, assembly: ArgumentReassembler) -> None:
         if message.acknowledged:
             session.acknowledge(message.acknowledged)
         match message.WhichOneof("message"):

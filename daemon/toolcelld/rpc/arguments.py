@@ -17,7 +17,7 @@ from toolcelld.calls.request import Request
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.rpc.encoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
 
-__all__ = ["PART_BYTES_MAX", "Assembly", "complete"]
+__all__ = ["PART_BYTES_MAX", "ArgumentReassembler", "complete"]
 
 PART_BYTES_MAX: Final = 64 * 1024
 """Of arguments in one message: the contract's bound for the whole of it. A larger one would hold up the others."""
@@ -34,7 +34,7 @@ class _Begun:
     arguments: bytearray
 
 
-class Assembly:
+class ArgumentReassembler:
     """What is under way on one stream."""
 
     def __init__(self, agent: str) -> None:
