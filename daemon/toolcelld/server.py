@@ -59,7 +59,7 @@ from toolcelld.pool.worker import Worker
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
-from toolcelld.rpc.operator_service import Happening, Operator
+from toolcelld.rpc.operator_service import Operator, OperatorEvent
 from toolcelld.sandbox import linux
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
@@ -102,7 +102,7 @@ class Daemon:
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
         self.logbook = Logbook()
-        self.happenings: Feed[Happening] = Feed()
+        self.happenings: Feed[OperatorEvent] = Feed()
         self.calls_ended = 0
         self.recent = CallHistory()
         self._gate = TokenInterceptor(premises)
@@ -213,7 +213,7 @@ class Daemon:
         if call is not None and call.outcome is not None:
             message = call.outcome.kind.value + (f" ({call.outcome.cause})" if call.outcome.cause else "")
         self.happenings.publish(
-            Happening(
+            OperatorEvent(
                 what,
                 session_id=session_id,
                 call_id=call.id if call is not None else "",
@@ -227,7 +227,7 @@ class Daemon:
         if worker.state is WorkerState.DEAD:
             self.sessions.on_worker_dead(worker)
             self.happenings.publish(
-                Happening("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
+                OperatorEvent("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
             )
         elif worker.state is WorkerState.BUSY:
             self._meter.wake()
@@ -235,12 +235,14 @@ class Daemon:
             self._meter.watch(worker)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.happenings.publish(
-                Happening("worker.started", worker_id=worker.id, message=worker.spec.file.path)
+                OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
             )
 
     def _shut_out(self, held: Quarantined) -> None:
         logger.warning("%s is in quarantine: %s.", held.path, held)
-        self.happenings.publish(Happening("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}"))
+        self.happenings.publish(
+            OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
+        )
 
     def _blanks_for(self, spec: CellSpec) -> Blanks:
         return self._blanks_of(spec.file.python, apart=spec.policy.enclosure == "strict")
@@ -279,7 +281,7 @@ class Daemon:
         self.pool.load_seconds = self._config.daemon.load_timeout_seconds
         self.watch.renew()
         catalogs = await self.catalogs.refresh_all()
-        self.happenings.publish(Happening("config.reloaded"))
+        self.happenings.publish(OperatorEvent("config.reloaded"))
         problems = [problem for catalog in catalogs for problem in catalog.problems]
         return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
 

@@ -30,7 +30,7 @@ from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.rpc.trust_request import Petition, encode_trusted
 
-__all__ = ["Happening", "Operator"]
+__all__ = ["Operator", "OperatorEvent"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Happening:
+class OperatorEvent:
     """Something that happened in the daemon, for who watches."""
 
     type: str
@@ -60,7 +60,7 @@ class Site(Edge, Protocol):
     """What operators see of the daemon."""
 
     logbook: Logbook
-    happenings: Feed[Happening]
+    happenings: Feed[OperatorEvent]
     started_at: float
     socket: str
     calls_ended: int
@@ -296,7 +296,9 @@ class Operator(rpc.OperatorServicer):
                     field="tool",
                 )
             for found in released:
-                self._site.happenings.publish(Happening("tool.released", tool=found.stem, message=found.path))
+                self._site.happenings.publish(
+                    OperatorEvent("tool.released", tool=found.stem, message=found.path)
+                )
             return pb.ReleaseResponse(released=map(_quarantined, released))
         raise AssertionError
 
