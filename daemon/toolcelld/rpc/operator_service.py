@@ -28,7 +28,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, Edge, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
-from toolcelld.rpc.trust_request import Petition, encode_trusted
+from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
 
 __all__ = ["Operator", "OperatorEvent"]
 
@@ -350,13 +350,13 @@ class Operator(rpc.OperatorServicer):
         known = self._site.regime.trusts.by_directory
         return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
 
-    async def _petition(self, directory: str) -> Petition:
+    async def _petition(self, directory: str) -> TrustRequest:
         try:
             pin = await self._site.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
         pin.close()
-        return Petition(pin.catalog)
+        return TrustRequest(pin.catalog)
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         site = self._site

@@ -19,11 +19,11 @@ from toolcelld.policy.ruleset import Regime
 from toolcelld.policy.trust import PROJECT, Trusted, digest_of
 from toolcelld.rpc.encoding import encode_problem, timestamp
 
-__all__ = ["Petition", "encode_trusted"]
+__all__ = ["TrustRequest", "encode_trusted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Petition:
+class TrustRequest:
     """A project's tools, as one look found them."""
 
     catalog: Catalog
