@@ -32,9 +32,9 @@ def main() -> None:
     )
     from toolcelld.config.load import ConfigError
     from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
-    from toolcelld.server import Arrangement, run
+    from toolcelld.server import DaemonOptions, run
 
-    arrangement = Arrangement(
+    arrangement = DaemonOptions(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),
         state_directory=os.path.abspath(arguments.state or _paths.state_directory()),
         config_paths=(os.path.abspath(arguments.config),) if arguments.config else None,

@@ -64,7 +64,7 @@ from toolcelld.sandbox import linux
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 
-__all__ = ["Arrangement", "run"]
+__all__ = ["DaemonOptions", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ IDLE_CHECKS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
+class DaemonOptions:
     """How a daemon is started."""
 
     socket: str
@@ -93,7 +93,7 @@ class Daemon:
     """The parts of a running daemon; what the edge, the sessions and the calls need of it."""
 
     def __init__(
-        self, arrangement: Arrangement, premises: RuntimeDirectory, tasks: asyncio.TaskGroup
+        self, arrangement: DaemonOptions, premises: RuntimeDirectory, tasks: asyncio.TaskGroup
     ) -> None:
         self.arrangement = arrangement
         self.socket = premises.socket
@@ -374,7 +374,7 @@ SERVER_OPTIONS: Final = (
 )
 
 
-async def run(arrangement: Arrangement, premises: RuntimeDirectory) -> None:
+async def run(arrangement: DaemonOptions, premises: RuntimeDirectory) -> None:
     """A daemon's whole life, on premises that were taken."""
     loop = asyncio.get_running_loop()
     linux.set_dumpable(False)
