@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Feed", "Line", "Logbook", "LogbookHandler"]
+__all__ = ["Broadcast", "EventLog", "EventLogHandler", "LogLine"]
 
 LINES_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line, or one piece of what was printed."""
 
     time: float
@@ -41,7 +41,7 @@ class Line:
         return not tool_or_call or tool_or_call in (self.tool, self.call_id)
 
 
-class Feed(Generic[T]):
+class Broadcast(Generic[T]):
     """What happens from now on, for readers that come and go."""
 
     def __init__(self) -> None:
@@ -86,15 +86,15 @@ class _Reader(Generic[T]):
         self.ready.set()
 
 
-class Logbook:
+class EventLog:
     """The last lines, and a feed of those to come."""
 
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque()
+        self._lines: deque[LogLine] = deque()
         self._bytes = 0
-        self.feed: Feed[Line] = Feed()
+        self.feed: Broadcast[LogLine] = Broadcast()
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LogLine) -> None:
         """Keep a line; the oldest ones go when there are too many."""
         self._lines.append(line)
         self._bytes += len(line.text)
@@ -102,23 +102,23 @@ class Logbook:
             self._bytes -= len(self._lines.popleft().text)
         self.feed.publish(line)
 
-    def last(self, count: int, tool_or_call: str = "") -> list[Line]:
+    def last(self, count: int, tool_or_call: str = "") -> list[LogLine]:
         """The last so many lines about that tool or call, the oldest first."""
-        found: deque[Line] = deque(maxlen=count)
+        found: deque[LogLine] = deque(maxlen=count)
         found.extend(line for line in self._lines if line.about(tool_or_call))
         return list(found)
 
 
-class LogbookHandler(logging.Handler):
+class EventLogHandler(logging.Handler):
     """The daemon's own log, brought into the book. Records from other threads are handed to the loop."""
 
-    def __init__(self, book: Logbook, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, book: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._book = book
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = Line(
+        line = LogLine(
             time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX]
         )
         if not self._loop.is_closed():

@@ -42,7 +42,7 @@ from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
-from toolcelld.event_log import Feed, Line, Logbook, LogbookHandler
+from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
 from toolcelld.output.spill import Spills
 from toolcelld.policy import trust
@@ -101,8 +101,8 @@ class Daemon:
         self.tasks = tasks
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
-        self.logbook = Logbook()
-        self.happenings: Feed[OperatorEvent] = Feed()
+        self.logbook = EventLog()
+        self.happenings: Broadcast[OperatorEvent] = Broadcast()
         self.calls_ended = 0
         self.recent = CallHistory()
         self._gate = TokenInterceptor(premises)
@@ -198,7 +198,7 @@ class Daemon:
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line of a tool."""
-        self.logbook.write(Line(time.time(), source, level, text, tool, call_id))
+        self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
 
     def remember(self, call: CallSummary, size_bytes: int) -> None:
         """Keep an ended call for operators."""
@@ -382,7 +382,7 @@ async def run(arrangement: DaemonOptions, premises: RuntimeDirectory) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(arrangement, premises, tasks)
-        handler = LogbookHandler(daemon.logbook, loop)
+        handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)

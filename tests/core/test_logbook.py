@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from toolcelld.event_log import BYTES_MAX, LINES_MAX, QUEUE_MAX, Feed, Line, Logbook
+from toolcelld.event_log import BYTES_MAX, LINES_MAX, QUEUE_MAX, Broadcast, EventLog, LogLine
 
 pytestmark = pytest.mark.anyio
 
 
-def line(text: str, tool: str = "", call_id: str = "") -> Line:
-    return Line(0.0, "log", "info", text, tool, call_id)
+def line(text: str, tool: str = "", call_id: str = "") -> LogLine:
+    return LogLine(0.0, "log", "info", text, tool, call_id)
 
 
 def test_the_oldest_lines_go_first() -> None:
-    book = Logbook()
+    book = EventLog()
     for number in range(LINES_MAX + 5):
         book.write(line(str(number)))
     assert [found.text for found in book.last(LINES_MAX + 5)][:1] == ["5"]
@@ -25,7 +25,7 @@ def test_the_oldest_lines_go_first() -> None:
 
 
 def test_the_last_lines_are_about_the_tool_or_the_call_that_was_asked_for() -> None:
-    book = Logbook()
+    book = EventLog()
     for text, tool, call_id in (("a", "lint", "c-1"), ("b", "test", "c-2"), ("c", "lint", "c-3")):
         book.write(line(text, tool, call_id))
     assert [found.text for found in book.last(10, "lint")] == ["a", "c"]
@@ -34,7 +34,7 @@ def test_the_last_lines_are_about_the_tool_or_the_call_that_was_asked_for() -> N
 
 
 async def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
-    feed: Feed[int] = Feed()
+    feed: Broadcast[int] = Broadcast()
     reader = feed.follow()
     first = asyncio.ensure_future(anext(reader))
     await asyncio.sleep(0)
@@ -48,7 +48,7 @@ async def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
 
 
 async def test_a_reader_that_has_gone_is_forgotten() -> None:
-    feed: Feed[int] = Feed()
+    feed: Broadcast[int] = Broadcast()
     reader = feed.follow()
     first = asyncio.ensure_future(anext(reader))
     await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from toolcelld.cell.cgroup import Groups
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import Feed, Line, Logbook
+from toolcelld.event_log import Broadcast, EventLog, LogLine
 from toolcelld.lifecycle import DaemonState, WorkerState
 from toolcelld.policy.trust import TRUSTED_MAX, Trusted
 from toolcelld.pool.quarantine import Quarantined
@@ -59,8 +59,8 @@ class OperatorEvent:
 class Site(Edge, Protocol):
     """What operators see of the daemon."""
 
-    logbook: Logbook
-    happenings: Feed[OperatorEvent]
+    logbook: EventLog
+    happenings: Broadcast[OperatorEvent]
     started_at: float
     socket: str
     calls_ended: int
@@ -245,7 +245,9 @@ class Operator(rpc.OperatorServicer):
                 yield pb.TailLogsResponse(
                     lines=[
                         _line(
-                            Line(line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly")
+                            LogLine(
+                                line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"
+                            )
                         )
                     ]
                 )
@@ -387,7 +389,7 @@ def _quarantined(held: Quarantined) -> pb.Quarantined:
     )
 
 
-def _line(line: Line) -> pb.LogLine:
+def _line(line: LogLine) -> pb.LogLine:
     return pb.LogLine(
         time=timestamp(line.time),
         tool=line.tool,
