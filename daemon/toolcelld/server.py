@@ -52,7 +52,7 @@ from toolcelld.policy.profiles import Surroundings
 from toolcelld.policy.ruleset import Regime
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.pool import Pool
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.probe import examine
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
@@ -111,7 +111,7 @@ class Daemon:
         self._regime = Regime(self._config, self._surroundings(Host()))  # until the host has been examined
         self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
-        self._blanks: dict[tuple[str, bool], Blanks] = {}
+        self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
@@ -244,10 +244,10 @@ class Daemon:
             OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
         )
 
-    def _blanks_for(self, spec: CellSpec) -> Blanks:
+    def _blanks_for(self, spec: CellSpec) -> PreforkedCells:
         return self._blanks_of(spec.file.python, apart=spec.policy.enclosure == "strict")
 
-    def _blanks_of(self, python: str | None, *, apart: bool) -> Blanks:
+    def _blanks_of(self, python: str | None, *, apart: bool) -> PreforkedCells:
         interpreter = python or sys.executable
         key = interpreter, apart
         if key not in self._blanks:
@@ -255,7 +255,9 @@ class Daemon:
                 self._runtimes[interpreter] = Runtime(
                     interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
                 )
-            self._blanks[key] = Blanks(self._runtimes[interpreter], self.tasks, self._scratch, apart=apart)
+            self._blanks[key] = PreforkedCells(
+                self._runtimes[interpreter], self.tasks, self._scratch, apart=apart
+            )
         return self._blanks[key]
 
     async def _describe(self, file: ToolFile) -> Description:

@@ -20,7 +20,7 @@ from toolcelld.cell.channel import Wire
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
@@ -58,7 +58,7 @@ async def run_in_cell(
         async with asyncio.TaskGroup() as tasks:
             scratch = Scratch(str(place / "scratch"), tasks)
             await scratch.start()
-            blanks = Blanks(runtime, tasks, scratch, apart=policy.enclosure == "strict")
+            blanks = PreforkedCells(runtime, tasks, scratch, apart=policy.enclosure == "strict")
             worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)
             try:
                 await worker.start(blanks, load_seconds=10)

@@ -9,7 +9,7 @@ import pytest
 
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.zygote import RuntimeFailed
-from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, Blanks
+from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, PreforkedCells
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ class FakeCell:
         self.ended = asyncio.get_running_loop().create_future()
 
 
-class Workshop(Blanks):
+class Workshop(PreforkedCells):
     """Blanks without a zygote; each is made, or not, the moment that it is wanted."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:

@@ -18,7 +18,7 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.pool import Pool
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import DEATHS_MAX, Quarantine
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -38,7 +38,9 @@ class FakeWorker(Worker):
         self.since = float(len(self.born))
         self.born.append(self)
 
-    async def start(self, blanks: Blanks, *, load_seconds: float, describe: bool = False) -> Description:
+    async def start(
+        self, blanks: PreforkedCells, *, load_seconds: float, describe: bool = False
+    ) -> Description:
         description = await self.hatched
         if self.state is WorkerState.STARTING:
             self.machine.fire(WorkerEvent.HELLO)

@@ -16,7 +16,7 @@ from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import Death
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.protocol.frames import Frame, FrameError
@@ -79,7 +79,7 @@ class FakeBlanks:
 async def start(*said: Frame) -> Description:
     worker = Worker("w-1", CellSpec(FILE, "/", (), CellLimits(), OPEN), lambda _: None)
     try:
-        return await worker.start(cast("Blanks", FakeBlanks(*said)), load_seconds=10, describe=True)
+        return await worker.start(cast("PreforkedCells", FakeBlanks(*said)), load_seconds=10, describe=True)
     finally:
         await worker.end()
         await asyncio.sleep(0)

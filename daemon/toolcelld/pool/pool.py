@@ -25,7 +25,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.turns import Turns
@@ -55,7 +55,7 @@ class Pool:
 
     def __init__(
         self,
-        blanks: Callable[[CellSpec], Blanks],
+        blanks: Callable[[CellSpec], PreforkedCells],
         tasks: asyncio.TaskGroup,
         *,
         workers_max: int,

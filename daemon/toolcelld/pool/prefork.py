@@ -17,7 +17,7 @@ from toolcelld.cell.zygote import Runtime, RuntimeFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 
-__all__ = ["READY_MAX", "Blanks"]
+__all__ = ["READY_MAX", "PreforkedCells"]
 
 READY_MAX: Final = 2
 """Agents call tools side by side, seldom more than two that were never called before."""
@@ -65,7 +65,7 @@ class _Waiting(Receiver):
             )
 
 
-class Blanks:
+class PreforkedCells:
     """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
     def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup, scratch: Scratch, *, apart: bool) -> None:

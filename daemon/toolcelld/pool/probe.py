@@ -13,7 +13,7 @@ from typing import Final
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import Host
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
@@ -32,7 +32,7 @@ PROBE_SECONDS_MAX: Final = 10.0
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
-async def examine(blanks_for: Callable[[CellSpec], Blanks], scratch: str) -> Host:
+async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str) -> Host:
     """Build one cell of each kind; never raises for what a host cannot do."""
     reasons: dict[str, str] = {}
     layers: dict[str, tuple[str, ...]] = {}

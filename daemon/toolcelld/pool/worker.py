@@ -25,7 +25,7 @@ from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import Proxy
 from toolcelld.policy.secrets import SecretError
-from toolcelld.pool.prefork import Blanks
+from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import Loading, StartFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
@@ -128,7 +128,9 @@ class Worker(Receiver):
 
     # Starting
 
-    async def start(self, blanks: Blanks, *, load_seconds: float, describe: bool = False) -> Description:
+    async def start(
+        self, blanks: PreforkedCells, *, load_seconds: float, describe: bool = False
+    ) -> Description:
         """Take a cell and load the file into it; raises `StartFailed`, and then the cell is gone.
 
         Loading that takes longer than `load_seconds` is aborted, and the failure says where it stood.
