@@ -24,7 +24,7 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
-__all__ = ["Loading", "StartFailed"]
+__all__ = ["StartFailed", "Startup"]
 
 ECHO_CHARACTERS_MAX: Final = 200
 
@@ -40,7 +40,7 @@ class StartFailed(Exception):
         self.line = line
 
 
-class Loading:
+class Startup:
     """What is heard of a worker until its file is loaded."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A worker as the daemon sees it: a cell that has loaded one tool file and runs one call at a time.
 
-While its file is loaded, what it says and prints goes to a `Loading`. Then the worker is IDLE because
+While its file is loaded, what it says and prints goes to a `Startup`. Then the worker is IDLE because
 it said so. While it has a call, its frames go to that call's `Listener`; what it prints goes there
 too, and to nobody else.
 """
@@ -26,7 +26,7 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import Proxy
 from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
-from toolcelld.pool.startup import Loading, StartFailed
+from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
 
@@ -83,7 +83,7 @@ class Worker(Receiver):
         self.printed = b""  # while it loaded
         self._cell: Cell | None = None
         self._listener: Listener | None = None
-        self._loading: Loading | None = None
+        self._loading: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self._scratch: Scratch | None = None
         self._scratch_path = ""
@@ -137,7 +137,7 @@ class Worker(Receiver):
         The description is empty unless it is asked for: making schemas takes as long as all the rest.
         """
         loop = asyncio.get_running_loop()
-        self._loading = Loading()
+        self._loading = Startup()
         file = self.spec.file
         try:
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
