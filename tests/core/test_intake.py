@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
-from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, Intake
+from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
 from toolcelld.cell.cell import Cell
@@ -105,7 +105,7 @@ class Hearing:
             "c-1", "t", self.session, lambda message, _: self.replies.append(message), lambda: None
         )
         resolved = resolve(Config(), "t", {}, "project")
-        self.intake = Intake(
+        self.intake = OutputCollector(
             "c-1", "t", resolved, limits or resolved.limits, self.session,
             over=self.over, alive=self.alive, questions=self.questions,
         )  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from toolcell._units import format_seconds
 from toolcelld.calls import events
 from toolcelld.calls.bugs import Bugs
-from toolcelld.calls.collector import Ear, Intake
+from toolcelld.calls.collector import Ear, OutputCollector
 from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
@@ -117,7 +117,7 @@ class Call:
         self._timeout = Clock(self.limits.timeout_seconds, self._timed_out)
         self._idle = IdleClock(self.limits.idle_seconds, self._silent)
         self.questions = Questions(self.id, tool.name, host, self._answer, self._questions_changed)
-        self.intake = Intake(
+        self.intake = OutputCollector(
             self.id, tool.name, settings, self.limits, host,
             over=self._is_over, alive=self._idle.sign, questions=self.questions,
         )  # fmt: skip

@@ -49,7 +49,7 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
-__all__ = ["Ear", "Intake"]
+__all__ = ["Ear", "OutputCollector"]
 
 PIECE_CHARACTERS_MAX: Final = 4096
 """Of one log event, 16 KiB at four bytes a character; what is longer comes in pieces."""
@@ -77,7 +77,7 @@ class _Stream:
     shown_bytes: int = 0
 
 
-class Intake:
+class OutputCollector:
     """The `Listener` of one call."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """How a call went: its moments, who wanted it stopped, what was left, and the outcome that this comes to.
 
 `Call` walks the road and notes here what it meets, as it meets it; the seconds between two moments
-are reckoned once, at the end. What the worker said and how its cell died is in the call's `Intake`.
+are reckoned once, at the end. What the worker said and how its cell died is in the call's `OutputCollector`.
 All of it together is evidence, and `outcome.judge` decides.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from toolcelld.calls.collector import Intake
+from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.outcome import EMPTY_BODY, Evidence, Facts, Outcome, Stop, judge
 from toolcelld.calls.result import Result
 from toolcelld.config.settings import Limits, Settings
@@ -59,7 +59,7 @@ class Course:
         self.stop = stop
         self.stop_wished = time.monotonic()
 
-    def outcome(self, heard: Intake, result: Result, logs: tuple[Output, ...]) -> Outcome:
+    def outcome(self, heard: OutputCollector, result: Result, logs: tuple[Output, ...]) -> Outcome:
         """What it comes to, now that it is over."""
         report, death, stop = heard.report, heard.death, self.stop
         run_seconds = time.monotonic() - self.started if self.started else 0.0
