@@ -28,7 +28,7 @@ from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.questions import Questions
-from toolcelld.calls.record import NOTHING, Course
+from toolcelld.calls.record import NOTHING, CallRecord
 from toolcelld.calls.request import Request
 from toolcelld.calls.timers import Clock, Grace, IdleClock
 from toolcelld.catalog.catalog import ToolInfo
@@ -95,7 +95,7 @@ class Call:
         self.limits = lower(settings.limits, request.limits)
         self.spec = spec
         self.host = host
-        self.course = Course(
+        self.course = CallRecord(
             tool.name, settings, self.limits, generation=generation, grace_seconds=grace_seconds
         )
         self.machine = Machine(CALL, CallState.WAITING)

@@ -16,13 +16,13 @@ from toolcelld.calls.result import Result
 from toolcelld.config.settings import Limits, Settings
 from toolcelld.output.spill import Output
 
-__all__ = ["NOTHING", "Course"]
+__all__ = ["NOTHING", "CallRecord"]
 
 NOTHING: Final = Result(EMPTY_BODY, {}, None, 0, "")
 """Of a call that had no worker."""
 
 
-class Course:
+class CallRecord:
     """The course of one call; a moment that has not come is zero."""
 
     __slots__ = (
