@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.calls.timers import Clock, Grace, IdleClock
+from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
 
 WHOLE = st.integers(1, 12)
 """Seconds that floats add up without an error."""
@@ -46,7 +46,7 @@ def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]]
     async def life(loop: JumpingLoop) -> None:
         ran = 0
         expired: list[float] = []
-        clock = Clock(seconds, lambda: expired.append(loop.time()))
+        clock = PausableTimer(seconds, lambda: expired.append(loop.time()))
         for running, pausing in spans:
             clock.run()
             clock.run()  # twice is once
@@ -70,7 +70,7 @@ def test_a_clock_expires_once_after_so_much_running(spans: list[tuple[int, int]]
 def test_an_idle_clock_expires_at_the_first_silence_that_is_long_enough(gaps: list[int]) -> None:
     async def life(loop: JumpingLoop) -> None:
         expired: list[float] = []
-        clock = IdleClock(5.5, lambda: expired.append(loop.time()))
+        clock = IdleTimer(5.5, lambda: expired.append(loop.time()))
         clock.run()
         for gap in gaps:
             await asyncio.sleep(gap)
@@ -89,7 +89,7 @@ def test_an_idle_clock_expires_at_the_first_silence_that_is_long_enough(gaps: li
 def test_silence_while_a_question_is_open_is_none() -> None:
     async def life(loop: JumpingLoop) -> None:
         expired: list[float] = []
-        clock = IdleClock(2.0, lambda: expired.append(loop.time()))
+        clock = IdleTimer(2.0, lambda: expired.append(loop.time()))
         clock.run()
         clock.pause()
         await asyncio.sleep(100)
@@ -103,7 +103,7 @@ def test_silence_while_a_question_is_open_is_none() -> None:
 
 def test_a_clock_without_a_limit_never_expires() -> None:
     async def life(loop: JumpingLoop) -> None:
-        for clock in (Clock(None, loop.stop), IdleClock(None, loop.stop)):
+        for clock in (PausableTimer(None, loop.stop), IdleTimer(None, loop.stop)):
             clock.run()
             await asyncio.sleep(100_000)
             clock.pause()
@@ -115,7 +115,7 @@ def test_a_grace_reminds_in_doubling_steps_and_is_over_once() -> None:
     async def life(loop: JumpingLoop) -> None:
         told: list[tuple[str, float]] = []
         began = loop.time()
-        Grace(
+        AbortEscalation(
             0.1,
             lambda: told.append(("remind", round(loop.time() - began, 6))),
             lambda: told.append(("over", round(loop.time() - began, 6))),
@@ -129,7 +129,7 @@ def test_a_grace_reminds_in_doubling_steps_and_is_over_once() -> None:
 def test_a_grace_that_is_cancelled_says_nothing_more() -> None:
     async def life(loop: JumpingLoop) -> None:
         told: list[str] = []
-        grace = Grace(10, lambda: told.append("remind"), lambda: told.append("over"))
+        grace = AbortEscalation(10, lambda: told.append("remind"), lambda: told.append("over"))
         await asyncio.sleep(0.02)
         grace.cancel()
         await asyncio.sleep(100)
@@ -141,7 +141,7 @@ def test_a_grace_that_is_cancelled_says_nothing_more() -> None:
 def test_no_grace_at_all_is_over_at_once() -> None:
     async def life(loop: JumpingLoop) -> None:
         told: list[str] = []
-        Grace(0, lambda: told.append("remind"), lambda: told.append("over"))
+        AbortEscalation(0, lambda: told.append("remind"), lambda: told.append("over"))
         await asyncio.sleep(1)
         assert told == ["over"]
 
@@ -151,7 +151,7 @@ def test_no_grace_at_all_is_over_at_once() -> None:
 def test_an_idle_clock_without_a_limit_never_expires() -> None:
     async def life(loop: JumpingLoop) -> None:
         expired: list[float] = []
-        clock = IdleClock(None, lambda: expired.append(loop.now))
+        clock = IdleTimer(None, lambda: expired.append(loop.now))
         clock.run()
         clock.sign()
         await asyncio.sleep(10**6)

@@ -30,7 +30,7 @@ from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.record import NOTHING, CallRecord
 from toolcelld.calls.request import Request
-from toolcelld.calls.timers import Clock, Grace, IdleClock
+from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.config.settings import KEYS, Settings, lower
 from toolcelld.errors import Refusal, RefusalReason
@@ -111,11 +111,11 @@ class Call:
         self._has_place = False
         self._given_back = False
         self.done: asyncio.Future[None] = self._loop.create_future()
-        self._grace: Grace | None = None
+        self._grace: AbortEscalation | None = None
         self._paused = False
-        self._deadline = Clock(request.limits.timeout_seconds, self._timed_out)
-        self._timeout = Clock(self.limits.timeout_seconds, self._timed_out)
-        self._idle = IdleClock(self.limits.idle_seconds, self._silent)
+        self._deadline = PausableTimer(request.limits.timeout_seconds, self._timed_out)
+        self._timeout = PausableTimer(self.limits.timeout_seconds, self._timed_out)
+        self._idle = IdleTimer(self.limits.idle_seconds, self._silent)
         self.questions = Questions(self.id, tool.name, host, self._answer, self._questions_changed)
         self.intake = OutputCollector(
             self.id, tool.name, settings, self.limits, host,
@@ -377,7 +377,7 @@ class Call:
         assert worker is not None
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
-        self._grace = Grace(self.course.grace_seconds, worker.cell.remind, self._grace_over)
+        self._grace = AbortEscalation(self.course.grace_seconds, worker.cell.remind, self._grace_over)
         return True
 
     def _grace_over(self) -> None:

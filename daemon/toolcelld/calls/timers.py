@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Clock", "Grace", "IdleClock"]
+__all__ = ["AbortEscalation", "IdleTimer", "PausableTimer"]
 
 REMINDER_SECONDS: Final = 0.01
 """After an abort, and then in doubling steps: most tools have stopped by the first."""
 
 
-class Clock:
+class PausableTimer:
     """Expires after so many seconds of running; None never does."""
 
     __slots__ = ("_expired", "_loop", "_remaining", "_since", "_timer")
@@ -42,7 +42,7 @@ class Clock:
         self._expired()
 
 
-class IdleClock:
+class IdleTimer:
     """Expires after so many seconds without a sign of life. A sign costs one look at the clock."""
 
     __slots__ = ("_expired", "_last", "_loop", "_seconds", "_timer")
@@ -82,7 +82,7 @@ class IdleClock:
             self._timer = self._loop.call_later(self._seconds - silent, self._look)
 
 
-class Grace:
+class AbortEscalation:
     """What a tool has from its abort until its cell is ended. Meanwhile it is reminded, in doubling steps.
 
     A signal that comes just before a system call does not interrupt it, and the tool would sleep on.
