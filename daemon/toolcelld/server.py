@@ -32,7 +32,7 @@ from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory, CallSummary
-from toolcelld.calls.limit_monitor import Meter
+from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import Catalogs
 from toolcelld.catalog.sources import ToolFile, sources_of
@@ -138,7 +138,7 @@ class Daemon:
             lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
         )
         self.sessions = Sessions(self)
-        self._meter = Meter(
+        self._meter = LimitMonitor(
             lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
         )
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from toolcelld.calls.call import Call
-from toolcelld.calls.limit_monitor import Meter
+from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.lifecycle import CallState
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ class Looks:
 async def test_however_many_calls_begin_there_is_one_look_and_none_when_they_have_ended() -> None:
     looks = Looks()
     async with asyncio.TaskGroup() as tasks:
-        meter = Meter(looks, tasks)
+        meter = LimitMonitor(looks, tasks)
         for _ in range(1000):
             meter.wake()
         assert looks.count == 0
@@ -44,7 +44,7 @@ async def test_however_many_calls_begin_there_is_one_look_and_none_when_they_hav
 async def test_a_look_that_found_nothing_is_followed_by_one_for_the_next_call() -> None:
     looks = Looks()
     async with asyncio.TaskGroup() as tasks:
-        meter = Meter(looks, tasks)
+        meter = LimitMonitor(looks, tasks)
         for number in (1, 2):
             looks.came.clear()
             meter.wake()
@@ -56,7 +56,7 @@ async def test_a_look_that_found_nothing_is_followed_by_one_for_the_next_call() 
 async def test_a_closed_meter_looks_no_more() -> None:
     looks = Looks()
     async with asyncio.TaskGroup() as tasks:
-        meter = Meter(looks, tasks)
+        meter = LimitMonitor(looks, tasks)
         meter.wake()
         meter.close()
         assert meter.resting
@@ -77,7 +77,7 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
         return cast("list[Call]", [SimpleNamespace(state=CallState.WAITING)])
 
     async with asyncio.TaskGroup() as tasks:
-        meter = Meter(calls, tasks)
+        meter = LimitMonitor(calls, tasks)
         meter.wake()
         await asyncio.wait_for(over.wait(), 10)
         meter.close()

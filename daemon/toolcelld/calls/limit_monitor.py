@@ -31,7 +31,7 @@ from toolcelld.config.settings import Limits
 from toolcelld.lifecycle import CallState, WorkerState
 from toolcelld.pool.worker import Worker
 
-__all__ = ["Meter", "crossing"]
+__all__ = ["LimitMonitor", "crossing"]
 
 INTERVAL_SECONDS: Final = 0.05
 """A tool that does nothing but fill memory gets some tens of MiB over its limit in this time."""
@@ -55,7 +55,7 @@ class _Watch:
     walk: asyncio.Task[None] | None = field(default=None)
 
 
-class Meter:
+class LimitMonitor:
     """The one timer, and the calls it looks at."""
 
     def __init__(self, calls: Callable[[], Iterable[Call]], tasks: asyncio.TaskGroup) -> None:
