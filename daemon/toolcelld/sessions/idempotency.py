@@ -14,7 +14,7 @@ from toolcelld.calls import events
 from toolcelld.calls.history import CallSummary
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["Endings"]
+__all__ = ["IdempotencyCache"]
 
 ENDED_MAX: Final = 256
 """Ended calls that a repeated call id finds again, with their outcomes."""
@@ -31,7 +31,7 @@ class _Ended(NamedTuple):
     call: CallSummary
 
 
-class Endings:
+class IdempotencyCache:
     """Which calls there are and were, and how the newest of them ended."""
 
     def __init__(self) -> None:

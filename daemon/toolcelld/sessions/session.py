@@ -39,7 +39,7 @@ from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.admission import Admission
-from toolcelld.sessions.idempotency import Endings
+from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
 from toolcelld.sessions.pending import Early
 
@@ -148,7 +148,7 @@ class Session:
         self._house = house
         self._pin = pin
         self._on_closed = closed
-        self.endings = Endings()
+        self.endings = IdempotencyCache()
         self._early = Early(self._admit_early)
         self._admission = Admission(
             lambda: house.regime,
