@@ -24,7 +24,7 @@ from toolcelld.catalog.descriptions import Descriptions
 from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
 
-__all__ = ["Pin", "Shelf"]
+__all__ = ["Pin", "WatchedDirectory"]
 
 PUBLISH_SECONDS = 0.25  # between two generations while files are being described
 
@@ -32,7 +32,7 @@ PUBLISH_SECONDS = 0.25  # between two generations while files are being describe
 class Pin:
     """A reference to a directory's catalog. It stays at its generation until `advance`."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: WatchedDirectory) -> None:
         self.shelf = shelf
         self.catalog = shelf.catalog
         self.on_change: Callable[[Catalog], object] | None = None
@@ -56,7 +56,7 @@ class Pin:
         self.shelf.unpin(self)
 
 
-class Shelf:
+class WatchedDirectory:
     """A directory with at least one pin. It closes itself when the last pin is closed."""
 
     def __init__(

@@ -16,7 +16,7 @@ from typing import Self
 
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.descriptions import Cache, Describe, Descriptions
-from toolcelld.catalog.directory import Pin, Shelf
+from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
 
 __all__ = ["Catalogs", "DirectoryError", "Pin"]
@@ -48,7 +48,7 @@ class Catalogs:
         self._group = asyncio.TaskGroup()
         self._descriptions = Descriptions(self._group, describe, cache, describing_max)
         # Directories by resolved path; changed on the loop only, by `_shelf` and by a directory that closes.
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, WatchedDirectory] = {}
         # One counter for all directories, so that a generation number is never reused.
         self._generations = itertools.count(1)
 
@@ -120,10 +120,10 @@ class Catalogs:
     def _or_configured(self, wait_seconds: float | None) -> float:
         return self._config().daemon.open_wait_seconds if wait_seconds is None else wait_seconds
 
-    def _shelf(self, directory: str) -> Shelf:
+    def _shelf(self, directory: str) -> WatchedDirectory:
         shelf = self._shelves.get(directory)
         if shelf is None:
-            shelf = self._shelves[directory] = Shelf(
+            shelf = self._shelves[directory] = WatchedDirectory(
                 directory,
                 self._config,
                 self._group,
