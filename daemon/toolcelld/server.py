@@ -34,7 +34,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory, CallSummary
 from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.catalog.description import Broken, Description
-from toolcelld.catalog.registry import Catalogs
+from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import Groups
@@ -133,7 +133,7 @@ class Daemon:
             quota_bytes=spill.quota_bytes,
             retention_seconds=spill.retention_seconds,
         )
-        self.catalogs = Catalogs(lambda: self._config, self._describe, self.store)
+        self.catalogs = CatalogRegistry(lambda: self._config, self._describe, self.store)
         self.watch = Watch(
             lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
         )

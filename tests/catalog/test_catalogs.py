@@ -12,7 +12,7 @@ from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.descriptions import Descriptions
-from toolcelld.catalog.registry import Catalogs, DirectoryError
+from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
 from toolcelld.catalog.sources import Scan, ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
@@ -89,8 +89,8 @@ def write(project: Path, **files: str) -> str:
     return str(project)
 
 
-def live(shop: Shop, config: Config | None = None) -> Catalogs:
-    return Catalogs(lambda: config or Config(), shop.describe, shop, describing_max=2)
+def live(shop: Shop, config: Config | None = None) -> CatalogRegistry:
+    return CatalogRegistry(lambda: config or Config(), shop.describe, shop, describing_max=2)
 
 
 async def changed(pin_latest: asyncio.Queue[Catalog]) -> Catalog:

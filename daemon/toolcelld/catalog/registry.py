@@ -19,7 +19,7 @@ from toolcelld.catalog.descriptions import Cache, Describe, Descriptions
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
 
-__all__ = ["Catalogs", "DirectoryError", "Pin"]
+__all__ = ["CatalogRegistry", "DirectoryError", "Pin"]
 
 DESCRIBING_MAX = (
     4  # files described concurrently: two processors are common, and importing also waits for the disk
@@ -30,7 +30,7 @@ class DirectoryError(ValueError):
     """A directory that cannot be opened; the text says why."""
 
 
-class Catalogs:
+class CatalogRegistry:
     """All catalogs in use. An asynchronous context manager; leaving it cancels its tasks.
 
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.

@@ -25,7 +25,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.registry import Catalogs, Pin
+from toolcelld.catalog.registry import CatalogRegistry, Pin
 from toolcelld.catalog.watch import Watch
 from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
@@ -73,7 +73,7 @@ class OpenRequest:
 class House(Protocol):
     """What sessions need of the daemon."""
 
-    catalogs: Catalogs
+    catalogs: CatalogRegistry
     pool: Pool
     spills: Spills
     watch: Watch
