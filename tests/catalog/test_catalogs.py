@@ -11,7 +11,7 @@ import pytest
 from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.description import Broken, Described, Description
-from toolcelld.catalog.descriptions import Descriptions
+from toolcelld.catalog.descriptions import DescriptionCache
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
 from toolcelld.catalog.sources import Scan, ToolFile
 from toolcelld.config.load import Config
@@ -143,7 +143,7 @@ async def test_one_digest_is_described_once_whoever_needs_it(shop: Shop) -> None
     file = ToolFile("/p/mine.py", "user", "global", "mine", b"1", "d1", "/p")
     shop.closed = {"mine"}
     async with asyncio.TaskGroup() as group:
-        descriptions = Descriptions(group, shop.describe, shop, 2)
+        descriptions = DescriptionCache(group, shop.describe, shop, 2)
         first = descriptions.start(file)
         await shop.waiting.wait()
         assert descriptions.start(file) is first
@@ -155,7 +155,7 @@ async def test_one_digest_is_described_once_whoever_needs_it(shop: Shop) -> None
 
 async def test_a_few_files_are_described_side_by_side_whoever_asks(shop: Shop) -> None:
     async with asyncio.TaskGroup() as group:
-        descriptions = Descriptions(group, shop.describe, shop, 2)
+        descriptions = DescriptionCache(group, shop.describe, shop, 2)
         for number in range(10):
             descriptions.start(ToolFile("/p/a.py", "user", "global", "a", b"1", f"d{number}", "/p"))
     assert (len(shop.described), shop.most_running) == (10, 2)

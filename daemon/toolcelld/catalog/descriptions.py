@@ -14,7 +14,7 @@ from typing import Protocol
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 
-__all__ = ["Cache", "Describe", "Descriptions"]
+__all__ = ["Cache", "Describe", "DescriptionCache"]
 
 Describe = Callable[[ToolFile], Awaitable[Description]]
 
@@ -31,7 +31,7 @@ class Cache(Protocol):
         ...
 
 
-class Descriptions:
+class DescriptionCache:
     """Describes files, sharing the work between directories. Its tasks run in the given group until `close`."""
 
     def __init__(

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from toolcelld.catalog.catalog import Catalog, assemble
 from toolcelld.catalog.description import Description
-from toolcelld.catalog.descriptions import Descriptions
+from toolcelld.catalog.descriptions import DescriptionCache
 from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
 
@@ -64,7 +64,7 @@ class WatchedDirectory:
         directory: str,
         config: Callable[[], Config],
         group: asyncio.TaskGroup,
-        descriptions: Descriptions,
+        descriptions: DescriptionCache,
         next_generation: Callable[[], int],
         forget: Callable[[], object],
     ) -> None:

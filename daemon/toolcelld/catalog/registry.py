@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.descriptions import Cache, Describe, Descriptions
+from toolcelld.catalog.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
 
@@ -46,7 +46,7 @@ class CatalogRegistry:
     ) -> None:
         self._config = config
         self._group = asyncio.TaskGroup()
-        self._descriptions = Descriptions(self._group, describe, cache, describing_max)
+        self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
         # Directories by resolved path; changed on the loop only, by `_shelf` and by a directory that closes.
         self._shelves: dict[str, WatchedDirectory] = {}
         # One counter for all directories, so that a generation number is never reused.
