@@ -49,7 +49,7 @@ from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import Host
 from toolcelld.policy.profiles import Surroundings
-from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
@@ -108,7 +108,7 @@ class Daemon:
         self._gate = TokenInterceptor(premises)
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
-        self._regime = Regime(self._config, self._surroundings(Host()))  # until the host has been examined
+        self._regime = Ruleset(self._config, self._surroundings(Host()))  # until the host has been examined
         self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
@@ -153,7 +153,7 @@ class Daemon:
         return self._config
 
     @property
-    def regime(self) -> Regime:
+    def regime(self) -> Ruleset:
         """The rules in force."""
         return self._regime
 

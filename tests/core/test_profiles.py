@@ -19,7 +19,7 @@ from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import Host
 from toolcelld.policy.profiles import Surroundings, project_of
-from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.sandbox.policy import OPEN
 
@@ -56,7 +56,7 @@ def permitted(
     around = Surroundings(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
     project = project_of(f"{WORK}/below", WORK, HOME)
-    return Regime(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
+    return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
 
 
 def secrets(spec: CellSpec) -> tuple[str, ...]:
@@ -265,14 +265,14 @@ def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
 @pytest.mark.parametrize("source", ["project", "user"])
 def test_describing_neither_writes_nor_speaks(source: str) -> None:
     generous = config(tool={"network": True, "secrets": ["TOKEN"]}, trust="all")
-    regime = Regime(generous, Surroundings(ALL, HOME))
+    regime = Ruleset(generous, Surroundings(ALL, HOME))
     found = regime.describing(tool_file(source))
     assert (found.policy.enclosure, found.policy.network, found.policy.writable) == ("strict", "none", ())
     assert secrets(found) == ("TOKEN",)
 
 
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
-    regime = Regime(config(tool={"secrets": ["TOKEN"]}), Surroundings(ALL, HOME))
+    regime = Ruleset(config(tool={"secrets": ["TOKEN"]}), Surroundings(ALL, HOME))
     assert secrets(regime.describing(tool_file("project"))) == ()
 
 

@@ -1,6 +1,6 @@
 """The rules in force, and what they permit: the configuration, the trusted projects and what the host can give.
 
-A `Regime` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
+A `Ruleset` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
 
     settings    what the configuration and the file say about a tool      `limits.resolve`
     grant       what of its needs is granted                              `trust`, `profiles`
@@ -35,7 +35,7 @@ from toolcelld.policy.secrets import Sealed
 from toolcelld.policy.trust import Trusts
 from toolcelld.sandbox.policy import CellLimits, Policy
 
-__all__ = ["Permit", "Regime", "secret_missing"]
+__all__ = ["Permit", "Ruleset", "secret_missing"]
 
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
 """The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
@@ -65,7 +65,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Regime:
+class Ruleset:
     """What decides how a tool runs."""
 
     config: Config

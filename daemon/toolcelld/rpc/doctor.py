@@ -16,7 +16,7 @@ from toolcell._units import format_bytes
 from toolcelld.cell.cgroup import Groups
 from toolcelld.config.settings import resolve
 from toolcelld.policy.profiles import enclosure_of
-from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.sandbox import linux
 from toolcelld.sandbox.policy import Enclosure
 
@@ -65,7 +65,7 @@ class Diagnosis:
         return self.enclosure is not None
 
 
-def diagnose(regime: Regime, groups: Groups, *, spill_bytes: int) -> Diagnosis:
+def diagnose(regime: Ruleset, groups: Groups, *, spill_bytes: int) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys."""
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(regime.config, "", {}, "")
@@ -80,7 +80,7 @@ def diagnose(regime: Regime, groups: Groups, *, spill_bytes: int) -> Diagnosis:
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
 
 
-def _profiles(regime: Regime, used: Enclosure | None) -> Iterator[Finding]:
+def _profiles(regime: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     host = regime.around.host
     for enclosure in ENCLOSURES:
         missing = host.missing(enclosure)
@@ -104,7 +104,7 @@ def _remedy(enclosure: Enclosure) -> str:
     return ""
 
 
-def _layers(regime: Regime, used: Enclosure | None) -> Iterator[Finding]:
+def _layers(regime: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     """Those that the cells of each kind reported, the strongest kind's first."""
     reported = regime.around.host.layers
     in_use: Sequence[str] = reported.get(used or "", ())

@@ -15,7 +15,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.settings import declare
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import PROJECT, Trusted, digest_of
 from toolcelld.rpc.encoding import encode_problem, timestamp
 
@@ -71,7 +71,7 @@ class TrustRequest:
         pins = frozenset(file.digest for file in self.files) if pinned else frozenset[str]()
         return Trusted(self.catalog.directory, self.grant, pins)
 
-    def encoded(self, regime: Regime) -> pb.GetTrustResponse:
+    def encoded(self, regime: Ruleset) -> pb.GetTrustResponse:
         """As operators see it."""
         section = regime.config.sources.get(PROJECT)
         known = regime.trusts.by_directory.get(self.catalog.directory)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.profiles import Project
-from toolcelld.policy.ruleset import Permit, Regime
+from toolcelld.policy.ruleset import Permit, Ruleset
 
 __all__ = ["Admission", "find_tool"]
 
@@ -23,7 +23,7 @@ class Admission:
 
     def __init__(
         self,
-        regime: Callable[[], Regime],
+        regime: Callable[[], Ruleset],
         directory: str,
         project: Project,
         *,

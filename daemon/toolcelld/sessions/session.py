@@ -34,7 +34,7 @@ from toolcelld.lifecycle import SESSION, Machine, SessionEvent, SessionState
 from toolcelld.output.spill import Spills
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
-from toolcelld.policy.ruleset import Regime
+from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.slots import Slots
 from toolcelld.pool.worker import Worker
@@ -86,7 +86,7 @@ class House(Protocol):
         ...
 
     @property
-    def regime(self) -> Regime:
+    def regime(self) -> Ruleset:
         """The rules in force."""
         ...
 
