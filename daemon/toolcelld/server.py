@@ -47,7 +47,7 @@ from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, Worke
 from toolcelld.output.spill import Spills
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.host import Host
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import Surroundings
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
@@ -108,7 +108,9 @@ class Daemon:
         self._gate = TokenInterceptor(premises)
         self._config = self._load_config()
         self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
-        self._regime = Ruleset(self._config, self._surroundings(Host()))  # until the host has been examined
+        self._regime = Ruleset(
+            self._config, self._surroundings(HostCapabilities())
+        )  # until the host has been examined
         self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
@@ -157,7 +159,7 @@ class Daemon:
         """The rules in force."""
         return self._regime
 
-    def _surroundings(self, host: Host) -> Surroundings:
+    def _surroundings(self, host: HostCapabilities) -> Surroundings:
         """What the permits of tools depend on here."""
         own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
         own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]

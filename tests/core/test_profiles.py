@@ -17,7 +17,7 @@ from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSecti
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.host import Host
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import Surroundings, project_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
@@ -27,9 +27,9 @@ HOME = "/home/me"
 WORK = "/home/me/work"
 ENVIRONMENT = dict.fromkeys(["PATH", "LANG", "AWS_KEY", "TEAM_URL", "OTHER", "CACHE"], "value")
 TOKEN = {"TOKEN": SecretSection(env="TOKEN")}
-ALL = Host()
-BARE = Host(strict="unprivileged user namespaces are forbidden")
-NOTHING_AT_ALL = Host(baseline="no Landlock", strict="no Landlock")
+ALL = HostCapabilities()
+BARE = HostCapabilities(strict="unprivileged user namespaces are forbidden")
+NOTHING_AT_ALL = HostCapabilities(baseline="no Landlock", strict="no Landlock")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def config(**values: Any) -> Config:
 
 
 def permitted(
-    config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: Host = ALL,
+    config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: HostCapabilities = ALL,
     trusts: Trusts | None = None, file: ToolFile | None = None,
 ) -> CellSpec:  # fmt: skip
     around = Surroundings(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)

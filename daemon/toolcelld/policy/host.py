@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from toolcelld.sandbox.policy import Enclosure
 
-__all__ = ["Host"]
+__all__ = ["HostCapabilities"]
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostCapabilities:
     """For each enclosure why it cannot be had, "" where it can, and the layers that its cells reported."""
 
     none: str = ""

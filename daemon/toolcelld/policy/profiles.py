@@ -23,7 +23,7 @@ from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.policy.host import Host
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
 
 __all__ = [
@@ -50,7 +50,7 @@ CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 class Surroundings:
     """What of this machine and this daemon a permit depends on."""
 
-    host: Host
+    host: HostCapabilities
     home: str
     hidden: tuple[
         str, ...
@@ -84,7 +84,7 @@ def project_of(directory: str, worktree: str, home: str) -> Project:
     return Project(root, (git,), (os.path.join(git, "hooks"), os.path.join(git, "config"), *tools))
 
 
-def enclosure_of(settings: Settings, host: Host) -> Enclosure | None:
+def enclosure_of(settings: Settings, host: HostCapabilities) -> Enclosure | None:
     """The enclosure that these settings come to on a host; None where it cannot give it."""
     for it in _wanted(settings):
         tried = _stronger(it, settings.sandbox_least)
@@ -146,7 +146,7 @@ def policy_of_describing(
     return _policy(enclosure, file, still, profile, False, Project(file.directory), around), granted.secrets
 
 
-def _given(tool: str, settings: Settings, host: Host) -> Enclosure:
+def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
     enclosure = enclosure_of(settings, host)
     if enclosure is not None:
         return enclosure

@@ -12,7 +12,7 @@ from typing import Final
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.host import Host
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -32,7 +32,7 @@ PROBE_SECONDS_MAX: Final = 10.0
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
-async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str) -> Host:
+async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str) -> HostCapabilities:
     """Build one cell of each kind; never raises for what a host cannot do."""
     reasons: dict[str, str] = {}
     layers: dict[str, tuple[str, ...]] = {}
@@ -49,4 +49,4 @@ async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str
         else:
             layers[enclosure] = worker.layers
             await worker.end()
-    return Host(**reasons, layers=layers)
+    return HostCapabilities(**reasons, layers=layers)
