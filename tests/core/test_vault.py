@@ -10,15 +10,15 @@ import pytest
 
 from toolcelld.config.schema import SecretSection
 from toolcelld.policy import secrets
-from toolcelld.policy.secrets import Sealed, SecretError
+from toolcelld.policy.secrets import SecretError, SecretRefs
 
 pytestmark = pytest.mark.anyio
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "THEIRS": "hunter2"}
 
 
-def sealed(**place: object) -> Sealed:
-    return Sealed((("TOKEN", SecretSection.model_validate(place)),), ENVIRONMENT)
+def sealed(**place: object) -> SecretRefs:
+    return SecretRefs((("TOKEN", SecretSection.model_validate(place)),), ENVIRONMENT)
 
 
 async def test_a_value_comes_from_a_command_a_file_or_a_variable(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def runs(pid: str) -> bool:
 
 async def test_what_cannot_be_had_can_be_left_out() -> None:
     places = (("A", SecretSection(env="THEIRS")), ("B", SecretSection(env="NONE")))
-    assert await Sealed(places, ENVIRONMENT, whole=False).read() == {"A": "hunter2"}
+    assert await SecretRefs(places, ENVIRONMENT, whole=False).read() == {"A": "hunter2"}
     with pytest.raises(SecretError):
-        await Sealed(places, ENVIRONMENT).read()
+        await SecretRefs(places, ENVIRONMENT).read()
 
 
 async def test_what_a_command_complains_of_is_not_repeated() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.policy.secrets import NO_SECRETS, Sealed
+from toolcelld.policy.secrets import NO_SECRETS, SecretRefs
 from toolcelld.sandbox.policy import CellLimits, Policy
 
 __all__ = ["CellSpec"]
@@ -24,7 +24,7 @@ class CellSpec:
     policy: Policy
     owner: str = ""  # the session or the call that it is for, or nobody's
     serial: bool = False  # one worker at most, and its calls in order
-    secrets: Sealed = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
+    secrets: SecretRefs = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
     lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
 

@@ -31,7 +31,7 @@ from toolcelld.policy.profiles import (
     policy_of,
     policy_of_describing,
 )
-from toolcelld.policy.secrets import Sealed
+from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts
 from toolcelld.sandbox.policy import CellLimits, Policy
 
@@ -126,7 +126,9 @@ class Ruleset:
             environment=_granted_environment(environment, names, file.programs),
             limits=_of_cell(settings.limits),
             policy=policy,
-            secrets=Sealed(tuple((name, places[name]) for name in secrets if name in places), environment),
+            secrets=SecretRefs(
+                tuple((name, places[name]) for name in secrets if name in places), environment
+            ),
         )
 
 

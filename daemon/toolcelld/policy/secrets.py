@@ -1,6 +1,6 @@
 """Where the values of secrets come from. They are read when a cell is made, and nobody keeps them.
 
-A `Sealed` names secrets and knows their places; it is a value like any other, and can stand in a
+A `SecretRefs` names secrets and knows their places; it is a value like any other, and can stand in a
 cell's specification, in a log or in a traceback. `read` opens it: in a thread, with a bound on time and
 size, and with errors that name the place and never what was found there.
 """
@@ -20,7 +20,7 @@ from typing import Final
 from toolcelld.config.schema import SecretSection
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["NO_SECRETS", "Sealed", "SecretError"]
+__all__ = ["NO_SECRETS", "SecretError", "SecretRefs"]
 
 READ_SECONDS_MAX: Final = 10.0
 """Of one command; one that asks a person on a terminal never answers."""
@@ -35,7 +35,7 @@ class SecretError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SecretRefs:
     """Secrets by name, and where their values are."""
 
     places: tuple[tuple[str, SecretSection], ...] = ()
@@ -58,7 +58,7 @@ class Sealed:
         return values
 
 
-NO_SECRETS: Final = Sealed()
+NO_SECRETS: Final = SecretRefs()
 
 
 def _read(name: str, place: SecretSection, environment: Mapping[str, str]) -> str:
