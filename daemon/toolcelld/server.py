@@ -48,7 +48,7 @@ from toolcelld.output.spill import Spills
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.policy.profiles import Surroundings
+from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.pool import Pool
@@ -159,12 +159,12 @@ class Daemon:
         """The rules in force."""
         return self._regime
 
-    def _surroundings(self, host: HostCapabilities) -> Surroundings:
+    def _surroundings(self, host: HostCapabilities) -> HostPaths:
         """What the permits of tools depend on here."""
         own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
         own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
-        return Surroundings(host, os.path.expanduser("~"), hidden, self.environment)
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on; whether that outlives the daemon."""

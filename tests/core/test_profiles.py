@@ -18,7 +18,7 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.policy.profiles import Surroundings, project_of
+from toolcelld.policy.profiles import HostPaths, project_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
 from toolcelld.sandbox.policy import OPEN
@@ -53,7 +53,7 @@ def permitted(
     config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: HostCapabilities = ALL,
     trusts: Trusts | None = None, file: ToolFile | None = None,
 ) -> CellSpec:  # fmt: skip
-    around = Surroundings(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
+    around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
     project = project_of(f"{WORK}/below", WORK, HOME)
     return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
@@ -265,14 +265,14 @@ def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
 @pytest.mark.parametrize("source", ["project", "user"])
 def test_describing_neither_writes_nor_speaks(source: str) -> None:
     generous = config(tool={"network": True, "secrets": ["TOKEN"]}, trust="all")
-    regime = Ruleset(generous, Surroundings(ALL, HOME))
+    regime = Ruleset(generous, HostPaths(ALL, HOME))
     found = regime.describing(tool_file(source))
     assert (found.policy.enclosure, found.policy.network, found.policy.writable) == ("strict", "none", ())
     assert secrets(found) == ("TOKEN",)
 
 
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
-    regime = Ruleset(config(tool={"secrets": ["TOKEN"]}), Surroundings(ALL, HOME))
+    regime = Ruleset(config(tool={"secrets": ["TOKEN"]}), HostPaths(ALL, HOME))
     assert secrets(regime.describing(tool_file("project"))) == ()
 
 

@@ -30,8 +30,8 @@ __all__ = [
     "AUTO",
     "CONFIG_FILE",
     "PLAIN_ENV",
+    "HostPaths",
     "Project",
-    "Surroundings",
     "enclosure_of",
     "policy_of",
     "policy_of_describing",
@@ -47,7 +47,7 @@ CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostPaths:
     """What of this machine and this daemon a permit depends on."""
 
     host: HostCapabilities
@@ -104,7 +104,7 @@ def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
 
 
 def policy_of(
-    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: Surroundings
+    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: HostPaths
 ) -> tuple[Policy, tuple[str, ...]]:
     """The policy for the calls of a tool, and the names of the secrets that it gets.
 
@@ -130,7 +130,7 @@ def policy_of(
 
 
 def policy_of_describing(
-    file: ToolFile, settings: Settings, may: Grant | None, around: Surroundings
+    file: ToolFile, settings: Settings, may: Grant | None, around: HostPaths
 ) -> tuple[Policy, tuple[str, ...]]:
     """The policy for loading a file to see its tools, and the names of the secrets that it gets.
 
@@ -204,7 +204,7 @@ def _policy(
     profile: ProfileSection | None,
     network: bool | tuple[str, ...],
     project: Project,
-    around: Surroundings,
+    around: HostPaths,
 ) -> Policy:
     if enclosure == "none":
         return OPEN

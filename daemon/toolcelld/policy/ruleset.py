@@ -26,8 +26,8 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
+    HostPaths,
     Project,
-    Surroundings,
     policy_of,
     policy_of_describing,
 )
@@ -69,7 +69,7 @@ class Ruleset:
     """What decides how a tool runs."""
 
     config: Config
-    around: Surroundings
+    around: HostPaths
     trusts: Trusts = field(default_factory=Trusts)
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
