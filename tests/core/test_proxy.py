@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.policy import egress_proxy
-from toolcelld.policy.egress_proxy import CONNECTIONS_MAX, HEAD_BYTES_MAX, Proxy, is_granted, read_target
+from toolcelld.policy.egress_proxy import (
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    EgressProxy,
+    is_granted,
+    read_target,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -100,10 +106,10 @@ def test_addresses_of_this_machine_and_its_link_are_known(address: str) -> None:
 
 
 @asynccontextmanager
-async def serving(granted: Sequence[str]) -> AsyncGenerator[tuple[Proxy, tuple[str, int]]]:
+async def serving(granted: Sequence[str]) -> AsyncGenerator[tuple[EgressProxy, tuple[str, int]]]:
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
-    served = Proxy(granted, "t")
+    served = EgressProxy(granted, "t")
     served.start(listener)
     yield served, address
     served.close()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["Proxy", "Target", "is_granted", "read_target"]
+__all__ = ["EgressProxy", "Target", "is_granted", "read_target"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Target:
     head: bytes  # empty for a tunnel
 
 
-class Proxy:
+class EgressProxy:
     """The proxy of one cell; ends with `close`.
 
     Its tasks are its own and no group's: what a cell sends must not be able to end anything else.

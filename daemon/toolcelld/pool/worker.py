@@ -23,7 +23,7 @@ from toolcelld.cell.zygote import RuntimeFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
 from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.egress_proxy import Proxy
+from toolcelld.policy.egress_proxy import EgressProxy
 from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
@@ -87,7 +87,7 @@ class Worker(Receiver):
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self._scratch: Scratch | None = None
         self._scratch_path = ""
-        self._proxy: Proxy | None = None
+        self._proxy: EgressProxy | None = None
         self.died_of = ""  # what it died of, where that was its tool's own doing
         self.last_words = ""
         self._broke_protocol = False
@@ -159,7 +159,7 @@ class Worker(Receiver):
             await self.end()
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
         if self.spec.policy.network == "proxy":
-            self._proxy = Proxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
+            self._proxy = EgressProxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
             self._cell.await_listener(self._proxy.start)
         held = self._cell.limit(self.spec.limits)
         if secrets:
