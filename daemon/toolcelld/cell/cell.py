@@ -25,7 +25,7 @@ from typing import Final
 from toolcelld.cell.cgroup import Accounts, Group, Groups
 from toolcelld.cell.channel import Wire
 from toolcelld.cell.exit import Death, Proof
-from toolcelld.cell.process_list import Census
+from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Printing, Source
 from toolcelld.cell.usage import Usage
 from toolcelld.cell.zygote import Runtime, RuntimeFailed, Spawned
@@ -81,7 +81,7 @@ class Cell:
         self.wire = Wire(self._on_frame, self._on_garbled)
         self._life: socket.socket
         self._abort: socket.socket
-        self._census: Census | None = None
+        self._census: ProcessList | None = None
         self.usage: Usage | None = None
         """What its processes used when they were last looked at."""
 
@@ -228,7 +228,7 @@ class Cell:
             return False
         try:
             if self._census is None:
-                self._census = Census(self.keeper_pid, self._init_pid, self.worker_pid)
+                self._census = ProcessList(self.keeper_pid, self._init_pid, self.worker_pid)
             return self._census.is_clear()
         except OSError:
             return False

@@ -9,13 +9,13 @@ import itertools
 import os
 from typing import Final
 
-__all__ = ["Census"]
+__all__ = ["ProcessList"]
 
 ONE_THREAD_LINKS: Final = 3
 """Links of /proc/PID/task: two of its own and one for each thread."""
 
 
-class Census:
+class ProcessList:
     """Of a keeper, an init where there is one, and a worker: each has the next one as its only child."""
 
     __slots__ = ("_lists", "_tasks")
