@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.calls.outcome import Evidence, Kind, Report, Stop, judge
-from toolcelld.cell.exit import Death, Proof
+from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.usage import Member, Usage
 from toolcelld.config.settings import Limits, Settings
 
@@ -38,7 +38,7 @@ REPORTS = st.builds(
     threads=st.integers(0, 3),
 )
 DEATHS = st.builds(
-    Death,
+    CellExit,
     status=WAIT_STATUSES,
     cpu_seconds=SECONDS,
     memory_peak_bytes=st.integers(0, 2**40),
@@ -107,7 +107,7 @@ def evidence(
     stderr: str = "",
 ) -> Evidence:
     """A call that ran for 4.1 s under limits of 120 s, 30 s of processor time and files of 1 GiB."""
-    death = Death(signal_number or status << 8, 0.0, 0, killed, proof, stderr)
+    death = CellExit(signal_number or status << 8, 0.0, 0, killed, proof, stderr)
     return Evidence(
         tool="render",
         settings=settings(LIMITED),
@@ -272,7 +272,7 @@ def test_a_tool_that_aborts_itself_has_failed() -> None:
     assert judge(evidence(report="aborted")).kind is Kind.TOOL_ERROR
 
 
-KILLED_BY_THE_KERNEL: Final = Death(
+KILLED_BY_THE_KERNEL: Final = CellExit(
     None, 0.0, 512 * 2**20, 0, "zygote", "", out_of_memory=True,
     usage=Usage((Member(41377, "blender", 1, 4.0, 400 * 2**20), Member(41376, "python3", 1, 0.1, 2**20)), 4.1),
 )  # fmt: skip

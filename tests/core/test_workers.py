@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.exit import Death
+from toolcelld.cell.exit import CellExit
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
@@ -26,7 +26,7 @@ from toolcelld.sandbox.policy import OPEN, CellLimits
 pytestmark = pytest.mark.anyio
 
 FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
-DEATH = Death(0, 0.0, 0, 0, "landlock", "")
+DEATH = CellExit(0, 0.0, 0, 0, "landlock", "")
 
 
 class FakeCell:
@@ -34,7 +34,7 @@ class FakeCell:
 
     def __init__(self, worker: Worker) -> None:
         self.loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[Death] = self.loop.create_future()
+        self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self.sent: list[str] = []
         self.wire = self
         self._worker = worker

@@ -21,7 +21,7 @@ from toolcelld.calls.outcome import EMPTY_BODY, Report
 from toolcelld.calls.questions import Asker, Questions
 from toolcelld.calls.result import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.exit import Death
+from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
 from toolcelld.output.spill import Origin, Output, Spills
@@ -85,7 +85,7 @@ class OutputCollector:
         over: Callable[[], None], alive: Callable[[], None], questions: Questions,
     ) -> None:  # fmt: skip
         self.report: Report | None = None
-        self.death: Death | None = None
+        self.death: CellExit | None = None
         self.broken = ""
         self.metadata: dict[str, Any] = {}
         self.update: bytes | None = None
@@ -152,7 +152,7 @@ class OutputCollector:
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
 
-    def on_death(self, death: Death) -> None:
+    def on_death(self, death: CellExit) -> None:
         self.death = death
         self._over()
 

@@ -16,7 +16,7 @@ from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
 from toolcell._units import format_bytes, format_seconds, show_bytes
-from toolcelld.cell.exit import Death
+from toolcelld.cell.exit import CellExit
 from toolcelld.cell.usage import passed
 from toolcelld.config.settings import KEYS, Limits, Settings
 from toolcelld.output.spill import Output
@@ -75,7 +75,7 @@ class Evidence(NamedTuple):
     report_seconds: float = 0.0  # from the wish to stop it to the worker's report
     report: Report | None = None
     text: str = ""  # the beginning of what it returned or raised
-    death: Death | None = None  # of the cell, where it ended with the call
+    death: CellExit | None = None  # of the cell, where it ended with the call
     leftovers: int = 0  # processes besides the worker when it reported
     broken: str = ""  # what it sent that is no frame
 

@@ -6,7 +6,7 @@
     stdout, err   what the tool prints: data, never protocol
 
 A cell ends in one way, whoever wanted it: the keeper kills everything below it and exits, the
-zygote reaps it and says so, and `ended` is set to the `Death`. What cannot be proven is said.
+zygote reaps it and says so, and `ended` is set to the `CellExit`. What cannot be proven is said.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 
 from toolcelld.cell.cgroup import Accounts, Group, Groups
 from toolcelld.cell.channel import Wire
-from toolcelld.cell.exit import Death, Proof
+from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Printing, Source
 from toolcelld.cell.usage import Usage
@@ -64,7 +64,7 @@ class Cell:
         self.worker_pid = 0
         self._init_pid = 0  # in `strict` only
         self.loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[Death] = self.loop.create_future()
+        self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self._spawned: Spawned | None = None
         self._replace_zygote: Callable[[], None] = lambda: None
         self._unswept: asyncio.TimerHandle | None = None
@@ -343,7 +343,7 @@ class Cell:
         if self._leave_group():  # whoever ended it
             self._proof = "cgroup"
         seen = self.usage.cpu_seconds if self.usage is not None else 0.0
-        death = Death(
+        death = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, accounts.cpu_seconds, seen),
             memory_peak_bytes=max(self._memory_peak_bytes, accounts.memory_peak_bytes),

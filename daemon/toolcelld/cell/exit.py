@@ -9,13 +9,13 @@ from typing import Literal
 
 from toolcelld.cell.usage import Usage
 
-__all__ = ["Death", "Proof"]
+__all__ = ["CellExit", "Proof"]
 
 Proof = Literal["cgroup", "landlock", "children", "zygote", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class CellExit:
     """How a cell ended."""
 
     status: int | None  # the worker's wait status; None when nobody could say

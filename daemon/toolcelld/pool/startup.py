@@ -11,7 +11,7 @@ from typing import Final
 
 from toolcelld.catalog.description import Description
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.exit import Death
+from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
@@ -118,12 +118,12 @@ class Startup:
         """The worker sent what is no frame."""
         self.fail(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
 
-    def on_death(self, death: Death) -> None:
+    def on_death(self, death: CellExit) -> None:
         """Its cell has ended."""
         self.fail(_died(death))
 
 
-def _died(death: Death) -> StartFailed:
+def _died(death: CellExit) -> StartFailed:
     cause = death.cause()
     how = (
         f"the process exited with status {cause[5:]}"

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from toolcelld.catalog.description import Description
 from toolcelld.cell.cell import Cell, Receiver
-from toolcelld.cell.exit import Death
+from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.usage import passed
@@ -63,7 +63,7 @@ class Listener(Protocol):
         """The worker broke the protocol; its cell is being ended."""
         ...
 
-    def on_death(self, death: Death) -> None:
+    def on_death(self, death: CellExit) -> None:
         """The cell has ended."""
         ...
 
@@ -206,7 +206,7 @@ class Worker(Receiver):
             case "none":
                 pass
 
-    async def end(self) -> Death:
+    async def end(self) -> CellExit:
         """End the cell now, and wait until it is empty. A second cancellation leaves it to the keeper."""
         self.cell.end()
         return await asyncio.shield(self.cell.ended)
@@ -286,7 +286,7 @@ class Worker(Receiver):
         elif self._loading is not None:
             self._loading.on_broken(error)
 
-    def _on_ended(self, ended: asyncio.Future[Death]) -> None:
+    def _on_ended(self, ended: asyncio.Future[CellExit]) -> None:
         death = ended.result()
         self.died_of = self.died_of or self._own_doing(death)
         self.last_words = death.stderr
@@ -305,7 +305,7 @@ class Worker(Receiver):
         if self._listener is not None:
             self._listener.on_death(death)
 
-    def _own_doing(self, death: Death) -> str:
+    def _own_doing(self, death: CellExit) -> str:
         """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
         loading = (
             self.state is WorkerState.STARTING
