@@ -37,7 +37,7 @@ from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
-from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Runtime
 from toolcelld.config.load import Config, ConfigError, load
@@ -111,7 +111,7 @@ class Daemon:
         self._regime = Ruleset(
             self._config, self._surroundings(HostCapabilities())
         )  # until the host has been examined
-        self.groups = Groups.claim()  # before there is a zygote, which stays where it was started
+        self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Runtime] = {}
         self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.cell.cgroup import Accounts, Group, Groups
+from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.sandbox.policy import CellLimits
 
 ALL = frozenset({"memory", "pids", "cpu"})
@@ -26,7 +26,7 @@ def written(directory: Path) -> dict[str, str]:
 
 
 def test_limits_are_written_where_there_are_controllers(directory: Path) -> None:
-    assert Group(str(directory), ALL).limit(CellLimits(memory_bytes=64 * MIB, processes=16))
+    assert Cgroup(str(directory), ALL).limit(CellLimits(memory_bytes=64 * MIB, processes=16))
     assert written(directory) == {
         "memory.oom.group": "1",
         "memory.swap.max": "0",
@@ -37,19 +37,19 @@ def test_limits_are_written_where_there_are_controllers(directory: Path) -> None
 
 @pytest.mark.parametrize("limits", [CellLimits(), CellLimits(open_files=3, disk_bytes=MIB)])
 def test_what_is_not_limited_is_not_written(directory: Path, limits: CellLimits) -> None:
-    assert not Group(str(directory), ALL).limit(limits)
+    assert not Cgroup(str(directory), ALL).limit(limits)
     assert written(directory) == {}
 
 
 def test_a_missing_controller_costs_only_its_own_limit(directory: Path) -> None:
-    held = Group(str(directory), frozenset({"pids"})).limit(CellLimits(memory_bytes=MIB, processes=1))
+    held = Cgroup(str(directory), frozenset({"pids"})).limit(CellLimits(memory_bytes=MIB, processes=1))
     assert not held, "its memory is for others to hold"
     assert written(directory) == {"pids.max": "19"}
 
 
 def test_a_kernel_without_swap_holds_memory_all_the_same(directory: Path) -> None:
     (directory / "memory.swap.max").unlink()
-    Group(str(directory), ALL).limit(CellLimits(memory_bytes=MIB))
+    Cgroup(str(directory), ALL).limit(CellLimits(memory_bytes=MIB))
     assert written(directory)["memory.max"] == str(MIB)
 
 
@@ -57,31 +57,31 @@ def test_the_accounts_are_the_kernel_s(directory: Path) -> None:
     (directory / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\nsystem_usec 2\n")
     (directory / "memory.peak").write_text("67108864\n")
     (directory / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
-    assert Group(str(directory), ALL).accounts() == Accounts(1.5, 64 * MIB, 3)
-    assert Group(str(directory), frozenset()).accounts() == Accounts(1.5)
+    assert Cgroup(str(directory), ALL).accounts() == CgroupUsage(1.5, 64 * MIB, 3)
+    assert Cgroup(str(directory), frozenset()).accounts() == CgroupUsage(1.5)
 
 
 def test_who_was_ended_for_want_of_memory_elsewhere_passed_no_limit(directory: Path) -> None:
     (directory / "memory.events").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 0\n")
-    assert Group(str(directory), ALL).accounts().out_of_memory_kills == 0
+    assert Cgroup(str(directory), ALL).accounts().out_of_memory_kills == 0
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "\0"])
 def test_accounts_that_cannot_be_read_are_none(directory: Path, text: str) -> None:
     (directory / "memory.events").write_text(text)
-    assert Group(str(directory), ALL).accounts() == Accounts()
+    assert Cgroup(str(directory), ALL).accounts() == CgroupUsage()
 
 
 def test_a_group_that_is_gone_ends_nobody_and_is_removed(tmp_path: Path) -> None:
-    group = Group(str(tmp_path / "gone"), ALL)
+    group = Cgroup(str(tmp_path / "gone"), ALL)
     assert group.members() == []
     assert not group.kill()
     assert group.remove()
-    assert group.accounts() == Accounts()
+    assert group.accounts() == CgroupUsage()
 
 
 def test_a_group_that_is_not_empty_is_removed_later(tmp_path: Path) -> None:
-    groups = Groups(str(tmp_path), ALL)
+    groups = CgroupTree(str(tmp_path), ALL)
     group = groups.make()
     assert group is not None
     somebody = Path(group.path) / "somebody"
@@ -93,11 +93,11 @@ def test_a_group_that_is_not_empty_is_removed_later(tmp_path: Path) -> None:
 
 
 def test_where_no_more_groups_are_allowed_there_is_none(tmp_path: Path) -> None:
-    assert Groups(str(tmp_path / "gone"), ALL).make() is None
+    assert CgroupTree(str(tmp_path / "gone"), ALL).make() is None
 
 
 def test_without_a_base_there_are_none_and_the_reason_is_told() -> None:
-    groups = Groups(reason="nobody delegated one")
+    groups = CgroupTree(reason="nobody delegated one")
     assert groups.make() is None
     assert groups.available == "no: nobody delegated one"
-    assert Groups("/base", ALL).available == "yes: /base, which holds cpu, memory, pids"
+    assert CgroupTree("/base", ALL).available == "yes: /base, which holds cpu, memory, pids"

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from toolcelld.cell.cgroup import Group
+from toolcelld.cell.cgroup import Cgroup
 
 __all__ = ["base", "cells", "hierarchy", "inside", "make", "remove"]
 
@@ -78,13 +78,13 @@ def remove(group: Path) -> list[str]:
     left = cells(group)
     for path in (*left, group / "supervisor", group):
         if path.exists():
-            Group(str(path), frozenset()).kill()
+            Cgroup(str(path), frozenset()).kill()
             _remove_empty(path)
     return [str(path) for path in left]
 
 
 def _remove_empty(path: Path) -> None:
     deadline = time.monotonic() + EMPTY_SECONDS_MAX
-    while not Group(str(path), frozenset()).remove():
+    while not Cgroup(str(path), frozenset()).remove():
         assert time.monotonic() < deadline, f"{path} does not become empty"
         time.sleep(0.01)  # the kernel has no word for "removable"

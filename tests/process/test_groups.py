@@ -13,7 +13,7 @@ from tests.daemons import RunningDaemon
 from tests.process import delegation
 from tests.process.delegation import cells
 
-from toolcelld.cell.cgroup import Group
+from toolcelld.cell.cgroup import Cgroup
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -99,7 +99,7 @@ def test_what_a_dead_daemon_left_is_ended_and_removed(
     stale = delegated / "cell-1-7"  # process 1 is no daemon of this group
     stale.mkdir()
     left = subprocess.Popen(["sleep", "20"])
-    Group(str(stale), frozenset()).join(left.pid)
+    Cgroup(str(stale), frozenset()).join(left.pid)
     daemon = make_daemon()
     daemon.through = delegation.inside(delegated)
     daemon.start()
@@ -131,7 +131,7 @@ def test_a_group_that_others_live_in_is_left_alone(
 ) -> None:
     other = subprocess.Popen(["sleep", "20"])
     try:
-        Group(str(delegated), frozenset()).join(other.pid)
+        Cgroup(str(delegated), frozenset()).join(other.pid)
         daemon = make_daemon()
         daemon.through = delegation.inside(delegated)
         daemon.start()

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from toolcelld.cell.cgroup import Accounts, Group, Groups
+from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import Wire
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
@@ -74,8 +74,8 @@ class Cell:
         self._memory_peak_bytes = 0
         self._killed = 0
         self._proof: Proof = "none"
-        self._groups: Groups | None = None
-        self._group: Group | None = None
+        self._groups: CgroupTree | None = None
+        self._group: Cgroup | None = None
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._printing = Printing(self._on_printed)
         self.wire = Wire(self._on_frame, self._on_garbled)
@@ -137,7 +137,7 @@ class Cell:
         cell._say(b"go")
         return cell
 
-    async def _join_group(self, groups: Groups) -> None:
+    async def _join_group(self, groups: CgroupTree) -> None:
         """Have the keeper in a control group of its own; where that fails, the meter holds the cell alone."""
         self._groups, self._group = groups, groups.make()
         if self._group is not None:
@@ -339,7 +339,7 @@ class Cell:
     def _finish(self) -> None:
         self.drain()
         self.wire.hear_the_rest()
-        accounts = self._group.accounts() if self._group is not None else Accounts()
+        accounts = self._group.accounts() if self._group is not None else CgroupUsage()
         if self._leave_group():  # whoever ended it
             self._proof = "cgroup"
         seen = self.usage.cpu_seconds if self.usage is not None else 0.0

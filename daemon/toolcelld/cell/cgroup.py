@@ -26,7 +26,7 @@ from typing import Final
 
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits
 
-__all__ = ["Accounts", "Group", "Groups"]
+__all__ = ["Cgroup", "CgroupTree", "CgroupUsage"]
 
 CONTROLLERS: Final = ("memory", "pids", "cpu")
 SUPERVISOR: Final = "supervisor"
@@ -40,7 +40,7 @@ _CELL = re.compile(r"cell-(\d+)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
+class CgroupUsage:
     """What the kernel wrote down about a cell; 0 where it keeps no such account."""
 
     cpu_seconds: float = 0.0
@@ -49,7 +49,7 @@ class Accounts:
     """Processes that the kernel ended because the cell itself passed its limit."""
 
 
-class Group:
+class Cgroup:
     """The control group of one cell."""
 
     def __init__(self, path: str, controllers: frozenset[str]) -> None:
@@ -88,17 +88,17 @@ class Group:
             return False
         return True
 
-    def accounts(self) -> Accounts:
+    def accounts(self) -> CgroupUsage:
         """What was used by all who have ever been in it."""
         cpu = _table(f"{self.path}/cpu.stat").get("usage_usec", 0) / 1e6
         if "memory" not in self._controllers:
-            return Accounts(cpu)
+            return CgroupUsage(cpu)
         peak = 0
         with contextlib.suppress(OSError, ValueError):  # since 5.19
             peak = int(_read(f"{self.path}/memory.peak"))
         events = _table(f"{self.path}/memory.events")
         # Who was ended for want of memory elsewhere, of the whole machine for one, passed no limit of his own.
-        return Accounts(cpu, peak, events.get("oom_kill", 0) if events.get("oom", 0) else 0)
+        return CgroupUsage(cpu, peak, events.get("oom_kill", 0) if events.get("oom", 0) else 0)
 
     def remove(self) -> bool:
         """Remove it; a no is the kernel's word that somebody is in it."""
@@ -114,7 +114,7 @@ class Group:
         return f"<Group {os.path.basename(self.path)} of {len(self.members())}>"
 
 
-class Groups:
+class CgroupTree:
     """The groups of this daemon's cells, or the reason why there are none."""
 
     def __init__(self, base: str = "", controllers: frozenset[str] = frozenset(), reason: str = "") -> None:
@@ -123,7 +123,7 @@ class Groups:
         self.reason = reason
         """Why there are none; empty where there are."""
         self._numbers = itertools.count(1)
-        self._left: list[Group] = []  # not empty when they were to be removed
+        self._left: list[Cgroup] = []  # not empty when they were to be removed
 
     @property
     def available(self) -> str:
@@ -135,7 +135,7 @@ class Groups:
         )
 
     @classmethod
-    def claim(cls) -> Groups:
+    def claim(cls) -> CgroupTree:
         """Take the group that this process was given: move into its leaf, and sweep what a dead daemon left."""
         mount = _mount()
         if mount is None:
@@ -165,7 +165,7 @@ class Groups:
         groups._sweep()
         return groups
 
-    def make(self) -> Group | None:
+    def make(self) -> Cgroup | None:
         """A group for one cell; None where there are none."""
         self._left = [group for group in self._left if not group.remove()]
         if not self.base:
@@ -175,9 +175,9 @@ class Groups:
             os.mkdir(path)
         except OSError:  # as many as the one who delegated allows: the meter holds the cell alone
             return None
-        return Group(path, self.controllers)
+        return Cgroup(path, self.controllers)
 
-    def remove(self, group: Group) -> bool:
+    def remove(self, group: Cgroup) -> bool:
         """Remove a cell's group; one that is not empty is tried again with the next one made."""
         if group.remove():
             return True
@@ -194,7 +194,7 @@ class Groups:
             found = _CELL.fullmatch(entry)
             if found is None or self._is_daemon(int(found[1])):
                 continue
-            group = Group(f"{self.base}/{entry}", self.controllers)
+            group = Cgroup(f"{self.base}/{entry}", self.controllers)
             group.kill()
             if not group.remove():
                 self._left.append(group)  # it dies, and does not take long

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import toolcell
-from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.cgroup import CgroupTree
 
 __all__ = ["Runtime", "RuntimeFailed", "Spawned"]
 
@@ -67,13 +67,13 @@ class Runtime:
         self,
         interpreter: str,
         on_stderr: Callable[[str], None],
-        groups: Groups | None = None,
+        groups: CgroupTree | None = None,
         jitter: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interpreter = interpreter
         self._jitter = jitter
-        self.groups = groups or Groups()
+        self.groups = groups or CgroupTree()
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
         self._zygote: _Zygote | None = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
-from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.settings import resolve
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
@@ -65,7 +65,7 @@ class Diagnosis:
         return self.enclosure is not None
 
 
-def diagnose(regime: Ruleset, groups: Groups, *, spill_bytes: int) -> Diagnosis:
+def diagnose(regime: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys."""
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(regime.config, "", {}, "")
@@ -130,7 +130,7 @@ def _kernel() -> Iterator[Finding]:
             yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
 
 
-def _groups(groups: Groups) -> Finding:
+def _groups(groups: CgroupTree) -> Finding:
     if groups.reason:
         return Finding(
             "host",

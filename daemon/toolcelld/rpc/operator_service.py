@@ -17,7 +17,7 @@ from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls.history import CallHistory, CallSummary
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.cell.cgroup import Groups
+from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
@@ -65,7 +65,7 @@ class Site(Edge, Protocol):
     socket: str
     calls_ended: int
     recent: CallHistory
-    groups: Groups
+    groups: CgroupTree
 
     @property
     def state(self) -> DaemonState:
