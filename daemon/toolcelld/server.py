@@ -39,7 +39,7 @@ from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import Scratch
-from toolcelld.cell.zygote import Runtime
+from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
@@ -112,7 +112,7 @@ class Daemon:
             self._config, self._surroundings(HostCapabilities())
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
-        self._runtimes: dict[str, Runtime] = {}
+        self._runtimes: dict[str, Zygote] = {}
         self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
@@ -254,7 +254,7 @@ class Daemon:
         key = interpreter, apart
         if key not in self._blanks:
             if interpreter not in self._runtimes:
-                self._runtimes[interpreter] = Runtime(
+                self._runtimes[interpreter] = Zygote(
                     interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
                 )
             self._blanks[key] = PreforkedCells(

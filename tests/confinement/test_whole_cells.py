@@ -18,7 +18,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.channel import Wire
 from toolcelld.cell.tmpdir import Scratch
-from toolcelld.cell.zygote import Runtime
+from toolcelld.cell.zygote import Zygote
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
@@ -53,7 +53,7 @@ async def run_in_cell(
     file = ToolFile(f"{project}/t.py", "project", "local", "t", content, "digest", project)
     environment = (("PATH", f"{place}/home:/usr/bin:/bin"), ("HOME", str(place / "home")))
     failed: list[StartFailed] = []
-    runtime = Runtime(sys.executable, print)
+    runtime = Zygote(sys.executable, print)
     try:
         async with asyncio.TaskGroup() as tasks:
             scratch = Scratch(str(place / "scratch"), tasks)

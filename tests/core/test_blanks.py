@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from toolcelld.cell.cell import Cell, Receiver
-from toolcelld.cell.zygote import RuntimeFailed
+from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, PreforkedCells
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ class Workshop(PreforkedCells):
         self.tried += 1
         if self.failing:
             self.failing -= 1
-            raise RuntimeFailed("no room")
+            raise ZygoteFailed("no room")
         self.made.set()
         return cast("Cell", FakeCell())
 
@@ -86,5 +86,5 @@ async def test_what_always_fails_is_seldom_tried_and_is_told_to_who_waits() -> N
         assert RETRIES_MAX < tried <= RETRIES_MAX + 2 * READY_MAX
         await settled()
         assert (blanks.ready, blanks.tried) == (0, tried)
-        with pytest.raises(RuntimeFailed, match="no room"):
+        with pytest.raises(ZygoteFailed, match="no room"):
             await blanks.take(Receiver())

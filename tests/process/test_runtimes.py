@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Runtime
+from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Zygote
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
         drawn.append((low, high))
         return low
 
-    runtime = Runtime(sys.executable, print, jitter=shortest, clock=lambda: now)
+    runtime = Zygote(sys.executable, print, jitter=shortest, clock=lambda: now)
     pids: set[int | None] = set()
     try:
         for _ in longest:

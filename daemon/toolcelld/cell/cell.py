@@ -28,7 +28,7 @@ from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Printing, Source
 from toolcelld.cell.usage import Usage
-from toolcelld.cell.zygote import Runtime, RuntimeFailed, Spawned
+from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
 from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.sandbox.policy import CellLimits
@@ -96,8 +96,8 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(cls, runtime: Runtime, receiver: Receiver, *, apart: bool = False) -> Cell:
-        """Fork a keeper and have it build the cell; raises `RuntimeFailed`, and then nothing is left of it."""
+    async def start(cls, runtime: Zygote, receiver: Receiver, *, apart: bool = False) -> Cell:
+        """Fork a keeper and have it build the cell; raises `ZygoteFailed`, and then nothing is left of it."""
         cell = cls(receiver)
         cell._replace_zygote = runtime.replace
         theirs: list[int] = []
@@ -115,13 +115,13 @@ class Cell:
                     cell._spawned = await runtime.spawn(theirs, apart=apart)
             except TimeoutError:
                 runtime.replace()
-                raise RuntimeFailed(
+                raise ZygoteFailed(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
             await cell._join_group(runtime.groups)
         except OSError as error:
             cell._close()
-            raise RuntimeFailed(
+            raise ZygoteFailed(
                 f"a cell needs descriptors that the daemon cannot get: {error.strerror}"
             ) from error
         except BaseException:

@@ -29,7 +29,7 @@ from typing import Any, Final
 import toolcell
 from toolcelld.cell.cgroup import CgroupTree
 
-__all__ = ["Runtime", "RuntimeFailed", "Spawned"]
+__all__ = ["Spawned", "Zygote", "ZygoteFailed"]
 
 READY_SECONDS_MAX: Final = 20.0
 """A fresh interpreter with pydantic takes 0.2 s here; a cold disk and a loaded machine a hundred times that."""
@@ -44,7 +44,7 @@ ENTRY: Final = Path(__file__).parents[1] / "worker" / "__main__.py"
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
 
 
-class RuntimeFailed(Exception):
+class ZygoteFailed(Exception):
     """No cell can be started with this interpreter; the message says why and what to do."""
 
 
@@ -60,7 +60,7 @@ class Spawned:
         """Done when the zygote has reaped the keeper and nothing of its cell is left, or when the zygote is gone."""
 
 
-class Runtime:
+class Zygote:
     """One interpreter and its zygote."""
 
     def __init__(
@@ -76,19 +76,19 @@ class Runtime:
         self.groups = groups or CgroupTree()
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
-        self._zygote: _Zygote | None = None
+        self._zygote: _ZygoteProcess | None = None
         self._clock = clock
         self._deaths = 0  # in a row
         self._started = 0.0
 
     async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
-        """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `RuntimeFailed` when the zygote cannot be started or refuses."""
+        """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `ZygoteFailed` when the zygote cannot be started or refuses."""
         zygote = self._zygote
         if zygote is None or not zygote.alive:
             zygote = await self.start()
         return await zygote.spawn(descriptors, apart=apart)
 
-    async def start(self) -> _Zygote:
+    async def start(self) -> _ZygoteProcess:
         """Have a living zygote; starts one if there is none."""
         async with self._lock:
             if self._zygote is not None and self._zygote.alive:
@@ -98,7 +98,7 @@ class Runtime:
                 self._deaths = 1 if self._clock() - self._started >= STEADY_SECONDS else self._deaths + 1
             longest = BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)]
             await asyncio.sleep(self._jitter(0.0, longest))
-            self._zygote = await _Zygote.start(self.interpreter, self._on_stderr)
+            self._zygote = await _ZygoteProcess.start(self.interpreter, self._on_stderr)
             self._started = self._clock()
             return self._zygote
 
@@ -119,7 +119,7 @@ class Runtime:
             self._zygote = None
 
 
-class _Zygote:
+class _ZygoteProcess:
     def __init__(
         self,
         interpreter: str,
@@ -146,7 +146,7 @@ class _Zygote:
         self._loop.add_reader(self._stderr, self._on_stderr_ready)
 
     @classmethod
-    async def start(cls, interpreter: str, on_stderr: Callable[[str], None]) -> _Zygote:
+    async def start(cls, interpreter: str, on_stderr: Callable[[str], None]) -> _ZygoteProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
@@ -167,7 +167,7 @@ class _Zygote:
                 )
         except OSError as error:
             ours.close()
-            raise RuntimeFailed(
+            raise ZygoteFailed(
                 f"{interpreter}: {error.strerror}; is the interpreter's path right?"
             ) from error
         zygote = cls(interpreter, process, ours, on_stderr)
@@ -176,10 +176,10 @@ class _Zygote:
                 await zygote._ready
         except TimeoutError:
             await zygote.stop()
-            raise RuntimeFailed(
+            raise ZygoteFailed(
                 f"{interpreter} was not ready after {READY_SECONDS_MAX:.0f} s{zygote.last_lines()}"
             ) from None
-        except RuntimeFailed:
+        except ZygoteFailed:
             await zygote.stop()
             raise
         except asyncio.CancelledError:
@@ -201,9 +201,7 @@ class _Zygote:
                     await self._writable()
             return await answer
         except OSError as error:
-            raise RuntimeFailed(
-                f"the zygote of {self.interpreter} took no order: {error.strerror}"
-            ) from error
+            raise ZygoteFailed(f"the zygote of {self.interpreter} took no order: {error.strerror}") from error
         finally:
             self._spawning.pop(cell_id, None)
 
@@ -246,13 +244,11 @@ class _Zygote:
                 elif descriptors:
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
                 else:
-                    answer.set_exception(
-                        RuntimeFailed("the daemon has no descriptors left to hold a cell by")
-                    )
+                    answer.set_exception(ZygoteFailed("the daemon has no descriptors left to hold a cell by"))
             case {"type": "refused", "id": cell_id, "message": why}:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():
-                    answer.set_exception(RuntimeFailed(why))
+                    answer.set_exception(ZygoteFailed(why))
             case {"type": "exited", "id": cell_id}:
                 _let_go(self._cells.pop(cell_id))
             case _:
@@ -286,7 +282,7 @@ class _Zygote:
             return
         self.alive = False
         self._loop.remove_reader(self._control)
-        failure = RuntimeFailed(f"{self.interpreter} ended{self.last_lines()}")
+        failure = ZygoteFailed(f"{self.interpreter} ended{self.last_lines()}")
         if not self._ready.done():
             self._ready.set_exception(failure)
         for answer in self._spawning.values():

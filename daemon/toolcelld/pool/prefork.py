@@ -13,7 +13,7 @@ from typing import Final
 
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.tmpdir import Scratch
-from toolcelld.cell.zygote import Runtime, RuntimeFailed
+from toolcelld.cell.zygote import Zygote, ZygoteFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 
@@ -49,26 +49,26 @@ class _Waiting(Receiver):
             case HelloMessage():
                 self.hello.set_result(None)
             case FailedMessage():
-                self.hello.set_exception(RuntimeFailed(f"sandbox_setup_failed: {message.message}"))
+                self.hello.set_exception(ZygoteFailed(f"sandbox_setup_failed: {message.message}"))
             case _:
                 self.on_broken(FrameError(f"a {message.type} message before hello"))
 
     def on_broken(self, error: FrameError) -> None:
         if not self.hello.done():
-            self.hello.set_exception(RuntimeFailed(f"a new worker sent what is no frame: {error}"))
+            self.hello.set_exception(ZygoteFailed(f"a new worker sent what is no frame: {error}"))
 
     def on_death(self, cell: Cell) -> None:
         if not self.hello.done():
             death = cell.ended.result()
             self.hello.set_exception(
-                RuntimeFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}")
+                ZygoteFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}")
             )
 
 
 class PreforkedCells:
     """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
-    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup, scratch: Scratch, *, apart: bool) -> None:
+    def __init__(self, runtime: Zygote, tasks: asyncio.TaskGroup, scratch: Scratch, *, apart: bool) -> None:
         self.runtime = runtime
         self.scratch = scratch
         self._apart = apart
@@ -95,7 +95,7 @@ class PreforkedCells:
             task.add_done_callback(self._made)
 
     async def take(self, receiver: Receiver) -> Cell:
-        """A blank, told to `receiver` from now on. Raises `RuntimeFailed`."""
+        """A blank, told to `receiver` from now on. Raises `ZygoteFailed`."""
         cell = self._take_ready()
         if cell is None:
             taker: asyncio.Future[Cell] = asyncio.get_running_loop().create_future()
@@ -128,7 +128,7 @@ class PreforkedCells:
     async def _make_one(self) -> bool:
         try:
             cell = await self._make()
-        except RuntimeFailed as failure:
+        except ZygoteFailed as failure:
             if (taker := self._next_taker()) is not None:
                 taker.set_exception(failure)
             return False
@@ -163,7 +163,7 @@ class PreforkedCells:
         except TimeoutError:
             cell.end()
             await cell.ended
-            raise RuntimeFailed(f"a new worker did not say hello within {HELLO_SECONDS_MAX:.0f} s") from None
+            raise ZygoteFailed(f"a new worker did not say hello within {HELLO_SECONDS_MAX:.0f} s") from None
         except BaseException:
             cell.end()
             await asyncio.shield(cell.ended)
@@ -179,7 +179,7 @@ class PreforkedCells:
         if self._later is not None:
             self._later.cancel()
         while (taker := self._next_taker()) is not None:
-            taker.set_exception(RuntimeFailed("the daemon is stopping"))
+            taker.set_exception(ZygoteFailed("the daemon is stopping"))
         if self._making:
             await asyncio.wait(self._making)
         for cell in self._ready:

@@ -19,7 +19,7 @@ from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.usage import passed
-from toolcelld.cell.zygote import RuntimeFailed
+from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
 from toolcelld.output.redaction import Redaction
 from toolcelld.policy.cell_spec import CellSpec
@@ -142,7 +142,7 @@ class Worker(Receiver):
         try:
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
             self._cell = await blanks.take(self)
-        except RuntimeFailed as failure:
+        except ZygoteFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
         except SecretError as error:
