@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from toolcelld.cell.stdio import Printing, Source
+from toolcelld.cell.stdio import Source, StdioReader
 from toolcelld.output.redaction import Redaction
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ class Taken:
     """One pipe and what came out of it."""
 
     def __init__(self) -> None:
-        self.printing = Printing(self.take)
+        self.printing = StdioReader(self.take)
         self.output = self.printing.add("stderr")
         self.bytes = b""
 

@@ -26,7 +26,7 @@ from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import Wire
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
-from toolcelld.cell.stdio import SOURCES, Printing, Source
+from toolcelld.cell.stdio import SOURCES, Source, StdioReader
 from toolcelld.cell.usage import Usage
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
 from toolcelld.output.redaction import Redaction
@@ -77,7 +77,7 @@ class Cell:
         self._groups: CgroupTree | None = None
         self._group: Cgroup | None = None
         self._surveys: deque[asyncio.Future[int]] = deque()
-        self._printing = Printing(self._on_printed)
+        self._printing = StdioReader(self._on_printed)
         self.wire = Wire(self._on_frame, self._on_garbled)
         self._life: socket.socket
         self._abort: socket.socket

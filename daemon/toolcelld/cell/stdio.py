@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from toolcelld.output.redaction import Redaction, Veil
 
-__all__ = ["SOURCES", "Printing", "Source"]
+__all__ = ["SOURCES", "Source", "StdioReader"]
 
 READ_BYTES: Final = 64 * 1024
 """What a pipe holds."""
@@ -28,7 +28,7 @@ Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
 
 
-class Printing:
+class StdioReader:
     """The reading ends of both pipes."""
 
     def __init__(self, take: Callable[[Source, bytes], bool]) -> None:
