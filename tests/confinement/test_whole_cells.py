@@ -16,7 +16,7 @@ import pytest
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.channel import Wire
+from toolcelld.cell.channel import WorkerChannel
 from toolcelld.cell.tmpdir import Scratch
 from toolcelld.cell.zygote import Zygote
 from toolcelld.policy.cell_spec import CellSpec
@@ -178,12 +178,12 @@ async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_r
 async def test_what_a_worker_said_before_its_end_is_heard_also_after_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Wire.data_received
+    heard = WorkerChannel.data_received
 
-    def deaf(wire: Wire, data: bytes) -> None:
+    def deaf(wire: WorkerChannel, data: bytes) -> None:
         heard(wire, data)
         wire.pause()  # after hello, until the worker is dead
 
-    monkeypatch.setattr(Wire, "data_received", deaf)
+    monkeypatch.setattr(WorkerChannel, "data_received", deaf)
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, Policy("baseline", writable=("/",)), "said = 0")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from toolcelld.cell.channel import Wire
+from toolcelld.cell.channel import WorkerChannel
 from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
 from toolcelld.protocol.messages import RetireMessage
@@ -37,7 +37,7 @@ class Ear:
         self.worker = worker
         self.frames: list[Frame] = []
         self.errors: list[FrameError] = []
-        self.wire = Wire(self.frames.append, self.errors.append)
+        self.wire = WorkerChannel(self.frames.append, self.errors.append)
 
     @property
     def heard(self) -> list[str]:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
-from toolcelld.cell.channel import Wire
+from toolcelld.cell.channel import WorkerChannel
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -78,7 +78,7 @@ class Cell:
         self._group: Cgroup | None = None
         self._surveys: deque[asyncio.Future[int]] = deque()
         self._printing = StdioReader(self._on_printed)
-        self.wire = Wire(self._on_frame, self._on_garbled)
+        self.wire = WorkerChannel(self._on_frame, self._on_garbled)
         self._life: socket.socket
         self._abort: socket.socket
         self._census: ProcessList | None = None

@@ -16,10 +16,10 @@ from toolcelld.output.redaction import Redaction
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
 from toolcelld.protocol.messages import ToWorker, split
 
-__all__ = ["Wire"]
+__all__ = ["WorkerChannel"]
 
 
-class Wire(asyncio.Protocol):
+class WorkerChannel(asyncio.Protocol):
     """One stream of frames; opened once, closed once, and harmless to use after that."""
 
     def __init__(self, heard: Callable[[Frame], None], garbled: Callable[[FrameError], None]) -> None:
