@@ -38,7 +38,7 @@ from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
-from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
@@ -107,7 +107,7 @@ class Daemon:
         self.recent = CallHistory()
         self._gate = TokenInterceptor(premises)
         self._config = self._load_config()
-        self._scratch = Scratch(os.path.join(arrangement.state_directory, "scratch"), tasks)
+        self._scratch = TemporaryDirectories(os.path.join(arrangement.state_directory, "scratch"), tasks)
         self._regime = Ruleset(
             self._config, self._surroundings(HostCapabilities())
         )  # until the host has been examined

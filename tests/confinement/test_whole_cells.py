@@ -17,7 +17,7 @@ import pytest
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.channel import WorkerChannel
-from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
@@ -56,7 +56,7 @@ async def run_in_cell(
     runtime = Zygote(sys.executable, print)
     try:
         async with asyncio.TaskGroup() as tasks:
-            scratch = Scratch(str(place / "scratch"), tasks)
+            scratch = TemporaryDirectories(str(place / "scratch"), tasks)
             await scratch.start()
             blanks = PreforkedCells(runtime, tasks, scratch, apart=policy.enclosure == "strict")
             worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from typing import Final
 
-__all__ = ["Scratch"]
+__all__ = ["TemporaryDirectories"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ REMOVE_SECONDS_MAX: Final = 60.0
 """For one directory; a disk that needs longer is left to the next start."""
 
 
-class Scratch:
+class TemporaryDirectories:
     """The place of all of them. Nothing else is kept below it."""
 
     def __init__(self, place: str, tasks: asyncio.TaskGroup) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 
 from toolcelld.cell.cell import Cell, Receiver
-from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote, ZygoteFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
@@ -68,7 +68,9 @@ class _Waiting(Receiver):
 class PreforkedCells:
     """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
-    def __init__(self, runtime: Zygote, tasks: asyncio.TaskGroup, scratch: Scratch, *, apart: bool) -> None:
+    def __init__(
+        self, runtime: Zygote, tasks: asyncio.TaskGroup, scratch: TemporaryDirectories, *, apart: bool
+    ) -> None:
         self.runtime = runtime
         self.scratch = scratch
         self._apart = apart

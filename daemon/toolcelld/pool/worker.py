@@ -17,7 +17,7 @@ from toolcelld.catalog.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
-from toolcelld.cell.tmpdir import Scratch
+from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
@@ -85,7 +85,7 @@ class Worker(Receiver):
         self._listener: Listener | None = None
         self._loading: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
-        self._scratch: Scratch | None = None
+        self._scratch: TemporaryDirectories | None = None
         self._scratch_path = ""
         self._proxy: EgressProxy | None = None
         self.died_of = ""  # what it died of, where that was its tool's own doing
@@ -196,7 +196,7 @@ class Worker(Receiver):
             self.fire(WorkerEvent.HELLO)
         return self.description
 
-    def _take_scratch(self, scratch: Scratch) -> None:
+    def _take_scratch(self, scratch: TemporaryDirectories) -> None:
         """Have a temporary directory of its own; a strict cell has its own /tmp, which goes with it."""
         match self.spec.policy.enclosure:
             case "strict":
