@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.config.settings import Limits
     from toolcelld.output.spill import Origin
     from toolcelld.output.spool import Capture
-    from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep
+    from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
     from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.protocol.messages import (
         MESSAGE_BYTES_MAX,
@@ -399,20 +399,20 @@ def on_clip(data: bytes) -> None:
         return
     keep = KEEPS[data[0] % 3]
     lines_max, bytes_max, seed, data = data[1] % 40, data[2] + data[0] // 3, data[3], data[4:]
-    clip = Clip(lines_max, bytes_max, keep)
+    clip = Truncator(lines_max, bytes_max, keep)
     for piece in cut(data, seed):
         clip.feed(piece)
     assert clip.result() == modelled(data, lines_max, bytes_max, keep)
 
 
-def modelled(data: bytes, lines_max: int, bytes_max: int, keep: Keep) -> Clipped:
+def modelled(data: bytes, lines_max: int, bytes_max: int, keep: Keep) -> Truncated:
     """The clip by its definition, over the characters and lines of the whole text, at any cost."""
     text = data.decode(errors="replace")
     lines = lines_of(text)
     lines_most, bytes_most = lines_max or sys.maxsize, min(bytes_max or BYTES_CEILING, BYTES_CEILING)
     over_lines, over_bytes = len(lines) > lines_most, len(text.encode()) > bytes_most
     if not over_lines and not over_bytes:
-        return Clipped(text, False, len(data), len(lines), 0)
+        return Truncated(text, False, len(data), len(lines), 0)
     before, after = "" if keep == "tail" else "\n\n", "" if keep == "head" else "\n\n"
     why_bytes = f"{before}[truncated: output exceeded {bytes_most} bytes]{after}"
     why_lines = f"{before}[truncated: {len(lines)} lines omitted]{after}"
@@ -448,7 +448,7 @@ def modelled(data: bytes, lines_max: int, bytes_max: int, keep: Keep) -> Clipped
     omitted = max(0, omitted)
     by_lines = over_lines and (not over_bytes or (head_by_lines and tail_by_lines))
     seam = f"{before}[truncated: {omitted} lines omitted]{after}" if by_lines else why_bytes
-    return Clipped(head + (seam if noticed else "") + tail, True, len(data), len(lines), omitted)
+    return Truncated(head + (seam if noticed else "") + tail, True, len(data), len(lines), omitted)
 
 
 def trimmed(text: str, bytes_most: int, by_lines: bool, less: slice) -> tuple[str, bool]:

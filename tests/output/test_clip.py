@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep, fits
+from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator, fits
 
 KEEPS: tuple[Keep, ...] = get_args(Keep)
 
@@ -27,12 +27,12 @@ LINES_MAX = st.one_of(st.none(), st.integers(0, 12))
 BYTES_MAX = st.one_of(st.none(), st.integers(0, 20), st.integers(21, 200))
 
 
-def clip(data: bytes, lines_max: int | None, bytes_max: int | None, keep: Keep = "head") -> Clipped:
+def clip(data: bytes, lines_max: int | None, bytes_max: int | None, keep: Keep = "head") -> Truncated:
     return clip_chunks([data], lines_max, bytes_max, keep)
 
 
-def clip_chunks(chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep) -> Clipped:
-    clip = Clip(lines_max, bytes_max, keep)
+def clip_chunks(chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep) -> Truncated:
+    clip = Truncator(lines_max, bytes_max, keep)
     for chunk in chunks:
         clip.feed(chunk)
     return clip.result()
@@ -52,7 +52,7 @@ def numbered(count: int) -> bytes:
 )
 def test_what_fits_passes_unchanged(data: bytes, keep: Keep) -> None:
     result = clip(data, 2000, 50_000, keep)
-    assert result == Clipped(data.decode(), False, len(data), count_lines(data.decode()), 0)
+    assert result == Truncated(data.decode(), False, len(data), count_lines(data.decode()), 0)
 
 
 def test_the_line_notice_is_the_specifications_and_counts_within_the_lines() -> None:
@@ -195,7 +195,7 @@ def test_what_is_kept_is_a_beginning_and_an_end_of_the_whole(
 def test_over_is_never_followed_by_an_uncut_result(
     chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep
 ) -> None:
-    clip = Clip(lines_max, bytes_max, keep)
+    clip = Truncator(lines_max, bytes_max, keep)
     for chunk in chunks:
         clip.feed(chunk)
         assert clip.result().cut or not clip.over
@@ -203,7 +203,7 @@ def test_over_is_never_followed_by_an_uncut_result(
 
 @pytest.mark.parametrize("keep", KEEPS)
 def test_memory_stays_flat_however_much_is_fed(keep: Keep) -> None:
-    clip = Clip(2000, 50_000, keep)
+    clip = Truncator(2000, 50_000, keep)
     chunk = b"0123456789abcdef0123456789abcde\n" * 2048
     tracemalloc.start()
     try:

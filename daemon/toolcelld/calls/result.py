@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from toolcelld.config.settings import Limits
 from toolcelld.output.spill import Output
 from toolcelld.output.spool import Capture
-from toolcelld.output.truncate import Clip, Clipped, Keep, fits
+from toolcelld.output.truncate import Keep, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,
@@ -186,7 +186,7 @@ class ResultReader:
                 _, details_output = await part.capture.finish()
         return self._result(clipped, output, details_output)
 
-    def _result(self, clipped: Clipped, output: Output | None, details_output: Output | None) -> Result:
+    def _result(self, clipped: Truncated, output: Output | None, details_output: Output | None) -> Result:
         content = self._content(clipped.text, cut=clipped.cut)
         body = b"".join((b'{"content":', content, b',"details":', self._details(details_output), b"}"))
         text = clipped.text[:TEXT_HEAD_CHARACTERS]
@@ -288,7 +288,7 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
     for block in cast("list[Mapping[str, object]]", found["content"]):
         match block:
             case {"type": "text", "text": str() as text}:
-                clip = Clip(limits.output_lines, limits.output_bytes, keep)
+                clip = Truncator(limits.output_lines, limits.output_bytes, keep)
                 clip.feed(text.encode(errors="replace"))
                 content.append({"type": "text", "text": clip.result().text})
             case {"type": "image", "data": str(), "mime_type": str()} | {
@@ -311,7 +311,7 @@ def shown_update(body: bytes) -> bytes:
     content: list[dict[str, object]] = from_json(body)["content"]
     text = "\n".join(str(block["text"]) for block in content if block.get("type") == "text")
     for bytes_max in SHOWN_TEXT_BYTES:
-        clip = Clip(None, bytes_max)
+        clip = Truncator(None, bytes_max)
         clip.feed(text.encode(errors="replace"))
         shown = _encoded({"content": [{"type": "text", "text": clip.result().text}], "details": None})
         if len(shown) <= SHOWN_BYTES_MAX:

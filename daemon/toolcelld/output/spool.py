@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from toolcelld.output.spill import Origin, Output, Spills
 from toolcelld.output.spill_files import Writing
-from toolcelld.output.truncate import BYTES_CEILING, Clip, Clipped, Keep
+from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
 
 __all__ = ["BLOCK_BYTES", "Capture"]
 
@@ -39,7 +39,7 @@ class Capture:
     ) -> None:
         self._spills = spills
         self._origin = origin
-        self._clip = Clip(lines_max, bytes_max, keep)
+        self._clip = Truncator(lines_max, bytes_max, keep)
         # The mutable state: what waits for the file, how much more it may get, what of the quota is ours.
         self._pending = bytearray()
         self._room_bytes = spills.bytes_per_call
@@ -67,14 +67,14 @@ class Capture:
         if self._clip.over:
             await self._write()
 
-    def finish_now(self) -> Clipped | None:
+    def finish_now(self) -> Truncated | None:
         """The result of a stream that fits, without waiting; None where `finish` must be awaited."""
         if self._clip.over:
             return None
         clipped = self._clip.result()
         return None if clipped.cut else clipped
 
-    async def finish(self) -> tuple[Clipped, Output | None]:
+    async def finish(self) -> tuple[Truncated, Output | None]:
         """The result, and where it was cut the whole; its handle can be read from now on, also after a restart."""
         clipped = self._clip.result()
         if not clipped.cut:
@@ -108,7 +108,7 @@ class Capture:
         if not await self._spills.run(self._file.write, data):
             self._keep_no_more()
 
-    async def _add(self, clipped: Clipped) -> Output:
+    async def _add(self, clipped: Truncated) -> Output:
         spills, file = self._spills, self._file
         kept_bytes = 0 if file is None else file.kept_bytes
         created = spills.now()

@@ -1,6 +1,6 @@
 """What the model reads of an output that may be far too long.
 
-A `Clip` is fed bytes as they come and holds at most `bytes_max` of them: the first ones, the last
+A `Truncator` is fed bytes as they come and holds at most `bytes_max` of them: the first ones, the last
 ones, or half of each. As long as the whole fits, the two buffers together are the whole. Nothing is
 decoded on the way, because `feed` sees gigabytes; it counts newlines and keeps slices.
 All judgement is in `result`, on what was held. That is enough: a byte that is no UTF-8 becomes three
@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BYTES_CEILING", "Clip", "Clipped", "Keep", "fits"]
+__all__ = ["BYTES_CEILING", "Keep", "Truncated", "Truncator", "fits"]
 
 Keep = Literal["head", "tail", "middle"]
 
@@ -38,7 +38,7 @@ _FRAMES: dict[Keep, tuple[str, str, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
+class Truncated:
     """An output as the model reads it, and the figures of the whole."""
 
     text: str
@@ -57,7 +57,7 @@ class _Part:
     by_lines: bool
 
 
-class Clip:
+class Truncator:
     """Holds as much of a stream as its result may need; a limit of None or 0 is off."""
 
     __slots__ = (
@@ -114,7 +114,7 @@ class Clip:
             if len(self._tail) > 2 * self._tail_bytes:
                 del self._tail[: -self._tail_bytes]
 
-    def result(self) -> Clipped:
+    def result(self) -> Truncated:
         """What the model reads of everything that was fed so far."""
         if self.total_bytes > self._bytes_max:
             first = codecs.utf_8_decode(self._head, "replace", False)[0].encode()
@@ -125,9 +125,9 @@ class Clip:
         over_bytes = len(whole) > self._bytes_max
         if over_bytes or self.total_lines > self._lines_max:
             return self._cut(whole, whole, over_bytes=over_bytes)
-        return Clipped(text, False, self.total_bytes, self.total_lines, 0)
+        return Truncated(text, False, self.total_bytes, self.total_lines, 0)
 
-    def _cut(self, first: bytes, last: bytes, *, over_bytes: bool) -> Clipped:
+    def _cut(self, first: bytes, last: bytes, *, over_bytes: bool) -> Truncated:
         """Join a beginning of `first`, the notice and an end of `last` within both bounds."""
         before, after, notice_lines = _FRAMES[self._keep]
 
@@ -157,11 +157,11 @@ class Clip:
         lines_bound = over_lines and (not over_bytes or (head.by_lines and tail.by_lines))
         seam = notice(omitted_lines if lines_bound else None) if noticed else b""
         text = (head.data + seam + tail.data).decode()
-        return Clipped(text, True, self.total_bytes, self.total_lines, omitted_lines)
+        return Truncated(text, True, self.total_bytes, self.total_lines, omitted_lines)
 
 
 def fits(valid: bytes, lines_max: int | None, bytes_max: int | None) -> bool:
-    """Whether a text, which is UTF-8, is within both limits, and so what a `Clip` would make of it."""
+    """Whether a text, which is UTF-8, is within both limits, and so what a `Truncator` would make of it."""
     if len(valid) > min(bytes_max or BYTES_CEILING, BYTES_CEILING):
         return False
     return not lines_max or _count_lines(valid) <= lines_max
