@@ -22,7 +22,7 @@ from toolcelld.calls.result import (
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
 from toolcelld.output.spill import Origin, Spills
-from toolcelld.output.spool import Capture
+from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
 from toolcelld.worker.report import Ending, Usage
@@ -40,9 +40,9 @@ class NoDisk:
         """Nothing was reserved."""
 
 
-def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> Capture:
+def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> SpooledOutput:
     origin = Origin("s-1", b"", "c-1", "t", "result")
-    return Capture(cast("Spills", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
+    return SpooledOutput(cast("Spills", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
 
 
 def said(header: dict[str, Any]) -> ResultMessage:

@@ -37,7 +37,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
     )
     from toolcelld.config.settings import Limits
     from toolcelld.output.spill import Origin
-    from toolcelld.output.spool import Capture
+    from toolcelld.output.spool import SpooledOutput
     from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
     from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
     from toolcelld.protocol.messages import (
@@ -164,8 +164,8 @@ class NowhereToKeep:
         assert size == 0
 
 
-def new_capture() -> Capture:
-    return Capture(
+def new_capture() -> SpooledOutput:
+    return SpooledOutput(
         cast("Any", NowhereToKeep()),
         Origin("s", b"", "c", "t", "result"),
         lines_max=LINES_MAX,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from toolcelld.output import spill as spills_module
 from toolcelld.output.spill import PART_BYTES, Origin, Output, Spills, UnknownOutput
 from toolcelld.output.spill_files import Writing
-from toolcelld.output.spool import BLOCK_BYTES, PENDING_BYTES_MAX, Capture
+from toolcelld.output.spool import BLOCK_BYTES, PENDING_BYTES_MAX, SpooledOutput
 from toolcelld.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -72,8 +72,8 @@ def warnings_are_heard(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "toolcelld")
 
 
-def capture(spills: Spills, *, lines_max: int = 100, bytes_max: int = 1000) -> Capture:
-    return Capture(spills, ORIGIN, lines_max=lines_max, bytes_max=bytes_max)
+def capture(spills: Spills, *, lines_max: int = 100, bytes_max: int = 1000) -> SpooledOutput:
+    return SpooledOutput(spills, ORIGIN, lines_max=lines_max, bytes_max=bytes_max)
 
 
 async def keep(spills: Spills, data: bytes, **limits: int) -> Output:

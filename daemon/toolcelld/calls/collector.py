@@ -25,7 +25,7 @@ from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
 from toolcelld.output.spill import Origin, Output, Spills
-from toolcelld.output.spool import Capture
+from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
@@ -72,7 +72,7 @@ class Ear(Asker, Protocol):
 
 @dataclass(slots=True)
 class _Stream:
-    capture: Capture
+    capture: SpooledOutput
     decoder: codecs.IncrementalDecoder
     shown_bytes: int = 0
 
@@ -275,7 +275,7 @@ class OutputCollector:
             self._do(self._write_stream(source, stream.capture))
         return source in self._writing
 
-    async def _write_stream(self, source: Source, capture: Capture) -> None:
+    async def _write_stream(self, source: Source, capture: SpooledOutput) -> None:
         await capture.flush()
         self._writing.discard(source)
         assert self._cell is not None
@@ -341,14 +341,14 @@ class OutputCollector:
         for chore in self._chores:
             chore.cancel()
 
-    def _new_details_capture(self) -> Capture:
-        return Capture(self._ear.spills, self._origin("details"), lines_max=None, bytes_max=1)
+    def _new_details_capture(self) -> SpooledOutput:
+        return SpooledOutput(self._ear.spills, self._origin("details"), lines_max=None, bytes_max=1)
 
     def _origin(self, source: str) -> Origin:
         return Origin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
 
-    def _new_capture(self, source: str) -> Capture:
-        return Capture(
+    def _new_capture(self, source: str) -> SpooledOutput:
+        return SpooledOutput(
             self._ear.spills,
             self._origin(source),
             lines_max=self._limits.output_lines,

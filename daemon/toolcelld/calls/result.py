@@ -1,7 +1,7 @@
 """What a worker returns, put together from frames and clipped on the way.
 
 The header of a result says what blocks there are and how many bytes each has; the bytes follow in
-that order, then those of `details` and `metadata`. Text goes through the call's `Capture`, so a
+that order, then those of `details` and `metadata`. Text goes through the call's `SpooledOutput`, so a
 result of a gigabyte costs the daemon a buffer. Images and details are kept whole or left out,
 as their size is known before their first byte. Everything is checked: a worker runs a user's
 code and may say anything.
@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from toolcelld.config.settings import Limits
 from toolcelld.output.spill import Output
-from toolcelld.output.spool import Capture
+from toolcelld.output.spool import SpooledOutput
 from toolcelld.output.truncate import Keep, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
@@ -66,7 +66,7 @@ class _Part:
     kind: str  # "text", "image", "details", "metadata"
     missing: int
     kept: bytearray | None
-    capture: Capture | None = None  # where it is kept beside
+    capture: SpooledOutput | None = None  # where it is kept beside
     image: ImagePart | None = None
 
 
@@ -100,7 +100,7 @@ class ResultReader:
     """Takes the payloads of one result."""
 
     def __init__(
-        self, message: ResultMessage, capture: Capture, details_capture: Callable[[], Capture]
+        self, message: ResultMessage, capture: SpooledOutput, details_capture: Callable[[], SpooledOutput]
     ) -> None:
         self._message = message
         self._capture = capture
@@ -166,7 +166,7 @@ class ResultReader:
         for capture in self._captures():
             capture.discard()
 
-    def _captures(self) -> Iterator[Capture]:
+    def _captures(self) -> Iterator[SpooledOutput]:
         yield self._capture
         yield from (part.capture for part in self._parts if part.capture is not None)
 

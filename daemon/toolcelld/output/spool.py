@@ -17,7 +17,7 @@ from toolcelld.output.spill import Origin, Output, Spills
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
 
-__all__ = ["BLOCK_BYTES", "Capture"]
+__all__ = ["BLOCK_BYTES", "SpooledOutput"]
 
 # What is written at once: a hop to the thread costs about a tenth of a millisecond, this much about as long.
 BLOCK_BYTES = 256 * 1024
@@ -25,7 +25,7 @@ BLOCK_BYTES = 256 * 1024
 PENDING_BYTES_MAX = BYTES_CEILING + BLOCK_BYTES
 
 
-class Capture:
+class SpooledOutput:
     """Takes a stream in; ends with `finish` (or `finish_now`), else with `discard`. One task at a time."""
 
     def __init__(
