@@ -44,7 +44,7 @@ from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
-from toolcelld.output.spill import Spills
+from toolcelld.output.spill import SpillStore
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
@@ -128,7 +128,7 @@ class Daemon:
         )
         self.store = Store(os.path.join(arrangement.state_directory, "toolcell.sqlite"))
         spill = self._config.spill
-        self.spills = Spills(
+        self.spills = SpillStore(
             os.path.join(arrangement.state_directory, "outputs"),
             self.store,
             bytes_per_call=spill.bytes_per_call,

@@ -21,7 +21,7 @@ from toolcelld.calls.result import (
 )
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
-from toolcelld.output.spill import Origin, Spills
+from toolcelld.output.spill import OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
@@ -41,8 +41,8 @@ class NoDisk:
 
 
 def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> SpooledOutput:
-    origin = Origin("s-1", b"", "c-1", "t", "result")
-    return SpooledOutput(cast("Spills", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
+    origin = OutputOrigin("s-1", b"", "c-1", "t", "result")
+    return SpooledOutput(cast("SpillStore", NoDisk()), origin, lines_max=lines_max, bytes_max=bytes_max)
 
 
 def said(header: dict[str, Any]) -> ResultMessage:

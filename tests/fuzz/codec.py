@@ -36,7 +36,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
         update_body,
     )
     from toolcelld.config.settings import Limits
-    from toolcelld.output.spill import Origin
+    from toolcelld.output.spill import OutputOrigin
     from toolcelld.output.spool import SpooledOutput
     from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
     from toolcelld.protocol.frames import Decoder, Frame, FrameError, encode, split
@@ -167,7 +167,7 @@ class NowhereToKeep:
 def new_capture() -> SpooledOutput:
     return SpooledOutput(
         cast("Any", NowhereToKeep()),
-        Origin("s", b"", "c", "t", "result"),
+        OutputOrigin("s", b"", "c", "t", "result"),
         lines_max=LINES_MAX,
         bytes_max=BYTES_MAX,
     )

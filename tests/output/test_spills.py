@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolcelld.output import spill as spills_module
-from toolcelld.output.spill import PART_BYTES, Origin, Output, Spills, UnknownOutput
+from toolcelld.output.spill import PART_BYTES, Output, OutputOrigin, SpillStore, UnknownOutput
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.spool import BLOCK_BYTES, PENDING_BYTES_MAX, SpooledOutput
 from toolcelld.store import Store
 
 pytestmark = pytest.mark.anyio
 
-ORIGIN = Origin("s-1", b"digest", "c-1", "lint", "result")
+ORIGIN = OutputOrigin("s-1", b"digest", "c-1", "lint", "result")
 DAY_SECONDS = 86_400.0
 
 
@@ -46,11 +46,11 @@ async def opened(
     *,
     bytes_per_call: int | None = None,
     quota_bytes: int | None = None,
-) -> AsyncGenerator[Spills]:
+) -> AsyncGenerator[SpillStore]:
     clock = clock or Clock()
     store = Store(str(state / "toolcell.db"), now=clock)
     await store.start()
-    spills = Spills(
+    spills = SpillStore(
         str(state / "outputs"), store, bytes_per_call=bytes_per_call, quota_bytes=quota_bytes, now=clock
     )
     await spills.start()
@@ -62,7 +62,7 @@ async def opened(
 
 
 @pytest.fixture
-async def spills(tmp_path: Path) -> AsyncIterator[Spills]:
+async def spills(tmp_path: Path) -> AsyncIterator[SpillStore]:
     async with opened(tmp_path) as spills:
         yield spills
 
@@ -72,11 +72,11 @@ def warnings_are_heard(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "toolcelld")
 
 
-def capture(spills: Spills, *, lines_max: int = 100, bytes_max: int = 1000) -> SpooledOutput:
+def capture(spills: SpillStore, *, lines_max: int = 100, bytes_max: int = 1000) -> SpooledOutput:
     return SpooledOutput(spills, ORIGIN, lines_max=lines_max, bytes_max=bytes_max)
 
 
-async def keep(spills: Spills, data: bytes, **limits: int) -> Output:
+async def keep(spills: SpillStore, data: bytes, **limits: int) -> Output:
     stream = capture(spills, **limits)
     if stream.feed(data):
         await stream.flush()
@@ -89,11 +89,11 @@ async def whole(parts: AsyncIterator[bytes]) -> bytes:
     return b"".join([part async for part in parts])
 
 
-def files(spills: Spills) -> list[str]:
+def files(spills: SpillStore) -> list[str]:
     return sorted(os.listdir(spills.directory))
 
 
-async def test_what_fits_costs_no_file_and_no_waiting(spills: Spills) -> None:
+async def test_what_fits_costs_no_file_and_no_waiting(spills: SpillStore) -> None:
     stream = capture(spills)
     assert not stream.feed(b"small\n")
     result = stream.finish_now()
@@ -103,7 +103,7 @@ async def test_what_fits_costs_no_file_and_no_waiting(spills: Spills) -> None:
     assert files(spills) == []
 
 
-async def test_an_output_that_was_cut_reads_back_byte_for_byte(spills: Spills) -> None:
+async def test_an_output_that_was_cut_reads_back_byte_for_byte(spills: SpillStore) -> None:
     data = bytes(range(256)) * 4000
     stream = capture(spills)
     for start in range(0, len(data), 777):
@@ -119,19 +119,19 @@ async def test_an_output_that_was_cut_reads_back_byte_for_byte(spills: Spills) -
     assert spills.usage_bytes == len(data)
 
 
-async def test_parts_are_never_larger_than_a_message_may_carry(spills: Spills) -> None:
+async def test_parts_are_never_larger_than_a_message_may_carry(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 200_000)
     assert max([len(part) async for part in spills.read(output)]) == PART_BYTES
 
 
-async def test_a_stream_within_its_bytes_but_over_once_decoded_is_kept(spills: Spills) -> None:
+async def test_a_stream_within_its_bytes_but_over_once_decoded_is_kept(spills: SpillStore) -> None:
     output = await keep(spills, b"\xff" * 900)  # 2700 bytes of text
     assert await whole(spills.read(output)) == b"\xff" * 900
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 2**64 - 1) | st.integers(0, 4000), st.integers(0, 2**64 - 1) | st.integers(0, 4000))
-async def test_any_range_is_that_slice_of_the_whole(spills: Spills, start: int, length: int) -> None:
+async def test_any_range_is_that_slice_of_the_whole(spills: SpillStore, start: int, length: int) -> None:
     data = bytes(range(250)) * 12
     async with kept_once(spills, data) as output:
         assert await whole(spills.read(output, start, length)) == data[start:][: length or None]
@@ -139,7 +139,7 @@ async def test_any_range_is_that_slice_of_the_whole(spills: Spills, start: int, 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(1, 3200) | st.integers(1, 2**64 - 1), st.integers(0, 3200) | st.integers(0, 2**64 - 1))
-async def test_any_range_of_lines_is_those_lines(spills: Spills, first: int, last: int) -> None:
+async def test_any_range_of_lines_is_those_lines(spills: SpillStore, first: int, last: int) -> None:
     lines = [b"%d %s\n" % (number, b"y" * (number % 90)) for number in range(3000)]
     lines[-1] = lines[-1].rstrip()
     async with kept_once(spills, b"".join(lines)) as output:
@@ -148,13 +148,13 @@ async def test_any_range_of_lines_is_those_lines(spills: Spills, first: int, las
 
 
 @asynccontextmanager
-async def kept_once(spills: Spills, data: bytes) -> AsyncGenerator[Output]:
+async def kept_once(spills: SpillStore, data: bytes) -> AsyncGenerator[Output]:
     """The same output for every example: the fixture lives as long as they do."""
     names = files(spills)
     yield await spills.get(names[0]) if names else await keep(spills, data)
 
 
-async def test_the_file_and_its_directory_are_the_users_alone(spills: Spills) -> None:
+async def test_the_file_and_its_directory_are_the_users_alone(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 2000)
     path = os.path.join(spills.directory, output.handle)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -162,14 +162,14 @@ async def test_the_file_and_its_directory_are_the_users_alone(spills: Spills) ->
     assert len(output.handle) == 2 + 26
 
 
-async def test_only_its_session_may_read_an_output(spills: Spills) -> None:
+async def test_only_its_session_may_read_an_output(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 2000)
     assert output.belongs_to("s-1", b"digest")
     assert not output.belongs_to("s-1", b"another")
     assert not output.belongs_to("s-2", b"digest")
 
 
-async def test_an_unambiguous_beginning_is_enough(spills: Spills) -> None:
+async def test_an_unambiguous_beginning_is_enough(spills: SpillStore) -> None:
     one, other = await keep(spills, b"x" * 2000), await keep(spills, b"y" * 2000)
     length = next(n for n in range(len(one.handle)) if one.handle[:n] != other.handle[:n])
     assert await spills.find(one.handle[:length]) == one
@@ -195,7 +195,7 @@ async def test_an_unambiguous_beginning_is_enough(spills: Spills) -> None:
         "x" * 10_000,
     ],
 )
-async def test_a_handle_that_is_none_is_unknown(spills: Spills, handle: str) -> None:
+async def test_a_handle_that_is_none_is_unknown(spills: SpillStore, handle: str) -> None:
     await keep(spills, b"x" * 2000)
     for look in (spills.get, spills.find):
         with pytest.raises(UnknownOutput) as refusal:
@@ -286,7 +286,7 @@ async def test_a_file_that_another_daemon_is_writing_is_left_alone(tmp_path: Pat
             assert await whole(other.read(await other.get(output.handle))) == b"x" * 2000
 
 
-async def test_a_file_whose_row_came_during_the_sweep_is_left_alone(spills: Spills) -> None:
+async def test_a_file_whose_row_came_during_the_sweep_is_left_alone(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 2000)
     await spills._remove_orphans({output.handle})  # pyright: ignore[reportPrivateUsage]  # what a sweep does that saw it before its row
     assert files(spills) == [output.handle]
@@ -321,7 +321,7 @@ async def test_an_index_in_memory_removes_no_file_of_another(tmp_path: Path) -> 
         assert files(spills) == [output.handle]
 
 
-async def test_an_output_that_is_deleted_while_it_is_read_is_read_to_its_end(spills: Spills) -> None:
+async def test_an_output_that_is_deleted_while_it_is_read_is_read_to_its_end(spills: SpillStore) -> None:
     data = os.urandom(3 * PART_BYTES)
     output = await keep(spills, data)
     parts = spills.read(output)
@@ -330,7 +330,7 @@ async def test_an_output_that_is_deleted_while_it_is_read_is_read_to_its_end(spi
     assert first + await whole(parts) == data
 
 
-async def test_a_reader_that_leaves_early_leaves_no_descriptor(spills: Spills) -> None:
+async def test_a_reader_that_leaves_early_leaves_no_descriptor(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * (3 * PART_BYTES))
     parts = spills.read(output)
     await anext(parts)
@@ -340,7 +340,7 @@ async def test_a_reader_that_leaves_early_leaves_no_descriptor(spills: Spills) -
 
 @pytest.mark.parametrize("plant", ["link", "pipe", "directory"])
 async def test_what_was_planted_under_a_handle_is_not_read(
-    spills: Spills, tmp_path: Path, plant: str
+    spills: SpillStore, tmp_path: Path, plant: str
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s" * 2000)
@@ -379,14 +379,14 @@ async def test_a_directory_that_is_a_link_is_not_used(
     assert "are not kept" in caplog.text
 
 
-async def test_a_directory_that_somebody_removed_is_made_again(spills: Spills) -> None:
+async def test_a_directory_that_somebody_removed_is_made_again(spills: SpillStore) -> None:
     os.rmdir(spills.directory)
     output = await keep(spills, b"x" * 2000)
     assert await whole(spills.read(output)) == b"x" * 2000
 
 
 async def test_a_full_disk_makes_an_output_incomplete_and_nothing_else(
-    spills: Spills, caplog: pytest.LogCaptureFixture
+    spills: SpillStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = capture(spills)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -406,7 +406,7 @@ async def test_a_full_disk_makes_an_output_incomplete_and_nothing_else(
 
 
 async def test_an_output_that_cannot_be_indexed_leaves_no_file(
-    spills: Spills, monkeypatch: pytest.MonkeyPatch
+    spills: SpillStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_: Output) -> bool:
         return False
@@ -417,7 +417,7 @@ async def test_an_output_that_cannot_be_indexed_leaves_no_file(
     assert (files(spills), spills.usage_bytes) == ([], 0)
 
 
-async def test_a_discarded_capture_leaves_nothing(spills: Spills) -> None:
+async def test_a_discarded_capture_leaves_nothing(spills: SpillStore) -> None:
     stream = capture(spills)
     stream.feed(b"x" * 2000)
     await stream.flush()
@@ -429,7 +429,7 @@ async def test_a_discarded_capture_leaves_nothing(spills: Spills) -> None:
     assert (files(spills), spills.usage_bytes) == ([], 0)
 
 
-async def test_a_flush_that_is_cancelled_loses_nothing(spills: Spills) -> None:
+async def test_a_flush_that_is_cancelled_loses_nothing(spills: SpillStore) -> None:
     stream = capture(spills)
     stream.feed(b"a" * 2000)
     flushing = asyncio.ensure_future(stream.flush())
@@ -444,7 +444,7 @@ async def test_a_flush_that_is_cancelled_loses_nothing(spills: Spills) -> None:
     assert await whole(spills.read(output)) == b"a" * 2000 + b"b" * 2000
 
 
-async def test_a_capture_that_nobody_flushes_is_bounded(spills: Spills) -> None:
+async def test_a_capture_that_nobody_flushes_is_bounded(spills: SpillStore) -> None:
     stream = capture(spills)
     for _ in range(PENDING_BYTES_MAX // BLOCK_BYTES + 5):
         stream.feed(b"x" * BLOCK_BYTES)
@@ -472,6 +472,6 @@ def test_a_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-async def test_the_index_keeps_every_figure(spills: Spills) -> None:
+async def test_the_index_keeps_every_figure(spills: SpillStore) -> None:
     output = await keep(spills, b"line\n" * 500, lines_max=10)
     assert await spills.get(output.handle) == replace(output, total_lines=500)

@@ -24,7 +24,7 @@ from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.output.spill import Origin, Output, Spills
+from toolcelld.output.spill import Output, OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
@@ -63,7 +63,7 @@ class Ear(Asker, Protocol):
 
     id: str
     secret_digest: bytes
-    spills: Spills
+    spills: SpillStore
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Keep a line for operators."""
@@ -344,8 +344,8 @@ class OutputCollector:
     def _new_details_capture(self) -> SpooledOutput:
         return SpooledOutput(self._ear.spills, self._origin("details"), lines_max=None, bytes_max=1)
 
-    def _origin(self, source: str) -> Origin:
-        return Origin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
+    def _origin(self, source: str) -> OutputOrigin:
+        return OutputOrigin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
 
     def _new_capture(self, source: str) -> SpooledOutput:
         return SpooledOutput(

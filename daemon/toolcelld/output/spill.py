@@ -39,7 +39,7 @@ from toolcelld.output.spill_files import (
 )
 from toolcelld.store import Store
 
-__all__ = ["PART_BYTES", "Origin", "Output", "Spills", "UnknownOutput"]
+__all__ = ["PART_BYTES", "Output", "OutputOrigin", "SpillStore", "UnknownOutput"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class UnknownOutput(LookupError):  # it is an answer to the caller, not a fault 
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class OutputOrigin:
     """Where an output comes from, and who may read it."""
 
     session_id: str
@@ -80,7 +80,7 @@ class Output:
     """A whole output, or as much of it as was kept; without a handle nothing was."""
 
     handle: str
-    origin: Origin
+    origin: OutputOrigin
     total_bytes: int
     kept_bytes: int
     total_lines: int
@@ -96,7 +96,7 @@ class Output:
         )
 
 
-class Spills:
+class SpillStore:
     """The kept outputs; call `start` before anything else and `aclose` at the end. A bound of None or 0 is off."""
 
     def __init__(
@@ -314,6 +314,6 @@ class Spills:
 
 def _output(row: tuple[Any, ...]) -> Output:
     handle, session_id, secret_digest, call_id, tool, source, *figures, complete, created, expires = row
-    origin = Origin(session_id, secret_digest, call_id, tool, source)
+    origin = OutputOrigin(session_id, secret_digest, call_id, tool, source)
     total_bytes, kept_bytes, total_lines = figures
     return Output(handle, origin, total_bytes, kept_bytes, total_lines, bool(complete), created, expires)

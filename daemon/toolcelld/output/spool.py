@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolcelld.output.spill import Origin, Output, Spills
+from toolcelld.output.spill import Output, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
 
@@ -30,8 +30,8 @@ class SpooledOutput:
 
     def __init__(
         self,
-        spills: Spills,
-        origin: Origin,
+        spills: SpillStore,
+        origin: OutputOrigin,
         *,
         lines_max: int | None,
         bytes_max: int | None,

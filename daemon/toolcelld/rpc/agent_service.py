@@ -30,7 +30,7 @@ from toolcelld.catalog.sources import Problem
 from toolcelld.config.settings import resolve
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
-from toolcelld.output.spill import Output, Spills, UnknownOutput
+from toolcelld.output.spill import Output, SpillStore, UnknownOutput
 from toolcelld.rpc.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.encoding import (
     PROTOCOL,
@@ -344,7 +344,9 @@ class ToolCell(rpc.ToolCellServicer):
             except UnknownOutput as error:
                 raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error
 
-    async def _find_output(self, spills: Spills, request: pb.ReadOutputRequest, context: Context) -> Output:
+    async def _find_output(
+        self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
+    ) -> Output:
         try:
             if self._edge.is_operator(context) and not request.resume_token:
                 return await spills.find(request.output_id)

@@ -31,7 +31,7 @@ from toolcelld.config.load import Config
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SESSION, Machine, SessionEvent, SessionState
-from toolcelld.output.spill import Spills
+from toolcelld.output.spill import SpillStore
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import project_of
 from toolcelld.policy.ruleset import Ruleset
@@ -75,7 +75,7 @@ class House(Protocol):
 
     catalogs: CatalogRegistry
     pool: Pool
-    spills: Spills
+    spills: SpillStore
     watch: Watch
     tasks: asyncio.TaskGroup
     environment: Mapping[str, str]
