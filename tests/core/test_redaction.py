@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.output.redaction import Redaction
+from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame
 
 TOKEN = "ghp_0123456789abcdef"
 KEY = '-----BEGIN KEY-----\nab"c\\d é\n-----END KEY-----'
 
 
-def shown(redaction: Redaction, pieces: list[bytes]) -> bytes:
+def shown(redaction: Redactor, pieces: list[bytes]) -> bytes:
     veil = redaction.veil()
     return b"".join([*map(veil.feed, pieces), veil.flush()])
 
@@ -25,13 +25,13 @@ def test_however_a_stream_is_cut_no_value_is_in_it(words: list[str], data: st.Da
     whole = "".join(words).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    told = shown(Redaction([TOKEN]), pieces)
+    told = shown(Redactor([TOKEN]), pieces)
     assert told == whole.replace(TOKEN.encode(), b"*" * len(TOKEN))
     assert len(told) == len(whole)
 
 
 def test_only_what_may_be_the_beginning_of_a_value_is_held_back() -> None:
-    veil = Redaction([TOKEN]).veil()
+    veil = Redactor([TOKEN]).veil()
     assert veil.feed(b"no secret here\n") == b"no secret here\n"
     assert veil.feed(b"token: ghp_01") == b"token: "
     assert veil.feed(b"x") == b"ghp_01x"
@@ -42,27 +42,27 @@ def test_only_what_may_be_the_beginning_of_a_value_is_held_back() -> None:
     [KEY, repr(KEY), json.dumps(KEY), json.dumps(KEY, ensure_ascii=False), json.dumps(json.dumps(KEY))],
 )
 def test_a_value_is_found_in_every_spelling(spelled: str) -> None:
-    told = Redaction([KEY]).redacted(spelled.encode()).decode()
+    told = Redactor([KEY]).redacted(spelled.encode()).decode()
     assert not any(part in told for part in ("BEGIN", "END", "c\\d"))
 
 
 def test_one_line_of_a_value_is_no_better_than_all_of_it() -> None:
-    assert Redaction([KEY]).redacted(b"-----END KEY-----") == b"*" * 17
+    assert Redactor([KEY]).redacted(b"-----END KEY-----") == b"*" * 17
 
 
 def test_the_longer_of_two_values_goes_whole() -> None:
-    assert Redaction(["abcd", "abcdefgh"]).redacted(b"abcdefgh abcd") == b"******** ****"
+    assert Redactor(["abcd", "abcdefgh"]).redacted(b"abcdefgh abcd") == b"******** ****"
 
 
 def test_headers_are_redacted_down_to_their_leaves() -> None:
     frame = Frame({"type": "broken", "message": f"no {TOKEN}!", "at": [{"deep": TOKEN}], "line": 3}, b"")
-    told = Redaction([TOKEN]).frame(frame)
+    told = Redactor([TOKEN]).frame(frame)
     assert TOKEN not in str(told.header)
     assert told.header["line"] == 3
 
 
 def test_a_value_across_two_frames_of_one_message_is_redacted() -> None:
-    redaction = Redaction([TOKEN])
+    redaction = Redactor([TOKEN])
     body = f"a {TOKEN} b".encode()
     first = redaction.frame(Frame({"type": "result", "size": len(body)}, body[:9]))
     between = redaction.frame(Frame({"type": "log"}, f'["{TOKEN}"]'.encode()))
@@ -73,23 +73,23 @@ def test_a_value_across_two_frames_of_one_message_is_redacted() -> None:
 
 def test_a_message_that_ends_in_the_beginning_of_a_value_is_whole() -> None:
     frame = Frame({"type": "result"}, b"it begins with ghp_")
-    assert Redaction([TOKEN]).frame(frame) == frame
+    assert Redactor([TOKEN]).frame(frame) == frame
 
 
 def test_a_size_that_lies_holds_nothing_back_for_ever() -> None:
-    redaction = Redaction([TOKEN])
+    redaction = Redactor([TOKEN])
     redaction.frame(Frame({"type": "result", "size": 10**9}, b"ghp_"))
     told = redaction.frame(Frame({"type": "result", "size": -1}, b"ghp_"))
     assert told.payload == b"ghp_"
 
 
 def test_a_chunk_without_a_message_is_redacted_by_itself() -> None:
-    told = Redaction([TOKEN]).frame(Frame({"type": "chunk"}, f"a {TOKEN} ghp_".encode()))
+    told = Redactor([TOKEN]).frame(Frame({"type": "chunk"}, f"a {TOKEN} ghp_".encode()))
     assert told.payload == b"a " + b"*" * len(TOKEN) + b" ghp_"
 
 
 def test_a_value_across_three_frames_of_one_message_is_redacted() -> None:
-    redaction = Redaction([TOKEN])
+    redaction = Redactor([TOKEN])
     body = f"a {TOKEN} b".encode()
     first = redaction.frame(Frame({"type": "result", "size": len(body)}, body[:5]))
     second = redaction.frame(Frame({"type": "chunk"}, body[5:9]))

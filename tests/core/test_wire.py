@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from toolcelld.cell.channel import WorkerChannel
-from toolcelld.output.redaction import Redaction
+from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
 from toolcelld.protocol.messages import RetireMessage
 
@@ -121,7 +121,7 @@ async def test_nothing_is_heard_behind_what_is_no_frame() -> None:
 
 async def test_an_error_that_quotes_a_secret_is_redacted() -> None:
     async with ear() as it:
-        it.wire.conceal(Redaction(["hunter2"]))
+        it.wire.conceal(Redactor(["hunter2"]))
         it.wire.break_off(FrameError("hunter2 is no frame"))
         assert [str(error) for error in it.errors] == ["******* is no frame"]
 

@@ -29,7 +29,7 @@ from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
 from toolcelld.cell.usage import Usage
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
-from toolcelld.output.redaction import Redaction
+from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.sandbox.policy import CellLimits
 
@@ -161,7 +161,7 @@ class Cell:
                 return self._group.limit(limits)
         return False
 
-    def conceal(self, redaction: Redaction) -> None:
+    def conceal(self, redaction: Redactor) -> None:
         """From here on nobody hears these values from this cell."""
         self.wire.conceal(redaction)
         self._printing.conceal(redaction)

@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from toolcelld.output.redaction import Redaction
+from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
 from toolcelld.protocol.messages import ToWorker, split
 
@@ -26,7 +26,7 @@ class WorkerChannel(asyncio.Protocol):
         self._heard = heard
         self._garbled = garbled
         self._decoder = Decoder()
-        self._redaction: Redaction | None = None
+        self._redaction: Redactor | None = None
         self._end: socket.socket
         self._transport: asyncio.Transport | None = None
         self._deaf = False  # what comes is no protocol any more
@@ -43,7 +43,7 @@ class WorkerChannel(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
 
-    def conceal(self, redaction: Redaction) -> None:
+    def conceal(self, redaction: Redactor) -> None:
         """From here on nobody hears these values."""
         self._redaction = redaction
 

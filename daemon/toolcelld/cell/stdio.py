@@ -15,7 +15,7 @@ import termios
 from collections.abc import Callable
 from typing import Final, Literal
 
-from toolcelld.output.redaction import Redaction, Veil
+from toolcelld.output.redaction import Redactor, StreamRedactor
 
 __all__ = ["SOURCES", "Source", "StdioReader"]
 
@@ -36,7 +36,7 @@ class StdioReader:
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[Source, int] = {}
         self._filled = select.poll()
-        self._veils: dict[Source, Veil] = {}
+        self._veils: dict[Source, StreamRedactor] = {}
         self.stderr_tail = b""
 
     def add(self, source: Source) -> int:
@@ -52,7 +52,7 @@ class StdioReader:
         for source, number in self._pipes.items():
             self._loop.add_reader(number, self._on_readable, source)
 
-    def conceal(self, redaction: Redaction) -> None:
+    def conceal(self, redaction: Redactor) -> None:
         """From here on nobody sees these values."""
         self._veils = {source: redaction.veil() for source in self._pipes}
 

@@ -19,13 +19,13 @@ from typing import Any, cast
 
 from toolcelld.protocol.frames import Frame
 
-__all__ = ["Redaction", "Veil"]
+__all__ = ["Redactor", "StreamRedactor"]
 
 LINE_BYTES_MIN = 8
 """A line of a value is redacted by itself, too; a shorter one is a word that other texts have."""
 
 
-class Redaction:
+class Redactor:
     """The values of some secrets, in every spelling that our own encoders give them."""
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -35,16 +35,16 @@ class Redaction:
         # The longest first: an alternation takes the first that fits, not the longest.
         self.spellings = sorted(spellings - {b""}, key=lambda spelling: (-len(spelling), spelling))
         self._pattern = re.compile(b"|".join(map(re.escape, self.spellings)))
-        self._body: Veil | None = None  # of a message that comes in several frames
+        self._body: StreamRedactor | None = None  # of a message that comes in several frames
         self._body_missing = 0
 
     def redacted(self, data: bytes) -> bytes:
         """Bytes that are whole."""
         return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
 
-    def veil(self) -> Veil:
+    def veil(self) -> StreamRedactor:
         """For a stream of its own."""
-        return Veil(self)
+        return StreamRedactor(self)
 
     def held_bytes(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a value."""
@@ -86,10 +86,10 @@ class Redaction:
         return value
 
 
-class Veil:
+class StreamRedactor:
     """One stream, in pieces that may cut a value in two."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: Redactor) -> None:
         self._redaction = redaction
         self._held = b""
 

@@ -21,7 +21,7 @@ from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
-from toolcelld.output.redaction import Redaction
+from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.egress_proxy import EgressProxy
 from toolcelld.policy.secrets import SecretError
@@ -163,7 +163,7 @@ class Worker(Receiver):
             self._cell.await_listener(self._proxy.start)
         held = self._cell.limit(self.spec.limits)
         if secrets:
-            self._cell.conceal(Redaction(secrets.values()))
+            self._cell.conceal(Redactor(secrets.values()))
         self._cell.wire.send(BecomeMessage(), self.spec.wish(self._scratch_path, secrets, memory_held=held))
         self._cell.wire.send(
             LoadMessage(
