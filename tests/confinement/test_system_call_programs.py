@@ -20,7 +20,7 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
 from toolcelld.sandbox.policy import CellLimits, Policy
 from toolcelld.sandbox.seccomp import program
-from toolcelld.sandbox.setup import Wish
+from toolcelld.sandbox.setup import CellSetup
 from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -246,7 +246,7 @@ def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
 ) -> None:
     file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
     spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), Policy("baseline"))
-    wish = Wish.from_wire(json.loads(spec.wish("", {}, memory_held=held)))
+    wish = CellSetup.from_wire(json.loads(spec.wish("", {}, memory_held=held)))
     assert wish.memory_files is allowed
     machine = os.uname().machine
     filtered = filter_of(wish.policy, memory_files=wish.memory_files)

@@ -41,7 +41,17 @@ from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, secc
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Policy
 
 __all__ = [
-    "ABORT", "ABORT_SIGNAL", "AROUND", "BORN", "LIFE", "PROTOCOL", "WANTED", "Plan", "SetupFailed", "Wish", "own_places",
+    "ABORT",
+    "ABORT_SIGNAL",
+    "AROUND",
+    "BORN",
+    "LIFE",
+    "PROTOCOL",
+    "WANTED",
+    "CellSetup",
+    "Plan",
+    "SetupFailed",
+    "own_places",
     "walk",
 ]  # fmt: skip
 
@@ -61,7 +71,7 @@ class SetupFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CellSetup:
     """The parameters of a cell, from the `become` message."""
 
     directory: str
@@ -79,7 +89,7 @@ class Wish:
         return self.memory_held or self.limits.memory_bytes is None
 
     @classmethod
-    def from_wire(cls, values: Mapping[str, Any]) -> Wish:
+    def from_wire(cls, values: Mapping[str, Any]) -> CellSetup:
         """Read the payload of `become`."""
         return cls(
             directory=values["directory"],
@@ -100,7 +110,7 @@ class Plan:
     apart: bool = False  # with namespaces of its own, as in `strict`
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
-    wish: Wish | None = None
+    wish: CellSetup | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
 

@@ -144,7 +144,7 @@ class _Worker:
 
     def _become(self, wish: bytes) -> None:
         """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
-        self._plan.wish = setup.Wish.from_wire(json.loads(wish))
+        self._plan.wish = setup.CellSetup.from_wire(json.loads(wish))
         try:
             setup.walk(setup.WANTED, self._plan)
         except setup.SetupFailed as failure:
