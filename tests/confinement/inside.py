@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolcelld.sandbox import linux, namespaces
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
 importlib.import_module(
@@ -69,7 +69,9 @@ def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
     return changed
 
 
-def apart(policy: Policy, work: Callable[[], Any], *, scratch_bytes: int | None = None) -> Callable[[], Any]:
+def apart(
+    policy: SandboxPolicy, work: Callable[[], Any], *, scratch_bytes: int | None = None
+) -> Callable[[], Any]:
     """The same as the worker of a strict cell sees it: in namespaces of its own, with the view of that policy."""
 
     def inside() -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolcelld.sandbox import landlock, linux
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
 from .conftest import Wrap
@@ -26,7 +26,7 @@ Work = Callable[[], Any]
 pytestmark = pytest.mark.skipif(ABI == 0, reason="this kernel has no Landlock")
 
 
-def confined(policy: Policy, work: Work, scratch: str = "") -> Work:
+def confined(policy: SandboxPolicy, work: Work, scratch: str = "") -> Work:
     """The same behind the domain of that policy. Capabilities stay: what refuses is Landlock alone."""
 
     def inside() -> Any:
@@ -37,8 +37,8 @@ def confined(policy: Policy, work: Work, scratch: str = "") -> Work:
     return inside
 
 
-def of_project(place: Path, **changes: Any) -> Policy:
-    return Policy("baseline", writable=(str(place / "project"),), **changes)
+def of_project(place: Path, **changes: Any) -> SandboxPolicy:
+    return SandboxPolicy("baseline", writable=(str(place / "project"),), **changes)
 
 
 def error_of(work: Callable[[], object]) -> int:
@@ -210,7 +210,7 @@ def test_a_tool_may_end_what_it_started(place: Path, wrap: Wrap) -> None:
 @pytest.mark.parametrize("path", ["/", "/sys", "/sys/fs/cgroup", "/proc", "/proc/self", "/dev", "link"])
 def test_what_is_the_kernels_is_writable_for_nobody(path: str, place: Path) -> None:
     (place / "link").symlink_to("/sys/fs")
-    policy = Policy("baseline", writable=(str(place / path),))  # an absolute one stays what it is
+    policy = SandboxPolicy("baseline", writable=(str(place / path),))  # an absolute one stays what it is
     with pytest.raises(Failed, match=r"cannot be writable.*Name the directories"):
         in_child(confined(policy, lambda: None))
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 
 from .conftest import Wrap
 from .inside import apart, in_child
 
 
-def policy(place: Path, **changes: Any) -> Policy:
-    return Policy(
+def policy(place: Path, **changes: Any) -> SandboxPolicy:
+    return SandboxPolicy(
         "strict",
         readable=(str(place / "readable"),),
         writable=(str(place / "project"),),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
-from toolcelld.sandbox.policy import CellLimits, Policy
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.seccomp import program
 from toolcelld.sandbox.setup import CellSetup
 from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
@@ -232,10 +232,12 @@ def test_every_call_that_is_refused_has_a_number_where_it_exists() -> None:
 
 
 def test_a_policy_means_one_filter() -> None:
-    assert filter_of(Policy("baseline"), memory_files=False) == Filter(False, True, False, False)
-    assert filter_of(Policy("baseline", network="proxy"), memory_files=False).network is False
-    assert filter_of(Policy("baseline", network="open"), memory_files=False).network is True
-    assert filter_of(Policy("strict", execute=False), memory_files=True) == Filter(True, False, True, True)
+    assert filter_of(SandboxPolicy("baseline"), memory_files=False) == Filter(False, True, False, False)
+    assert filter_of(SandboxPolicy("baseline", network="proxy"), memory_files=False).network is False
+    assert filter_of(SandboxPolicy("baseline", network="open"), memory_files=False).network is True
+    assert filter_of(SandboxPolicy("strict", execute=False), memory_files=True) == Filter(
+        True, False, True, True
+    )
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
     memory_bytes: int | None, held: bool, allowed: bool
 ) -> None:
     file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
-    spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), Policy("baseline"))
+    spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), SandboxPolicy("baseline"))
     wish = CellSetup.from_wire(json.loads(spec.wish("", {}, memory_held=held)))
     assert wish.memory_files is allowed
     machine = os.uname().machine

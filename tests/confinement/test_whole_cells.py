@@ -23,7 +23,7 @@ from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
+from toolcelld.sandbox.policy import CellLimits, Enclosure, SandboxPolicy
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ CONFINED: tuple[Enclosure, ...] = ("baseline", "strict")
 
 
 async def run_in_cell(
-    place: Path, policy: Policy, body: str, limits: CellLimits = NO_LIMITS, **known: Any
+    place: Path, policy: SandboxPolicy, body: str, limits: CellLimits = NO_LIMITS, **known: Any
 ) -> tuple[Any, tuple[str, ...]]:
     """What a file sets `said` to while it is loaded, and the layers that its worker reported."""
     values = "\n".join(f"{name} = {value!r}" for name, value in known.items())
@@ -74,8 +74,8 @@ async def run_in_cell(
     return json.loads((place / "project/said.json").read_text()), worker.layers
 
 
-def policy(place: Path, enclosure: Enclosure, **changes: Any) -> Policy:
-    return Policy(enclosure, writable=(str(place / "project"),), **changes)
+def policy(place: Path, enclosure: Enclosure, **changes: Any) -> SandboxPolicy:
+    return SandboxPolicy(enclosure, writable=(str(place / "project"),), **changes)
 
 
 @pytest.mark.parametrize("enclosure", CONFINED)
@@ -169,7 +169,7 @@ async def test_a_cell_that_may_start_no_programs_starts_none(place: Path, enclos
 
 
 async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_runs(place: Path) -> None:
-    everything = Policy("baseline", writable=("/",))
+    everything = SandboxPolicy("baseline", writable=("/",))
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, everything, "said = 0")
     assert not (place / "project/said.json").exists()
@@ -186,4 +186,4 @@ async def test_what_a_worker_said_before_its_end_is_heard_also_after_it(
 
     monkeypatch.setattr(WorkerChannel, "data_received", deaf)
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
-        await run_in_cell(place, Policy("baseline", writable=("/",)), "said = 0")
+        await run_in_cell(place, SandboxPolicy("baseline", writable=("/",)), "said = 0")

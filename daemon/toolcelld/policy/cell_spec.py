@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.policy.secrets import NO_SECRETS, SecretRefs
-from toolcelld.sandbox.policy import CellLimits, Policy
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 
 __all__ = ["CellSpec"]
 
@@ -21,7 +21,7 @@ class CellSpec:
     directory: str
     environment: tuple[tuple[str, str], ...]
     limits: CellLimits
-    policy: Policy
+    policy: SandboxPolicy
     owner: str = ""  # the session or the call that it is for, or nobody's
     serial: bool = False  # one worker at most, and its calls in order
     secrets: SecretRefs = NO_SECRETS  # of which the values are variables of the worker, and of nobody else

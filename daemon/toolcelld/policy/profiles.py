@@ -24,7 +24,7 @@ from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.sandbox.policy import OPEN, Enclosure, Policy
+from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [
     "AUTO",
@@ -105,7 +105,7 @@ def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
 
 def policy_of(
     tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: HostPaths
-) -> tuple[Policy, tuple[str, ...]]:
+) -> tuple[SandboxPolicy, tuple[str, ...]]:
     """The policy for the calls of a tool, and the names of the secrets that it gets.
 
     `may` is the most that its source, or the trust in its project, allows; None is no trust at all, and then `file`
@@ -131,7 +131,7 @@ def policy_of(
 
 def policy_of_describing(
     file: ToolFile, settings: Settings, may: Grant | None, around: HostPaths
-) -> tuple[Policy, tuple[str, ...]]:
+) -> tuple[SandboxPolicy, tuple[str, ...]]:
     """The policy for loading a file to see its tools, and the names of the secrets that it gets.
 
     It may read, and neither write nor use the network. Granted secrets are there, because many files look for
@@ -205,7 +205,7 @@ def _policy(
     network: bool | tuple[str, ...],
     project: Project,
     around: HostPaths,
-) -> Policy:
+) -> SandboxPolicy:
     if enclosure == "none":
         return OPEN
     hosts = network if isinstance(network, tuple) else ()
@@ -217,7 +217,7 @@ def _policy(
         *(profile.readable if profile is not None else ()),
         *(work if settings.read_only else ()),
     )
-    return Policy(
+    return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else work,

@@ -33,7 +33,7 @@ from toolcelld.policy.profiles import (
 )
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts
-from toolcelld.sandbox.policy import CellLimits, Policy
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
 
@@ -115,7 +115,7 @@ class Ruleset:
         directory: str,
         settings: Settings,
         may: Grant | None,
-        policy: Policy,
+        policy: SandboxPolicy,
         secrets: Iterable[str],
     ) -> CellSpec:
         environment, places = self.around.environment, self.config.secrets

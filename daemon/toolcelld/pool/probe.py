@@ -16,7 +16,7 @@ from toolcelld.policy.host import HostCapabilities
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.sandbox.policy import CellLimits, Enclosure, Policy
+from toolcelld.sandbox.policy import CellLimits, Enclosure, SandboxPolicy
 
 __all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]
 
@@ -38,7 +38,7 @@ async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str
     layers: dict[str, tuple[str, ...]] = {}
     for enclosure in ENCLOSURES:
         file = ToolFile("/probe.py", "probe", "local", "probe", PROBE, f"probe {enclosure}", "/")
-        policy = Policy(enclosure, writable=(scratch,))
+        policy = SandboxPolicy(enclosure, writable=(scratch,))
         spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
         worker = Worker(f"probe-{enclosure}", spec, lambda _: None)
         try:

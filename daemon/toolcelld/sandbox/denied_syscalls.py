@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["ALL_BITS", "Filter", "Is", "Refusal", "filter_of", "refusals"]
 
@@ -70,7 +70,7 @@ Table: TypeAlias = Mapping[str, Sequence[Refusal]]
 """By name of the call; the first matching entry decides."""
 
 
-def filter_of(policy: Policy, *, memory_files: bool) -> Filter:
+def filter_of(policy: SandboxPolicy, *, memory_files: bool) -> Filter:
     """Return the variant of the filter for a policy."""
     apart = policy.enclosure == "strict"
     # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.

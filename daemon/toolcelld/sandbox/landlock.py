@@ -12,7 +12,7 @@ only `strict` grants it, where the cell has its own; locks of multiprocessing ne
 
 Landlock does not check `stat`, `chmod`, `chown`, `utime`, extended attributes, a change of directory
 or the connection to a unix socket that has a path; for the last one there is `seccomp`. It cannot
-take back a part of what it granted either: `Policy.protected` is for the mounts of `strict`.
+take back a part of what it granted either: `SandboxPolicy.protected` is for the mounts of `strict`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.sandbox import linux
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
 
@@ -113,7 +113,7 @@ class Domain:
     ports: bool  # whether TCP is unrestricted
 
 
-def domain(policy: Policy, needed: Iterable[str], scratch: str) -> Domain:
+def domain(policy: SandboxPolicy, needed: Iterable[str], scratch: str) -> Domain:
     """Translate a policy into rules. `needed` are the paths of the interpreter and of Toolcell."""
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from toolcelld.sandbox import linux
-from toolcelld.sandbox.policy import Policy
+from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["HIDDEN", "enter_namespaces", "mount_view"]
 
@@ -59,7 +59,7 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", flags | IFF_UP))
 
 
-def mount_view(policy: Policy, needed: Sequence[str], scratch_bytes: int | None) -> None:
+def mount_view(policy: SandboxPolicy, needed: Sequence[str], scratch_bytes: int | None) -> None:
     """Set up the mounts of the cell.
 
     Args:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "Policy"]
+__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "SandboxPolicy"]
 
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SandboxPolicy:
     """What a cell may access. Paths are absolute, include everything below them, and may not exist."""
 
     enclosure: Enclosure
@@ -39,7 +39,7 @@ class Policy:
         return asdict(self)
 
     @classmethod
-    def from_wire(cls, values: Mapping[str, Any]) -> Policy:
+    def from_wire(cls, values: Mapping[str, Any]) -> SandboxPolicy:
         """Read the result of `to_wire`."""
         plain: dict[str, Any] = {
             name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
@@ -48,7 +48,7 @@ class Policy:
         return cls(**plain)
 
 
-OPEN: Final = Policy("none", network="open")
+OPEN: Final = SandboxPolicy("none", network="open")
 """No restriction: the policy of the profile `none`."""
 
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, seccomp
-from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Policy
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, SandboxPolicy
 
 __all__ = [
     "ABORT",
@@ -79,7 +79,7 @@ class CellSetup:
     limits: CellLimits
     memory_held: bool
     """Whether a control group limits its memory, which also counts memory files."""
-    policy: Policy
+    policy: SandboxPolicy
     scratch: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
 
@@ -96,7 +96,7 @@ class CellSetup:
             environment=values["environment"],
             limits=CellLimits(**values["limits"]),
             memory_held=values["memory_held"],
-            policy=Policy.from_wire(values["policy"]),
+            policy=SandboxPolicy.from_wire(values["policy"]),
             scratch=values["scratch"],
         )
 
