@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["ALL_BITS", "Filter", "Is", "Refusal", "filter_of", "refusals"]
+__all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "filter_of", "refusals"]
 
 CLONE_NEW: Final = 0x7E020000  # mount, cgroup, uts, ipc, user, process and network namespaces
 CLONE_NEWTIME: Final = 0x80  # in unshare only; a signal's number in clone
@@ -49,7 +49,7 @@ class Is:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeniedSyscall:
     """The errno of a call for which all conditions hold."""
 
     error: int
@@ -66,7 +66,7 @@ class Filter:
     apart: bool  # in process and IPC namespaces of its own
 
 
-Table: TypeAlias = Mapping[str, Sequence[Refusal]]
+Table: TypeAlias = Mapping[str, Sequence[DeniedSyscall]]
 """By name of the call; the first matching entry decides."""
 
 
@@ -90,8 +90,8 @@ def refusals(wanted: Filter) -> Table:
     return table
 
 
-def _always(names: Iterable[str], error: int) -> dict[str, Sequence[Refusal]]:
-    return {name: (Refusal(error),) for name in names}
+def _always(names: Iterable[str], error: int) -> dict[str, Sequence[DeniedSyscall]]:
+    return {name: (DeniedSyscall(error),) for name in names}
 
 
 _FORBIDDEN: Final = (
@@ -123,15 +123,15 @@ _SHARED: Final = (
 """Refused unless the cell has its own IPC namespace."""
 
 
-def _files() -> dict[str, Sequence[Refusal]]:
+def _files() -> dict[str, Sequence[DeniedSyscall]]:
     """Refuse the creation of devices and of setuid or setgid files."""
 
-    def modes(argument: int, *when: Is) -> list[Refusal]:
-        return [Refusal(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
+    def modes(argument: int, *when: Is) -> list[DeniedSyscall]:
+        return [DeniedSyscall(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
 
-    def nodes(argument: int) -> list[Refusal]:
+    def nodes(argument: int) -> list[DeniedSyscall]:
         device = Is(argument, (stat.S_IFCHR, stat.S_IFBLK), 0o170000)
-        return [Refusal(errno.EPERM, (device,)), *modes(argument)]
+        return [DeniedSyscall(errno.EPERM, (device,)), *modes(argument)]
 
     def creates(argument: int) -> Is:  # without O_CREAT or O_TMPFILE the mode is ignored
         return Is(argument, (0,), os.O_CREAT | O_TMPFILE, inverted=True)
@@ -142,36 +142,36 @@ def _files() -> dict[str, Sequence[Refusal]]:
     }  # fmt: skip
 
 
-def _namespaces_and_terminals() -> dict[str, Sequence[Refusal]]:
-    def none_of(bits: int) -> list[Refusal]:
-        return [Refusal(errno.EPERM, (Is(0, (0,), bits, inverted=True),))]
+def _namespaces_and_terminals() -> dict[str, Sequence[DeniedSyscall]]:
+    def none_of(bits: int) -> list[DeniedSyscall]:
+        return [DeniedSyscall(errno.EPERM, (Is(0, (0,), bits, inverted=True),))]
 
     return {
         "clone": none_of(CLONE_NEW),
         "unshare": none_of(CLONE_NEW | CLONE_NEWTIME),
-        "personality": [Refusal(errno.EPERM, (Is(0, SAME_PERSONALITY, inverted=True),))],
-        "ioctl": [Refusal(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),))],  # insert input into a terminal
+        "personality": [DeniedSyscall(errno.EPERM, (Is(0, SAME_PERSONALITY, inverted=True),))],
+        "ioctl": [DeniedSyscall(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),))],  # insert input into a terminal
     }
 
 
-def _sockets(wanted: Filter) -> dict[str, Sequence[Refusal]]:
+def _sockets(wanted: Filter) -> dict[str, Sequence[DeniedSyscall]]:
     paired = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
     pairs = [
-        Refusal(errno.EAFNOSUPPORT, (Is(0, (socket.AF_UNIX,), inverted=True),)),
-        Refusal(errno.EPERM, (Is(1, paired, SOCKET_KIND, inverted=True),)),
+        DeniedSyscall(errno.EAFNOSUPPORT, (Is(0, (socket.AF_UNIX,), inverted=True),)),
+        DeniedSyscall(errno.EPERM, (Is(1, paired, SOCKET_KIND, inverted=True),)),
     ]
     if not wanted.network:
-        return {"socket": [Refusal(errno.EAFNOSUPPORT)], "socketpair": pairs}
+        return {"socket": [DeniedSyscall(errno.EAFNOSUPPORT)], "socketpair": pairs}
     internet, kinds = (socket.AF_INET, socket.AF_INET6), (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     return {
         "socketpair": pairs,
         "socket": [
             # Resolvers query routes over netlink.
-            Refusal(errno.EAFNOSUPPORT, (Is(0, (*internet, socket.AF_NETLINK), inverted=True),)),
+            DeniedSyscall(errno.EAFNOSUPPORT, (Is(0, (*internet, socket.AF_NETLINK), inverted=True),)),
             # Raw sockets can forge senders; other kinds and protocols are rarely used kernel code.
-            Refusal(errno.EPERM, (Is(0, internet), Is(1, kinds, SOCKET_KIND, inverted=True))),
-            Refusal(errno.EPROTONOSUPPORT, (Is(0, internet), Is(2, PROTOCOLS, inverted=True))),
-            Refusal(
+            DeniedSyscall(errno.EPERM, (Is(0, internet), Is(1, kinds, SOCKET_KIND, inverted=True))),
+            DeniedSyscall(errno.EPROTONOSUPPORT, (Is(0, internet), Is(2, PROTOCOLS, inverted=True))),
+            DeniedSyscall(
                 errno.EPROTONOSUPPORT,
                 (Is(0, (socket.AF_NETLINK,)), Is(2, (socket.NETLINK_ROUTE,), inverted=True)),
             ),
@@ -179,15 +179,18 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[Refusal]]:
     }
 
 
-def _on_others() -> dict[str, Sequence[Refusal]]:
+def _on_others() -> dict[str, Sequence[DeniedSyscall]]:
     """Refuse calls on other processes by number; 0 is the caller.
 
     A thread has a number too, so setting the affinity of another thread fails, as it does in many containers.
     """
-    other = Refusal(errno.EPERM, (Is(0, (0,), inverted=True),))
+    other = DeniedSyscall(errno.EPERM, (Is(0, (0,), inverted=True),))
     numbered = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
-    of_group = Refusal(errno.EPERM, (Is(1, (0,), inverted=True),))
+    of_group = DeniedSyscall(errno.EPERM, (Is(1, (0,), inverted=True),))
     return {
         **dict.fromkeys(numbered, (other,)),
-        **{name: (Refusal(errno.EPERM, (Is(0, (user,)),)), of_group) for name, user in OF_A_USER.items()},
+        **{
+            name: (DeniedSyscall(errno.EPERM, (Is(0, (user,)),)), of_group)
+            for name, user in OF_A_USER.items()
+        },
     }

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox import linux
-from toolcelld.sandbox.denied_syscalls import ALL_BITS, Filter, Is, Refusal, refusals
+from toolcelld.sandbox.denied_syscalls import ALL_BITS, DeniedSyscall, Filter, Is, refusals
 from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 
 __all__ = ["load", "program", "warm_up"]
@@ -98,7 +98,7 @@ def _search(bodies: Sequence[tuple[int, Sequence[Instruction]]]) -> list[Instruc
     return [*instructions, (RETURN, 0, 0, ALLOW)]
 
 
-def _body(refused: Iterable[Refusal]) -> list[Instruction]:
+def _body(refused: Iterable[DeniedSyscall]) -> list[Instruction]:
     instructions: list[Instruction] = []
     for refusal in refused:
         branch: list[Instruction] = [(RETURN, 0, 0, FAIL | refusal.error)]
