@@ -47,7 +47,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
         header_of,
         to_worker,
     )
-    from toolcelld.worker.channel import Wire
+    from toolcelld.worker.channel import DaemonChannel
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / ".hypothesis" / "codec"
@@ -133,7 +133,7 @@ def on_wire(data: bytes) -> None:
     expected, broken = joined(frames)
     ours, theirs = socket.socketpair()
     with ours:
-        wire = Wire(theirs.detach())
+        wire = DaemonChannel(theirs.detach())
         try:
             ours.sendall(data)
             ours.shutdown(socket.SHUT_WR)

@@ -20,7 +20,7 @@ from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameEr
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
 from toolcelld.worker.abort import SEQUENCE, Abortable
-from toolcelld.worker.channel import Teller, Wire
+from toolcelld.worker.channel import DaemonChannel, Teller
 from toolcelld.worker.report import Ending, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
@@ -48,15 +48,15 @@ class Daemon:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Daemon, Wire]]:
+def ends() -> Iterator[tuple[Daemon, DaemonChannel]]:
     ours, theirs = socket.socketpair()
     with ours:
-        wire = Wire(theirs.detach())
+        wire = DaemonChannel(theirs.detach())
         yield Daemon(ours), wire
         wire.close()
 
 
-def test_a_message_is_put_together_from_its_chunks(ends: tuple[Daemon, Wire]) -> None:
+def test_a_message_is_put_together_from_its_chunks(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     payload = os.urandom(3 * PAYLOAD_BYTES_MAX + 7)
     sender = threading.Thread(target=daemon.send, args=tuple(split({"type": "load"}, payload)))
@@ -79,14 +79,16 @@ def test_a_message_is_put_together_from_its_chunks(ends: tuple[Daemon, Wire]) ->
         [encode({"type": "load", "size": 5}, b"12"), encode({"type": "chunk"}, b"3456")],
     ],
 )
-def test_a_message_with_a_wrong_size_is_an_error(ends: tuple[Daemon, Wire], frames: list[bytes]) -> None:
+def test_a_message_with_a_wrong_size_is_an_error(
+    ends: tuple[Daemon, DaemonChannel], frames: list[bytes]
+) -> None:
     daemon, wire = ends
     daemon.send(*frames)
     with pytest.raises(FrameError):
         wire.receive()
 
 
-def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, Wire]) -> None:
+def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     daemon.send(encode({"type": "load", "size": 5}, b"12"))
     daemon.socket.shutdown(socket.SHUT_WR)
@@ -97,7 +99,9 @@ def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, Wir
 # Telling
 
 
-def test_telling_into_a_full_socket_returns_and_the_newest_arrives(ends: tuple[Daemon, Wire]) -> None:
+def test_telling_into_a_full_socket_returns_and_the_newest_arrives(
+    ends: tuple[Daemon, DaemonChannel],
+) -> None:
     daemon, wire = ends
     teller = Teller(wire, 7)
     for number in range(200):  # thirty times what the socket takes
@@ -112,7 +116,7 @@ def test_telling_into_a_full_socket_returns_and_the_newest_arrives(ends: tuple[D
     assert threading.active_count() == 1
 
 
-def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Daemon, Wire]) -> None:
+def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))
     teller = Teller(wire, 1)
@@ -123,7 +127,7 @@ def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Dae
     teller.finish()
 
 
-def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, Wire]) -> None:
+def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     teller = Teller(wire, 1)
     for number in range(5):
@@ -148,7 +152,7 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
 ) -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        wire = Wire(theirs.detach())
+        wire = DaemonChannel(theirs.detach())
         teller = Teller(wire, 1)
         wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
         for _ in range(count):
@@ -167,7 +171,7 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
         wire.close()
 
 
-def test_metadata_that_grows_too_large_is_dropped_with_a_warning(ends: tuple[Daemon, Wire]) -> None:
+def test_metadata_that_grows_too_large_is_dropped_with_a_warning(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     teller = Teller(wire, 1)
     teller.tell("metadata", {}, json.dumps({"a": "x" * METADATA_BYTES_MAX}).encode())

@@ -33,7 +33,7 @@ from toolcelld.protocol.messages import (
     split,
 )
 
-__all__ = ["Teller", "Wire"]
+__all__ = ["DaemonChannel", "Teller"]
 
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
@@ -43,7 +43,7 @@ UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 READ_BYTES: Final = 64 * 1024
 
 
-class Wire:
+class DaemonChannel:
     """Frames over one blocking socket; any thread may send, one thread at a time receives."""
 
     def __init__(self, descriptor: int) -> None:
@@ -137,7 +137,7 @@ class Wire:
 class Teller:
     """What one call tells on its way: coalesced, bounded, never waited for."""
 
-    def __init__(self, wire: Wire, sequence: int) -> None:
+    def __init__(self, wire: DaemonChannel, sequence: int) -> None:
         self._wire = wire
         self._sequence = sequence
         self._lock = threading.Lock()

@@ -63,7 +63,7 @@ from toolcelld.protocol.messages import (
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL
 from toolcelld.worker.abort import Abortable
-from toolcelld.worker.channel import Teller, Wire
+from toolcelld.worker.channel import DaemonChannel, Teller
 from toolcelld.worker.loader import Broken, Source, load
 from toolcelld.worker.report import Ending, Usage
 
@@ -112,7 +112,7 @@ class _CallPool(ThreadPoolExecutor):
 
 class _Worker:
     def __init__(self, plan: setup.Plan) -> None:
-        self.wire = Wire(PROTOCOL)
+        self.wire = DaemonChannel(PROTOCOL)
         self.abortable = Abortable(ABORT)
         self._plan = plan
         self._directory = "/"
