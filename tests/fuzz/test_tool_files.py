@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.conftest import tried
 
-from toolcelld.worker.loader import Broken, Source, load
+from toolcelld.worker.loader import Broken, ToolSource, load
 
 EXAMPLES: int = 50
 
@@ -69,7 +69,7 @@ def sources(draw: st.DrawFn) -> bytes:
 @given(content=sources())
 def test_an_odd_file_has_tools_or_is_broken(content: bytes, tmp_path: Path) -> None:
     modules = set(sys.modules)
-    source = Source(str(tmp_path / "odd.py"), "odd", str(tmp_path), package=False, content=content)
+    source = ToolSource(str(tmp_path / "odd.py"), "odd", str(tmp_path), package=False, content=content)
     said = "stage", "message"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a file's own syntax

@@ -22,11 +22,11 @@ from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
-__all__ = ["Broken", "Source", "load"]
+__all__ = ["Broken", "ToolSource", "load"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ToolSource:
     """One tool file as the daemon read it."""
 
     path: str
@@ -54,7 +54,7 @@ class Broken(Exception):
 class _Pinned(importlib.abc.InspectLoader):
     """A loader that has the source already."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ToolSource) -> None:
         self._source = source
 
     def get_source(self, fullname: str) -> str:  # there is only the one
@@ -93,7 +93,7 @@ class _Siblings:
         return spec
 
 
-def load(source: Source, *, describe: bool) -> Exports:
+def load(source: ToolSource, *, describe: bool) -> Exports:
     """The file's tools, or `Broken` with the cause; `Aborted` when loading was stopped from outside."""
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
@@ -135,16 +135,16 @@ def load(source: Source, *, describe: bool) -> Exports:
     return exports(vars(module), source.stem, describe=describe)
 
 
-def _frames_of(source: Source, error: BaseException) -> list[traceback.FrameSummary]:
+def _frames_of(source: ToolSource, error: BaseException) -> list[traceback.FrameSummary]:
     return [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source.path]
 
 
-def _line(source: Source, error: BaseException) -> int:
+def _line(source: ToolSource, error: BaseException) -> int:
     frames = _frames_of(source, error)
     return frames[-1].lineno or 0 if frames else 0
 
 
-def _last_text(source: Source, error: BaseException) -> str:
+def _last_text(source: ToolSource, error: BaseException) -> str:
     frames = _frames_of(source, error)
     return frames[-1].line or "" if frames else "outside of the file"
 

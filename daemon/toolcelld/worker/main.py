@@ -64,7 +64,7 @@ from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, Teller
-from toolcelld.worker.loader import Broken, Source, load
+from toolcelld.worker.loader import Broken, ToolSource, load
 from toolcelld.worker.report import Ending, Usage
 
 __all__ = ["main"]
@@ -153,7 +153,7 @@ class _Worker:
         self._directory = os.getcwd()
 
     def _load(self, message: LoadMessage, content: bytes) -> None:
-        source = Source(
+        source = ToolSource(
             path=message.path,
             stem=message.stem,
             directory=message.directory,
