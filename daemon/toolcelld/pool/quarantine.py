@@ -32,7 +32,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 
-__all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "Evidence", "Quarantine", "Quarantined"]
+__all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "CrashEvidence", "Quarantine", "Quarantined"]
 
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 10.0, 30.0)
 """The longest wait after the first, the second … death in a row, the last for all that follow."""
@@ -46,7 +46,7 @@ STDERR_CHARACTERS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CrashEvidence:
     """One death of a worker that was its tool's doing."""
 
     time: float  # since the epoch, for people
@@ -61,7 +61,7 @@ class Quarantined:
     path: str
     stem: str
     since: float
-    deaths: tuple[Evidence, ...]
+    deaths: tuple[CrashEvidence, ...]
 
     def __str__(self) -> str:
         causes = Counter(death.cause for death in self.deaths)
@@ -78,7 +78,7 @@ class _Record:
     not_before: float = 0.0  # by the clock
     since: float = 0.0
     when: deque[float] = field(default_factory=lambda: deque[float](maxlen=DEATHS_MAX))  # by the clock
-    deaths: deque[Evidence] = field(default_factory=lambda: deque[Evidence](maxlen=DEATHS_MAX))
+    deaths: deque[CrashEvidence] = field(default_factory=lambda: deque[CrashEvidence](maxlen=DEATHS_MAX))
 
     def told(self) -> Quarantined:
         return Quarantined(self.file.path, self.file.stem, self.since, tuple(self.deaths))
@@ -107,7 +107,7 @@ class Quarantine:
         self._make_room()
         self._records[file.digest] = record
         now = self._clock()
-        record.deaths.append(Evidence(time.time(), cause, stderr.strip()[-STDERR_CHARACTERS_MAX:]))
+        record.deaths.append(CrashEvidence(time.time(), cause, stderr.strip()[-STDERR_CHARACTERS_MAX:]))
         record.when.append(now)
         record.in_a_row += 1
         longest = BACKOFF_SECONDS[min(record.in_a_row, len(BACKOFF_SECONDS)) - 1]
