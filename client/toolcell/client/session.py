@@ -15,7 +15,7 @@ from typing import Literal
 import grpc
 
 from toolcell.client._launch.daemon import find
-from toolcell.client._transport.connection import Attachment
+from toolcell.client._transport.connection import Connection
 from toolcell.client._transport.messages import encode_arguments, refused
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
@@ -38,7 +38,7 @@ class Session:
 
     __slots__ = ("_attachment",)
 
-    def __init__(self, attachment: Attachment) -> None:
+    def __init__(self, attachment: Connection) -> None:
         self._attachment = attachment
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ async def connect(
         services=services or (),
     )
     found = find(address, daemon)
-    attachment = Attachment(found, opening, linger, ask, services, on_catalog)
+    attachment = Connection(found, opening, linger, ask, services, on_catalog)
     try:
         await attachment.open()
         try:

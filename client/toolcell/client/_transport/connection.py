@@ -37,7 +37,7 @@ from .messages import read_catalog, read_event, read_outcome, refused
 from .receive_buffer import Inbox
 from .stream import Stream
 
-__all__ = ["Attachment", "OnCatalog"]
+__all__ = ["Connection", "OnCatalog"]
 
 RETRY_FIRST_SECONDS = 0.02
 RETRY_MAX_SECONDS = 1.0
@@ -53,7 +53,7 @@ FINAL = frozenset(
 OnCatalog: TypeAlias = Callable[[Catalog], object]
 
 
-class Attachment:
+class Connection:
     """The client's half of a session: its open calls, and the line to the daemon that comes and goes."""
 
     def __init__(
