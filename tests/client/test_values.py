@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress, ResourceLink, Text, Update
 from toolcell.client._transport.messages import encode_arguments, read_outcome
 from toolcell.client._transport.receive_buffer import Inbox
-from toolcell.client._transport.send_queue import SOURCES_MAX, Outbox
+from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
 from toolcell.client.errors import refusal_of
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
 from toolcell.client.limits import encode_limits
@@ -101,7 +101,7 @@ def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths
             yield pb.AttachRequest(chunk=pb.Chunk(call_id=f"{number}.{n}"))
 
     async def drain() -> list[str]:
-        outbox = Outbox()
+        outbox = SendQueue()
         for number, length in enumerate(lengths):
             outbox.put(source(number, length))
         return [(await outbox.take()).chunk.call_id for _ in range(sum(lengths))]

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["Outbox"]
+__all__ = ["SendQueue"]
 
 SOURCES_MAX = 4  # half of the calls whose arguments a daemon takes at once
 
 
-class Outbox:
+class SendQueue:
     """Messages, and sources of messages, in order of arrival; a source goes to the end after each of its messages."""
 
     __slots__ = ("_begun", "_turns", "_waiting", "_wake")

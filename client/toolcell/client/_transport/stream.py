@@ -21,7 +21,7 @@ from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from .channel import Link
 from .receive_buffer import Inbox
-from .send_queue import Outbox
+from .send_queue import SendQueue
 
 __all__ = ["Stream"]
 
@@ -49,7 +49,7 @@ class Stream:
     def __init__(self, link: Link, inbox: Inbox) -> None:
         self._link = link
         self._inbox = inbox
-        self._outbox = Outbox()
+        self._outbox = SendQueue()
         self._clock: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
 
