@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress, ResourceLink, Text, Update
 from toolcell.client._transport.messages import encode_arguments, read_outcome
-from toolcell.client._transport.receive_buffer import Inbox
+from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
 from toolcell.client.errors import refusal_of
 from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
@@ -50,7 +50,7 @@ def test_every_body_arrives_whole_once_whatever_is_interleaved_and_sent_again(
     stream += [event for rest in waiting for event in rest]
     for number, event in enumerate(stream, 1):
         event.number = number
-    inbox, arrived, place = Inbox(), list[tuple[str, bytes]](), 0
+    inbox, arrived, place = ReceiveBuffer(), list[tuple[str, bytes]](), 0
     while place < len(stream):
         if (whole := inbox.take(stream[place])) is not None:
             arrived.append((whole[0].call_id, whole[1]))
@@ -65,7 +65,7 @@ def test_every_body_arrives_whole_once_whatever_is_interleaved_and_sent_again(
 
 def test_a_head_is_not_acknowledged_before_its_last_chunk() -> None:
     head, middle, last = cut("c-1", b"abcdef", 2)
-    inbox = Inbox()
+    inbox = ReceiveBuffer()
     for number, event in enumerate((pb.Event(), head, middle), 1):
         event.number = number
         inbox.take(event)
@@ -77,7 +77,7 @@ def test_a_head_is_not_acknowledged_before_its_last_chunk() -> None:
 
 def test_a_body_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcell.client._transport.receive_buffer.BODY_BYTES_MAX", 10)
-    inbox = Inbox()
+    inbox = ReceiveBuffer()
     whole = None
     for event in cut("c-1", body("x" * 100), 8):
         whole = inbox.take(event)
@@ -87,7 +87,7 @@ def test_a_body_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_update_that_was_given_up_half_way_does_not_end_in_the_outcome() -> None:
-    inbox = Inbox()
+    inbox = ReceiveBuffer()
     assert inbox.take(pb.Event(call_id="c-1", update=pb.Update(body=b"half", more=True))) is None
     outcome = pb.Event(call_id="c-1", outcome=pb.Outcome(body=b"whole"))
     assert inbox.take(outcome) == (outcome, b"whole")

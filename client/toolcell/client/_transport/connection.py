@@ -34,7 +34,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .channel import Link, dial
 from .messages import read_catalog, read_event, read_outcome, refused
-from .receive_buffer import Inbox
+from .receive_buffer import ReceiveBuffer
 from .stream import Stream
 
 __all__ = ["Connection", "OnCatalog"]
@@ -76,7 +76,7 @@ class Connection:
         self._asked = asked
         self._services = services or {}
         self._on_catalog = on_catalog
-        self._inbox = Inbox()
+        self._inbox = ReceiveBuffer()
         self._parts: list[pb.CatalogPart] = []
         self._opened = asyncio.Event()
         self._whole = asyncio.Event()  # the catalog is; or none will come any more

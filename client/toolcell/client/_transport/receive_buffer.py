@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-__all__ = ["Inbox"]
+__all__ = ["ReceiveBuffer"]
 
 # The contract's 16 MiB of result, and as much again for JSON around it. What is longer is no longer JSON here,
 # and its call ends with `unreadable_result`.
@@ -25,7 +25,7 @@ class _Body:
     data: bytearray = field(default_factory=bytearray)
 
 
-class Inbox:
+class ReceiveBuffer:
     """The events of a session, each once, in order, with their bodies whole."""
 
     __slots__ = ("_bodies", "_last", "_told")
