@@ -14,7 +14,7 @@ import grpc
 
 from toolcell import _paths
 from toolcell.client._launch.daemon import Daemon, find
-from toolcell.client._transport.channel import Link, dial
+from toolcell.client._transport.channel import Channel, dial
 from toolcell_proto.v1.operator_pb2_grpc import OperatorStub
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
@@ -33,7 +33,7 @@ class Operator:
 
     __slots__ = ("_link", "operator", "tools")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Channel) -> None:
         self._link = link
         self.operator = OperatorStub(link.channel)
         self.tools = ToolCellStub(link.channel)

@@ -17,7 +17,7 @@ import grpc
 
 from toolcell.client.errors import Unavailable
 
-__all__ = ["Link", "dial"]
+__all__ = ["Channel", "dial"]
 
 TOKEN_BYTES_MAX = 4096  # a token is 43 characters; a file that is longer is something else
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # a whole catalog in one answer: 1,000 tools with schemas of 64 KiB
@@ -31,7 +31,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Channel:
     """A channel, and the metadata that every RPC on it carries."""
 
     channel: grpc.aio.Channel
@@ -39,12 +39,12 @@ class Link:
 
 
 @asynccontextmanager
-async def dial(socket: str, token_path: str) -> AsyncGenerator[Link]:
+async def dial(socket: str, token_path: str) -> AsyncGenerator[Channel]:
     """A link to the daemon on `socket`; connects when it is first used. Raises Unavailable."""
     check_directory(socket)
     metadata = (("authorization", f"Bearer {read_token(token_path)}"),)
     async with grpc.aio.insecure_channel(f"unix:{urllib.parse.quote(socket)}", options=_OPTIONS) as channel:
-        yield Link(channel, metadata)
+        yield Channel(channel, metadata)
 
 
 def check_directory(socket: str) -> None:

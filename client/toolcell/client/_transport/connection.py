@@ -32,7 +32,7 @@ from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
 from toolcell.client.serving import Service, serve
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .channel import Link, dial
+from .channel import Channel, dial
 from .messages import read_catalog, read_event, read_outcome, refused
 from .receive_buffer import ReceiveBuffer
 from .stream import Stream
@@ -69,7 +69,7 @@ class Connection:
         self.opening = opening  # the next stream's; Welcome fills in the session and its secret
         self.flights: dict[str, Flight] = {}
         self.found: dict[str, Call] = {}  # what a taken-over session brought along
-        self.line: tuple[Link, Stream] | None = None  # while the daemon listens
+        self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.over: Refusal | None = None  # why there will never be a line again
         self._daemon = daemon
         self._linger_seconds = linger_seconds
@@ -196,7 +196,7 @@ class Connection:
         except Unavailable as error:
             return Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", error.message, error.remedy)
 
-    def _welcome(self, link: Link, stream: Stream, welcome: pb.Welcome) -> None:
+    def _welcome(self, link: Channel, stream: Stream, welcome: pb.Welcome) -> None:
         first = not self._opened.is_set()
         known = {info.call_id: info for info in welcome.calls}
         self.opening.session_id = welcome.session_id

@@ -19,7 +19,7 @@ from toolcell.client.errors import Refusal, refusal_of_rpc
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
-from .channel import Link
+from .channel import Channel
 from .receive_buffer import ReceiveBuffer
 from .send_queue import SendQueue
 
@@ -46,7 +46,7 @@ class Stream:
 
     __slots__ = ("_clock", "_inbox", "_link", "_outbox", "_unacknowledged_bytes")
 
-    def __init__(self, link: Link, inbox: ReceiveBuffer) -> None:
+    def __init__(self, link: Channel, inbox: ReceiveBuffer) -> None:
         self._link = link
         self._inbox = inbox
         self._outbox = SendQueue()
