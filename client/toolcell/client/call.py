@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Protocol
 
 from toolcell.client._transport.stream import Stream
-from toolcell.client._transport.tracing import Traced
+from toolcell.client._transport.tracing import CallSpan
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .events import Event, Unread
@@ -67,7 +67,7 @@ class Flight:
     )
 
     def __init__(
-        self, request: pb.Call, arguments: bytes, carrier: Carrier, traced: Traced | None = None
+        self, request: pb.Call, arguments: bytes, carrier: Carrier, traced: CallSpan | None = None
     ) -> None:
         if len(arguments) > PART_BYTES_MAX:
             request.arguments = arguments[:PART_BYTES_MAX]

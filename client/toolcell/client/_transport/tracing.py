@@ -20,10 +20,10 @@ from toolcell.client.outcome import Kind, Outcome
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["Traced", "begin"]
+__all__ = ["CallSpan", "begin"]
 
 
-def begin(tool: str, call_id: str) -> Traced | None:
+def begin(tool: str, call_id: str) -> CallSpan | None:
     """The span of a call that starts now, below whatever span is current; None where nobody traces."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -41,7 +41,7 @@ def begin(tool: str, call_id: str) -> Traced | None:
             "gen_ai.tool.type": "function",
         },
     )
-    return Traced(trace, tracer, span)
+    return CallSpan(trace, tracer, span)
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def _version() -> str:
     return metadata.version("toolcell")
 
 
-class Traced:
+class CallSpan:
     """The span of one call."""
 
     __slots__ = ("_began_ns", "_span", "_trace", "_tracer")
