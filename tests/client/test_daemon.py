@@ -11,7 +11,7 @@ import pytest
 
 from toolcell.client import Unavailable, connect
 from toolcell.client._launch.daemon import Private, Running, Shared, find
-from toolcell.client._launch.process import Child
+from toolcell.client._launch.process import DaemonProcess
 from toolcell.client._transport.stream import Stream
 from toolcell.client.errors import CORE_ERROR, Refusal, refusal_of_rpc
 
@@ -204,6 +204,6 @@ async def test_a_child_that_ignores_its_life_line_is_killed(
     stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcell.client._launch.process.END_SECONDS", 0)
-    child = Child(["sleep", "infinity"], str(tmp_path / "log"), life_line=True)
+    child = DaemonProcess(["sleep", "infinity"], str(tmp_path / "log"), life_line=True)
     await child.end()
     assert child.code == -9

@@ -21,7 +21,7 @@ from toolcell import _paths
 from toolcell.client._transport.channel import START_IT
 from toolcell.client.errors import Unavailable
 
-from .process import Child
+from .process import DaemonProcess
 
 __all__ = ["Daemon", "Private", "Running", "answers", "find"]
 
@@ -85,7 +85,7 @@ class Shared:
             await _until_answers(self.socket, None)
             return
         log_path = os.path.join(_paths.state_directory(), "daemon.log")
-        child = Child(
+        child = DaemonProcess(
             [*_command(self.socket), "--idle-exit", str(IDLE_EXIT_SECONDS)], log_path, life_line=False
         )
         await _until_answers(self.socket, child)
@@ -107,7 +107,7 @@ class Private:
     def __init__(self, *options: str) -> None:
         self._options = options
         self._directory = ""
-        self.child: Child | None = None
+        self.child: DaemonProcess | None = None
 
     @property
     def socket(self) -> str:
@@ -123,7 +123,9 @@ class Private:
         log_path = os.path.join(self._directory, "daemon.log")
         if self.child is not None:
             self.child.close()
-        self.child = Child([*_command(self.socket), "--private", *self._options], log_path, life_line=True)
+        self.child = DaemonProcess(
+            [*_command(self.socket), "--private", *self._options], log_path, life_line=True
+        )
         await _until_answers(self.socket, self.child)
 
     async def end(self) -> None:
@@ -156,7 +158,7 @@ def answers(socket: str) -> bool:
     return True
 
 
-async def _until_answers(socket: str, child: Child | None) -> None:
+async def _until_answers(socket: str, child: DaemonProcess | None) -> None:
     deadline = asyncio.get_running_loop().time() + START_SECONDS
     while not answers(socket):
         if child is not None and child.ended.is_set() and child.code != 0:

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from typing import IO
 
-__all__ = ["Child"]
+__all__ = ["DaemonProcess"]
 
 END_SECONDS = 15.0  # the ladder of an abort for what still runs, and some
 LOG_BYTES_MAX = 1024 * 1024  # then the log begins anew
@@ -21,7 +21,7 @@ TAIL_BYTES = 4096
 TAIL_LINES = 8
 
 
-class Child:
+class DaemonProcess:
     """A daemon process that we started."""
 
     def __init__(self, command: list[str], log_path: str, *, life_line: bool) -> None:
