@@ -4,7 +4,7 @@ It is a future with manners. A plain `asyncio.Future` would not do: cancelling o
 and the cancellation would be delivered at once, while the tool goes on. Here the cancellation of whoever waits is
 the abort, and it is delivered when the tool has stopped, so that `asyncio.timeout()` and task groups tell the truth.
 
-`Call` is what the caller holds; `Flight` is the same call as its session knows it, with what it takes to send it
+`Call` is what the caller holds; `CallState` is the same call as its session knows it, with what it takes to send it
 again after the line has dropped. No task belongs to either: the session's reader delivers and ends, and whoever
 waits is woken by a future of its own. All of it lives on the session's loop.
 """
@@ -22,7 +22,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from .events import Event, Unread
 from .outcome import Kind, Outcome
 
-__all__ = ["Call", "Flight"]
+__all__ = ["Call", "CallState"]
 
 PART_BYTES_MAX = 48 * 1024  # the contract's bound for a chunk
 ANSWERS_KEPT_MAX = 64  # to be sent again after a drop; more questions than a tool has open at once
@@ -36,12 +36,12 @@ class Carrier(Protocol):
         """Say something about a call, if there is somebody to hear it."""
         ...
 
-    def land(self, flight: Flight, /) -> None:
+    def land(self, flight: CallState, /) -> None:
         """Forget a flight that has ended."""
         ...
 
 
-class Flight:
+class CallState:
     """A call under way, as its session knows it.
 
     The state is here and nowhere else: `outcome` (ended), `abort_reason` (asked to stop), `sent` (the daemon may have
@@ -215,7 +215,7 @@ class Call:
 
     __slots__ = ("_flight", "_iterated", "id", "tool")
 
-    def __init__(self, call_id: str, tool: str, flight: Flight) -> None:
+    def __init__(self, call_id: str, tool: str, flight: CallState) -> None:
         self.id = call_id
         self.tool = tool
         self._flight = flight

@@ -22,7 +22,7 @@ from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from ._transport import tracing
 from .asking import Answer, Ask
-from .call import Call, Flight
+from .call import Call, CallState
 from .catalog import Catalog
 from .errors import Refusal, Refused, Unavailable, refusal_of_rpc
 from .limits import Limits, encode_limits
@@ -104,7 +104,7 @@ class Session:
         traced = tracing.begin(tool, request.call_id)
         if traced is not None:
             request.traceparent = traced.traceparent
-        flight = Flight(request, encoded, attachment, traced)
+        flight = CallState(request, encoded, attachment, traced)
         if attachment.over is not None:
             flight.end(refused(attachment.over))
         elif known is not None:

@@ -24,7 +24,7 @@ import grpc
 from toolcell import _paths
 from toolcell.client._launch.daemon import Daemon
 from toolcell.client.asking import Asked, answer
-from toolcell.client.call import Call, Flight
+from toolcell.client.call import Call, CallState
 from toolcell.client.catalog import Catalog
 from toolcell.client.errors import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
 from toolcell.client.events import Gap
@@ -67,7 +67,7 @@ class Connection:
     ) -> None:
         self.catalog = Catalog(0, {}, ())
         self.opening = opening  # the next stream's; Welcome fills in the session and its secret
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, CallState] = {}
         self.found: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.over: Refusal | None = None  # why there will never be a line again
@@ -116,7 +116,7 @@ class Connection:
         else:
             self._wanted.set()
 
-    def fly(self, flight: Flight) -> None:
+    def fly(self, flight: CallState) -> None:
         """Send a call on its way."""
         self.flights[flight.call.id] = flight
         if self.line is not None:
@@ -124,7 +124,7 @@ class Connection:
         else:
             self._wanted.set()
 
-    def land(self, flight: Flight) -> None:
+    def land(self, flight: CallState) -> None:
         """Forget a call that has ended."""
         if self.flights.get(flight.call.id) is flight:
             del self.flights[flight.call.id]
@@ -222,7 +222,7 @@ class Connection:
             stream.send(pb.AttachRequest(refresh=pb.Refresh()))
 
     def _find(self, info: pb.CallInfo) -> None:
-        flight = Flight(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
+        flight = CallState(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
         flight.accepted = flight.sent = True
         self.flights[info.call_id] = flight
         self.found[info.call_id] = flight.call
@@ -290,12 +290,12 @@ class Connection:
         reloads, self._reloads = self._reloads, []
         return [reload for reload in reloads if not reload.done()]
 
-    async def _answer(self, flight: Flight, ask: pb.Ask) -> None:
+    async def _answer(self, flight: CallState, ask: pb.Ask) -> None:
         if self._asked is not None:
             said = await answer(self._asked, flight.call, ask)
             flight.answer(ask.ask_id, pb.AttachRequest(answer=said))
 
-    async def _serve(self, flight: Flight, request: pb.Request) -> None:
+    async def _serve(self, flight: CallState, request: pb.Request) -> None:
         reply = await serve(self._services, flight.call, request)
         flight.answer(request.ask_id, pb.AttachRequest(reply=reply))
 
@@ -307,7 +307,7 @@ class Connection:
             reload.set_exception(Refused(why))
 
 
-def _lost(flight: Flight, message: str, reason: str = "") -> Outcome:
+def _lost(flight: CallState, message: str, reason: str = "") -> Outcome:
     """The ending of a call that nobody will ever tell us about."""
     return Outcome(
         Kind.internal,
