@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from toolcell._units import optional, parse_seconds
-from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import Ending, command, everywhere
 
@@ -47,7 +47,7 @@ def _timeout(text: str) -> float | None:
 @app.command()
 @command
 def call(
-    told: Invocation,
+    told: CommandContext,
     tool: Annotated[str, typer.Argument(help="A tool's name, or a file: ./lint.py, ./orders.py:total.")],
     arguments: Annotated[
         list[str] | None,
@@ -89,7 +89,7 @@ def call(
 @app.command()
 @command
 def tools(
-    told: Invocation,
+    told: CommandContext,
     name: Annotated[str | None, typer.Argument(help="One tool, with its schema and settings.")] = None,
 ) -> Ending:
     """What the directory sees."""
@@ -101,7 +101,7 @@ def tools(
 @app.command()
 @command
 def check(
-    told: Invocation,
+    told: CommandContext,
     files: Annotated[list[str] | None, typer.Argument(help="Only these, wherever they are.")] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
@@ -113,7 +113,8 @@ def check(
 @app.command()
 @command
 def calls(
-    told: Invocation, call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None
+    told: CommandContext,
+    call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None,
 ) -> Ending:
     """Running and recent calls, or one call's whole story."""
     from . import calls as listing
@@ -124,7 +125,7 @@ def calls(
 @app.command()
 @command
 def sessions(
-    told: Invocation,
+    told: CommandContext,
     session: Annotated[str | None, typer.Argument(help="A session's id or its beginning.")] = None,
 ) -> Ending:
     """The sessions, or one with its calls."""
@@ -135,7 +136,7 @@ def sessions(
 
 @app.command()
 @command
-def ps(told: Invocation) -> Ending:
+def ps(told: CommandContext) -> Ending:
     """The workers."""
     from . import calls as listing
 
@@ -145,7 +146,7 @@ def ps(told: Invocation) -> Ending:
 @app.command()
 @command
 def output(
-    told: Invocation,
+    told: CommandContext,
     output: Annotated[str, typer.Argument(help="An output's id or its beginning.")],
     lines: Annotated[str | None, typer.Option(metavar="A:B", help="Lines, from 1, both included.")] = None,
     extent: Annotated[
@@ -161,7 +162,7 @@ def output(
 @app.command()
 @command
 def logs(
-    told: Invocation,
+    told: CommandContext,
     subject: Annotated[
         str | None, typer.Argument(metavar="[TOOL|CALL]", help="Only of this tool or call.")
     ] = None,
@@ -176,7 +177,7 @@ def logs(
 @app.command()
 @command
 def abort(
-    told: Invocation, calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")]
+    told: CommandContext, calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")]
 ) -> Ending:
     """Stop calls."""
     from . import control
@@ -186,7 +187,7 @@ def abort(
 
 @app.command()
 @command
-def reload(told: Invocation) -> Ending:
+def reload(told: CommandContext) -> Ending:
     """Read the configuration and the tools again."""
     from . import control
 
@@ -196,7 +197,7 @@ def reload(told: Invocation) -> Ending:
 @app.command()
 @command
 def restart(
-    told: Invocation,
+    told: CommandContext,
     tool: Annotated[str | None, typer.Argument(help="Only those with the file of this tool.")] = None,
 ) -> Ending:
     """Retire the workers, so that the next call gets a new one."""
@@ -208,7 +209,7 @@ def restart(
 @app.command()
 @command
 def trust(
-    told: Invocation,
+    told: CommandContext,
     project: Annotated[str, typer.Argument(metavar="[DIR]", help="A project; default where you are.")] = ".",
     digest: Annotated[bool, typer.Option("--digest", help="Only its code as it is now.")] = False,
     show: Annotated[
@@ -227,7 +228,7 @@ def trust(
 
 @app.command()
 @command
-def doctor(told: Invocation) -> Ending:
+def doctor(told: CommandContext) -> Ending:
     """What this host can hold tools to, layer by layer, and what is missing."""
     from . import trust
 
@@ -237,7 +238,7 @@ def doctor(told: Invocation) -> Ending:
 @app.command()
 @command
 def release(
-    told: Invocation, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
+    told: CommandContext, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
 ) -> Ending:
     """Let a tool that was shut out because its workers died run again."""
     from . import control
@@ -248,7 +249,7 @@ def release(
 @app.command()
 @command
 def serve(
-    told: Invocation,
+    told: CommandContext,
     state: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where outputs and records are kept.")
     ] = None,
@@ -273,7 +274,7 @@ app.add_typer(mcp_app, name="mcp")
 @mcp_app.callback(invoke_without_command=True)
 @command
 def mcp(
-    told: Invocation,
+    told: CommandContext,
     http: Annotated[
         str | None,
         typer.Option("--http", metavar="[HOST:]PORT", help="Over HTTP, for whoever has the token."),
@@ -298,7 +299,7 @@ def mcp(
 @mcp_app.command()
 @command
 def install(
-    told: Invocation,
+    told: CommandContext,
     host: Annotated[str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode")],
     write: Annotated[bool, typer.Option("--write", help="Put it into the host's file.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take it out of the host's file again.")] = False,
@@ -312,7 +313,7 @@ def install(
 @app.command()
 @command
 def init(
-    told: Invocation,
+    told: CommandContext,
     file: Annotated[
         str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default hello.")
     ] = None,
@@ -325,7 +326,7 @@ def init(
 
 @app.command()
 @command
-def version(told: Invocation) -> Ending:
+def version(told: CommandContext) -> Ending:
     """Which Toolcell this is."""
     from . import init
 

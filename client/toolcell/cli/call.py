@@ -21,7 +21,7 @@ from typing import Any
 
 from toolcell._units import format_seconds
 from toolcell.cli._ui.arguments import fit, read
-from toolcell.cli._ui.connect import Invocation, daemon, tool_file
+from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.terminal import Terminal
@@ -64,7 +64,7 @@ class Wanted:
     events: bool = False
 
 
-async def call(told: Invocation, wanted: Wanted) -> Exit:
+async def call(told: CommandContext, wanted: Wanted) -> Exit:
     """Run it, show it, and say how it ended."""
     given = read(wanted.words, wanted.arguments)
     file, export = _file_of(wanted.tool)
@@ -212,7 +212,7 @@ def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[N
             loop.remove_signal_handler(number)
 
 
-def _tell(told: Invocation, wanted: Wanted, terminal: Terminal, running: Call, outcome: Outcome) -> None:
+def _tell(told: CommandContext, wanted: Wanted, terminal: Terminal, running: Call, outcome: Outcome) -> None:
     """The result to stdout, the rest to stderr."""
     record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
     if wanted.events:

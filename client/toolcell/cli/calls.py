@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from toolcell._units import format_bytes, format_seconds
-from toolcell.cli._ui.connect import Invocation, operator
+from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
@@ -23,7 +23,7 @@ from ._ui import outcome_text
 __all__ = ["calls", "ps", "sessions"]
 
 
-async def calls(told: Invocation, call_id: str | None) -> Exit:
+async def calls(told: CommandContext, call_id: str | None) -> Exit:
     """Running and recent calls, or the whole story of one."""
     async with operator(told) as one:
         if call_id is not None:
@@ -119,7 +119,7 @@ def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
         yield "left", f"{facts.leftover_processes} processes, {facts.leftover_threads} threads"
 
 
-async def sessions(told: Invocation, session_id: str | None) -> Exit:
+async def sessions(told: CommandContext, session_id: str | None) -> Exit:
     """The sessions, or one with its calls."""
     async with operator(told) as one:
         found = (
@@ -148,7 +148,7 @@ async def sessions(told: Invocation, session_id: str | None) -> Exit:
     return Exit.OK
 
 
-def _list_sessions(told: Invocation, found: Sequence[op.SessionInfo]) -> None:
+def _list_sessions(told: CommandContext, found: Sequence[op.SessionInfo]) -> None:
     if told.as_json:
         print_json({"sessions": [record(session) for session in found]})
         return
@@ -171,7 +171,7 @@ def _list_sessions(told: Invocation, found: Sequence[op.SessionInfo]) -> None:
     )
 
 
-async def ps(told: Invocation) -> Exit:
+async def ps(told: CommandContext) -> Exit:
     """The workers, and the files that none is started for."""
     async with operator(told) as one:
         answer = await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from toolcell.cli._ui.connect import Invocation, operator
+from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record
@@ -17,7 +17,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 __all__ = ["abort", "release", "reload", "restart"]
 
 
-async def abort(told: Invocation, call_ids: Sequence[str]) -> Exit:
+async def abort(told: CommandContext, call_ids: Sequence[str]) -> Exit:
     """Stop calls; all of them are tried."""
     stopped: list[dict[str, Any]] = []
     failed: Refused | None = None
@@ -39,7 +39,7 @@ async def abort(told: Invocation, call_ids: Sequence[str]) -> Exit:
     return Exit.OK
 
 
-async def reload(told: Invocation) -> Exit:
+async def reload(told: CommandContext) -> Exit:
     """Read the configuration again, scan every directory in use."""
     async with operator(told) as one:
         answer = await one.ask(one.operator.Reload, op.ReloadRequest())
@@ -57,7 +57,7 @@ async def reload(told: Invocation) -> Exit:
     return Exit.OK
 
 
-async def restart(told: Invocation, tool: str | None) -> Exit:
+async def restart(told: CommandContext, tool: str | None) -> Exit:
     """Retire workers, so that the next call gets a new one."""
     async with operator(told) as one:
         answer = await one.ask(one.operator.RestartWorkers, op.RestartWorkersRequest(tool=tool or ""))
@@ -73,7 +73,7 @@ async def restart(told: Invocation, tool: str | None) -> Exit:
     return Exit.OK
 
 
-async def release(told: Invocation, tool: str) -> Exit:
+async def release(told: CommandContext, tool: str) -> Exit:
     """Let a tool out of quarantine."""
     if os.sep in tool:
         tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk

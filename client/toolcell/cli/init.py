@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import metadata
 
-from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
 __all__ = ["init", "serve", "version"]
@@ -31,7 +31,7 @@ def {name}(name: str, times: int = 1) -> str:
 '''
 
 
-def init(told: Invocation, file: str | None) -> Exit:
+def init(told: CommandContext, file: str | None) -> Exit:
     """Write a tool that works, and say how to call it; what is there already stays."""
     path = file or FIRST_TOOL
     path = path if path.endswith(".py") else f"{path}.py"
@@ -69,7 +69,9 @@ def init(told: Invocation, file: str | None) -> Exit:
     return Exit.OK
 
 
-def serve(told: Invocation, state: str | None, config: str | None, idle_exit_seconds: float | None) -> Exit:
+def serve(
+    told: CommandContext, state: str | None, config: str | None, idle_exit_seconds: float | None
+) -> Exit:
     """Become the daemon; does not return."""
     options = {
         "--socket": told.socket,
@@ -82,7 +84,7 @@ def serve(told: Invocation, state: str | None, config: str | None, idle_exit_sec
     os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
 
 
-def version(told: Invocation) -> Exit:
+def version(told: CommandContext) -> Exit:
     """Which Toolcell this is."""
     ours = metadata.version("toolcell")
     print(json.dumps({"version": ours}) if told.as_json else f"toolcell {ours}")

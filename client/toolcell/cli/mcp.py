@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from toolcell import _paths
-from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MISSING = Failure(
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def mcp(told: Invocation) -> Exit:
+async def mcp(told: CommandContext) -> Exit:
     """Serve until the host closes its end, or somebody sends SIGINT or SIGTERM."""
     try:
         from toolcell.adapters.mcp import Bridge, NoPipe, Pipes, Surroundings
@@ -59,7 +59,7 @@ class Door:
     token_variable: str | None = None
 
 
-async def mcp_over_http(told: Invocation, door: Door) -> Exit:
+async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
     try:
         from toolcell.adapters.mcp import PATH, Gate, Guests, Listener
@@ -137,7 +137,7 @@ def _token(door: Door) -> tuple[str, str]:
         ) from error
 
 
-def _say(told: Invocation, url: str, directory: str, whence: str) -> None:
+def _say(told: CommandContext, url: str, directory: str, whence: str) -> None:
     """Where hosts find the server; on stdout, as it is what the command gives."""
     if told.as_json:
         print(json.dumps({"url": url, "directory": directory, "token": whence}), flush=True)

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from toolcell.cli._ui.connect import Invocation, daemon, operator
+from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.json_output import output_record, print_json, record, time_of
 from toolcell.client._operator import operate
@@ -22,7 +22,7 @@ __all__ = ["logs", "output"]
 TRIPLE_BYTES = 3  # what base64 turns into whole characters
 
 
-async def output(told: Invocation, output_id: str, lines: str | None, extent: str | None) -> Exit:
+async def output(told: CommandContext, output_id: str, lines: str | None, extent: str | None) -> Exit:
     """An output that was cut, whole or a range of it, to stdout as it comes."""
     request = pb.ReadOutputRequest(output_id=output_id)
     if lines is not None and extent is not None:
@@ -70,7 +70,7 @@ def _range(option: str, text: str) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def logs(told: Invocation, subject: str | None, follow: bool) -> Exit:
+async def logs(told: CommandContext, subject: str | None, follow: bool) -> Exit:
     """What tools printed and logged; with `follow` until interrupted."""
     request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow)
     kept: list[dict[str, Any]] = []

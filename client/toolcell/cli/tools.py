@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from toolcell.cli._ui.connect import Invocation, daemon, tool_file
+from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
@@ -25,7 +25,7 @@ __all__ = ["check", "tools"]
 HARMLESS = frozenset({"shadowed"})
 
 
-async def tools(told: Invocation, name: str | None) -> Exit:
+async def tools(told: CommandContext, name: str | None) -> Exit:
     """What the directory sees, or one tool with what applies to it."""
     async with daemon(told) as found, operate(found) as one:
         if name is not None:
@@ -47,7 +47,7 @@ async def tools(told: Invocation, name: str | None) -> Exit:
     return Exit.OK
 
 
-async def _one_tool(told: Invocation, one: Operator, name: str) -> None:
+async def _one_tool(told: CommandContext, one: Operator, name: str) -> None:
     answer = await one.ask(one.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
     (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
     if told.as_json:
@@ -69,7 +69,7 @@ async def _one_tool(told: Invocation, one: Operator, name: str) -> None:
         print(f"  {setting.key:{keys}}  {setting.value:{values}}  {setting.origin}")
 
 
-async def check(told: Invocation, files: Sequence[str]) -> Exit:
+async def check(told: CommandContext, files: Sequence[str]) -> Exit:
     """Load, report, and exit with 1 where something cannot be used."""
     only = tuple(dict.fromkeys(tool_file(file) for file in files))
     async with (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from toolcell.cli._ui.connect import Invocation, daemon
+from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record
@@ -21,7 +21,7 @@ __all__ = ["doctor", "trust", "trusted"]
 EVERYTHING = "*"
 
 
-async def trusted(told: Invocation) -> Exit:
+async def trusted(told: CommandContext) -> Exit:
     """The projects that are trusted."""
     async with daemon(told) as found, operate(found) as one:
         trusts = (await one.ask(one.operator.ListTrust, op.ListTrustRequest())).trusts
@@ -39,7 +39,7 @@ def _may_have(trust: op.TrustInfo) -> str:
     return ", ".join((*_network(trust.network), *trust.secrets)) or "nothing beyond its project"
 
 
-async def trust(told: Invocation, directory: str, *, pinned: bool, show: bool, revoke: bool) -> Exit:
+async def trust(told: CommandContext, directory: str, *, pinned: bool, show: bool, revoke: bool) -> Exit:
     """Show what a project's tools ask for, and grant it; or only one of the two; or take it back."""
     directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
     async with daemon(told) as found, operate(found) as one:
@@ -63,7 +63,7 @@ async def trust(told: Invocation, directory: str, *, pinned: bool, show: bool, r
 
 
 async def _grant(
-    told: Invocation, one: Operator, asked: op.GetTrustResponse, *, pinned: bool
+    told: CommandContext, one: Operator, asked: op.GetTrustResponse, *, pinned: bool
 ) -> op.GetTrustResponse:
     """Trust exactly what was shown."""
     request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
@@ -111,7 +111,7 @@ def _state(state: str) -> str:
     }.get(state, state)
 
 
-async def doctor(told: Invocation) -> Exit:
+async def doctor(told: CommandContext) -> Exit:
     """What this host can give a cell; exits with 1 where it cannot give the configured default."""
     async with daemon(told) as found, operate(found) as one:
         answer = await one.ask(one.operator.Doctor, op.DoctorRequest())

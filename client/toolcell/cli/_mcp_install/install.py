@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from toolcell.cli._ui.connect import Invocation
+from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
 from .hosts import HOSTS, NAME, Host
@@ -28,7 +28,7 @@ __all__ = ["install"]
 FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
 
 
-def install(told: Invocation, name: str, *, write: bool, remove: bool) -> Exit:
+def install(told: CommandContext, name: str, *, write: bool, remove: bool) -> Exit:
     """Print a host's configuration, write it, or take it back."""
     host = HOSTS.get(name)
     if host is None:
@@ -89,7 +89,7 @@ def _by_hand(path: str, why: str, host: Host, configuration: dict[str, Any], *, 
     return Failure(Exit.USAGE, "kept", f"{path} stays as it is: {why}.", what)
 
 
-def _command(told: Invocation) -> list[str]:
+def _command(told: CommandContext) -> list[str]:
     """How a host starts the bridge: by the whole path, as its PATH may be another."""
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
     program = beside if os.path.exists(beside) else shutil.which("toolcell") or "toolcell"

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon
     from toolcell.client._operator import Operator
 
-__all__ = ["Invocation", "daemon", "operator", "tool_file"]
+__all__ = ["CommandContext", "daemon", "operator", "tool_file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class CommandContext:
     """What every command was told."""
 
     socket: str | None = None
@@ -35,7 +35,7 @@ class Invocation:
 
 @asynccontextmanager
 async def daemon(
-    told: Invocation, *, private: bool = False, only: Sequence[str] = ()
+    told: CommandContext, *, private: bool = False, only: Sequence[str] = ()
 ) -> AsyncGenerator[Daemon]:
     """The user's daemon if it runs, else a private one; for files of their own always a private one."""
     from toolcell.client._launch.daemon import Private, answers, find
@@ -53,7 +53,7 @@ async def daemon(
 
 
 @asynccontextmanager
-async def operator(told: Invocation) -> AsyncGenerator[Operator]:
+async def operator(told: CommandContext) -> AsyncGenerator[Operator]:
     """The running daemon, as operators see it. Raises Unavailable."""
     from toolcell.client._launch.daemon import find
     from toolcell.client._operator import operate

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from .connect import Invocation
+from .connect import CommandContext
 from .exit_codes import Exit, Failure
 
 __all__ = ["Ending", "command", "everywhere"]
@@ -47,12 +47,12 @@ def everywhere(
     quiet: Quiet = False,
 ) -> None:
     """Keep what was said before the name of the command."""
-    context.obj = _told(Invocation(), directory, socket, as_json, quiet)
+    context.obj = _told(CommandContext(), directory, socket, as_json, quiet)
 
 
 def _told(
-    before: Invocation, directory: str | None, socket: str | None, as_json: bool, quiet: bool
-) -> Invocation:
+    before: CommandContext, directory: str | None, socket: str | None, as_json: bool, quiet: bool
+) -> CommandContext:
     """What was said, on top of what was said before."""
     if socket is not None:
         before = replace(before, socket=os.path.abspath(socket))  # it is not moved by -C
@@ -103,7 +103,7 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
     return framed
 
 
-def _run(start: Callable[[], Ending], told: Invocation) -> int:
+def _run(start: Callable[[], Ending], told: CommandContext) -> int:
     """Run a command to its exit code."""
     try:
         ending = start()
