@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-__all__ = ["HOSTS", "NAME", "Host"]
+__all__ = ["HOSTS", "NAME", "McpHost"]
 
 NAME = "toolcell"
 
@@ -19,7 +19,7 @@ Command = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class McpHost:
     """A program that speaks MCP."""
 
     title: str
@@ -96,16 +96,16 @@ def _joined(entry: dict[str, Any]) -> Command:
     return [entry["command"], *entry["args"]]
 
 
-HOSTS: dict[str, Host] = {
-    "claude": Host("Claude Code", "mcpServers", _claude, _split(type="stdio"), _joined),
-    "copilot": Host("Copilot CLI", "mcpServers", _copilot, _split(type="local", tools=["*"]), _joined),
-    "opencode": Host(
+HOSTS: dict[str, McpHost] = {
+    "claude": McpHost("Claude Code", "mcpServers", _claude, _split(type="stdio"), _joined),
+    "copilot": McpHost("Copilot CLI", "mcpServers", _copilot, _split(type="local", tools=["*"]), _joined),
+    "opencode": McpHost(
         "OpenCode",
         "mcp",
         _opencode,
         lambda command: {"type": "local", "command": list(command), "enabled": True},
         lambda entry: list(entry["command"]),
     ),
-    "cursor": Host("Cursor", "mcpServers", _cursor, _split(), _joined),
-    "vscode": Host("Visual Studio Code", "servers", _vscode, _split(type="stdio"), _joined),
+    "cursor": McpHost("Cursor", "mcpServers", _cursor, _split(), _joined),
+    "vscode": McpHost("Visual Studio Code", "servers", _vscode, _split(type="stdio"), _joined),
 }

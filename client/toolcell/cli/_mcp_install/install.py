@@ -20,7 +20,7 @@ from typing import Any
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
-from .hosts import HOSTS, NAME, Host
+from .hosts import HOSTS, NAME, McpHost
 from .json_edit import NotPlain, member, with_member, without_member
 
 __all__ = ["install"]
@@ -74,13 +74,13 @@ class _Kept(Exception):
     """The file stays as it is; the message says why."""
 
 
-def _said(path: str, host: Host, changed: bool, *, remove: bool) -> str:
+def _said(path: str, host: McpHost, changed: bool, *, remove: bool) -> str:
     if remove:
         return f"Took {NAME} out of {path}." if changed else f"{path} has no {NAME}."
     return f"Wrote {NAME} into {path}. Start {host.title} again." if changed else f"{path} has it already."
 
 
-def _by_hand(path: str, why: str, host: Host, configuration: dict[str, Any], *, remove: bool) -> Failure:
+def _by_hand(path: str, why: str, host: McpHost, configuration: dict[str, Any], *, remove: bool) -> Failure:
     if remove:
         what = f'By hand: take "{NAME}" out of "{host.outer}".'
     else:
