@@ -9,7 +9,7 @@ from claude_agent_sdk import AssistantMessage, TextBlock, ToolUseBlock, UserMess
 
 from toolcell.adapters.base import Origin
 from toolcell.adapters.claude import callers
-from toolcell.adapters.claude.callers import KEPT_MAX, Origins
+from toolcell.adapters.claude.callers import KEPT_MAX, Callers
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ def asks_for(*uses: str, message_id: str = "m") -> AssistantMessage:
 
 
 async def test_the_hook_and_the_message_say_who_calls() -> None:
-    known = Origins()
+    known = Callers()
     known.observed(asks_for("u1", "u2"))
     known.hooked("u1", "s", "")
     known.hooked("u2", "s", "helper")
@@ -30,7 +30,7 @@ async def test_the_hook_and_the_message_say_who_calls() -> None:
 
 async def test_a_message_that_is_read_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 60.0)
-    known = Origins()
+    known = Callers()
     known.observed(UserMessage(content="before"))
     known.hooked("u", "s", "")
     waiting = asyncio.create_task(known.of("u"))
@@ -43,7 +43,7 @@ async def test_a_message_that_is_read_late_is_waited_for(monkeypatch: pytest.Mon
 
 async def test_a_message_that_is_not_read_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 0.01)
-    known = Origins()
+    known = Callers()
     known.observed(asks_for("other"))
     known.hooked("u", "s", "")
     assert await known.of("u") == Origin("s", "", "main", "u")
@@ -51,7 +51,7 @@ async def test_a_message_that_is_not_read_is_not_waited_for_long(monkeypatch: py
 
 async def test_without_an_observer_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MESSAGE_SECONDS_MAX", 60.0)
-    known = Origins()
+    known = Callers()
     known.hooked("u", "s", "")
     waiting = asyncio.create_task(known.of("u"))
     await asyncio.sleep(0)
@@ -60,13 +60,13 @@ async def test_without_an_observer_nobody_waits(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_use_that_nobody_announced_has_only_its_id() -> None:
-    known = Origins()
+    known = Callers()
     assert await known.of("u") == Origin("", "", "", "u")
     assert await known.of("") == Origin("", "", "", None)
 
 
 async def test_uses_that_never_come_are_forgotten() -> None:
-    known = Origins()
+    known = Callers()
     for number in range(KEPT_MAX + 1):
         known.hooked(f"u{number}", "s", "")
         known.observed(asks_for(f"u{number}", message_id=f"m{number}"))

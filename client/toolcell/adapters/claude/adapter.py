@@ -23,7 +23,7 @@ from mcp.server.lowlevel import Server
 from toolcell.adapters.base import AgentAdapter, Origin
 from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
 
-from .callers import Origins
+from .callers import Callers
 from .conversations import Conversations
 from .convert import OUTPUT_BYTES, result_of, tool_of
 
@@ -51,7 +51,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         """Awaited for what a running tool tells, as Claude Code shows none of it."""
         self.chosen: ClaudeAgentOptions | None = None
         """The options that `options` made last; what sessions that tools begin have too."""
-        self._origins = Origins()
+        self._origins = Callers()
         self._conversations = Conversations(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
         self._server: Server[Any] = Server(

@@ -13,7 +13,7 @@ from claude_agent_sdk import AssistantMessage, Message, ToolUseBlock
 
 from toolcell.adapters.base import Origin
 
-__all__ = ["MAIN", "MESSAGE_SECONDS_MAX", "Origins"]
+__all__ = ["MAIN", "MESSAGE_SECONDS_MAX", "Callers"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ KEPT_MAX = 1000
 """Uses that were announced and are still to come; most come at once, and one that was denied never does."""
 
 
-class Origins:
+class Callers:
     """Uses of tools that were announced, and not begun."""
 
     def __init__(self) -> None:
