@@ -26,7 +26,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from .host_context import Surroundings
-from .host_session import Start, Stay
+from .host_session import HostSession, Start
 from .tool_call import Context
 
 __all__ = ["Bridge", "server"]
@@ -38,7 +38,7 @@ class Bridge:
     def __init__(
         self, surroundings: Surroundings, *, socket: str | None = None, daemon: Start = "start"
     ) -> None:
-        self._stay = Stay(surroundings, socket=socket, daemon=daemon)
+        self._stay = HostSession(surroundings, socket=socket, daemon=daemon)
 
     async def run(
         self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]

@@ -31,7 +31,7 @@ from .host_context import Surroundings, clipped, message_id, root_directory, sam
 from .host_limits import limits_of
 from .tool_call import Context, Talk
 
-__all__ = ["Start", "Stay", "can_elicit", "client_name"]
+__all__ = ["HostSession", "Start", "can_elicit", "client_name"]
 
 LINGER_SECONDS = 2.0  # a daemon that is replaced is back by then; for a host that was killed nobody need wait
 ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
@@ -43,7 +43,7 @@ AGENT_CHARACTERS_MAX = 64
 Start = Literal["start", "running", "private"]
 
 
-class Stay:
+class HostSession:
     """An asynchronous context manager; its methods are the handlers of an MCP server."""
 
     def __init__(

@@ -32,7 +32,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.mcp.bridge import Bridge, server
 from toolcell.adapters.mcp.host_context import Surroundings
-from toolcell.adapters.mcp.host_session import Start, Stay, can_elicit, client_name
+from toolcell.adapters.mcp.host_session import HostSession, Start, can_elicit, client_name
 from toolcell.adapters.mcp.tool_call import Context
 
 from .auth import BODY_BYTES_MAX
@@ -182,7 +182,7 @@ class Guests:
         return None
 
     @asynccontextmanager
-    async def _at(self, context: Context) -> AsyncGenerator[Stay]:
+    async def _at(self, context: Context) -> AsyncGenerator[HostSession]:
         """The stay of the host that sent a request, kept while the request lasts."""
         key = client_name(context), can_elicit(context)
         guest = self._guests.get(key)
@@ -190,7 +190,7 @@ class Guests:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
             surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _Guest(Stay(surroundings, socket=self._socket, daemon=self._daemon))
+            guest = _Guest(HostSession(surroundings, socket=self._socket, daemon=self._daemon))
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1
@@ -239,7 +239,7 @@ class Guests:
 class _Guest:
     """A host without a session, and how many of its requests are under way."""
 
-    def __init__(self, stay: Stay) -> None:
+    def __init__(self, stay: HostSession) -> None:
         self.stay = stay
         self.requests = 0
         self.leaves: asyncio.TimerHandle | None = None
