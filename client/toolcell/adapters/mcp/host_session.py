@@ -29,7 +29,7 @@ from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Un
 from .convert import failure, result_of, tools_of
 from .host_context import Surroundings, clipped, message_id, root_directory, same_place, session_id
 from .host_limits import limits_of
-from .tool_call import Context, Talk
+from .tool_call import Context, ToolCall
 
 __all__ = ["HostSession", "Start", "can_elicit", "client_name"]
 
@@ -62,7 +62,7 @@ class HostSession:
         self._changed = asyncio.Event()
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
-        self._talks: dict[str, tuple[Talk, asyncio.Task[Any]]] = {}
+        self._talks: dict[str, tuple[ToolCall, asyncio.Task[Any]]] = {}
         self._root: str | None = None
         self._roots_asked = False
         self._roots_known = asyncio.Event()
@@ -154,7 +154,7 @@ class HostSession:
             )
         except (TypeError, ValueError) as error:
             return failure(str(error))
-        talk = Talk(running, lambda time: self._sealed(call_id, time))
+        talk = ToolCall(running, lambda time: self._sealed(call_id, time))
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))

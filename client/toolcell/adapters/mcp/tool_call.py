@@ -24,14 +24,14 @@ from toolcell.client import Answer, Ask, Call, Outcome, Progress
 from .convert import answer_of, question_of, result_of
 from .progress import Rising
 
-__all__ = ["HEARTBEAT_SECONDS", "Context", "Talk"]
+__all__ = ["HEARTBEAT_SECONDS", "Context", "ToolCall"]
 
 HEARTBEAT_SECONDS = 15.0  # hosts give up after 60 s of silence, and are to hear of us every 20 s
 
 Context = ServerRequestContext[Any, Any]
 
 
-class Talk:
+class ToolCall:
     """One call, and the request of the host that waits for it."""
 
     def __init__(self, running: Call, state: Callable[[int], str]) -> None:
