@@ -30,7 +30,7 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.daemons import ROOMY, RunningDaemon
 
-from toolcell.adapters.mcp import Bridge, Surroundings, host_session, tool_call
+from toolcell.adapters.mcp import Bridge, HostContext, host_session, tool_call
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 
 pytestmark = pytest.mark.anyio
@@ -336,7 +336,7 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
         if len(heard) == 3:
             (served.project / "heard").touch()
 
-    surroundings = Surroundings("s", str(served.project), "/")
+    surroundings = HostContext("s", str(served.project), "/")
     async with (
         asyncio.timeout(SECONDS_MAX),
         create_client_server_memory_streams() as (ours, theirs),
@@ -518,7 +518,7 @@ async def test_a_host_that_never_tells_its_roots_is_served_where_it_started_us(
         await asyncio.Event().wait()
         raise AssertionError
 
-    surroundings = Surroundings("s", None, str(served.project))
+    surroundings = HostContext("s", None, str(served.project))
     async with (
         asyncio.timeout(SECONDS_MAX),
         create_client_server_memory_streams() as (ours, theirs),

@@ -31,10 +31,10 @@ ENDS = (signal.SIGINT, signal.SIGTERM)
 async def mcp(told: CommandContext) -> Exit:
     """Serve until the host closes its end, or somebody sends SIGINT or SIGTERM."""
     try:
-        from toolcell.adapters.mcp import Bridge, NoPipe, Pipes, Surroundings
+        from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
     except ImportError as error:
         raise MISSING from error
-    surroundings = Surroundings.of(os.environ, told.directory)
+    surroundings = HostContext.of(os.environ, told.directory)
     bridge = Bridge(surroundings, socket=told.socket, daemon="running" if told.socket else "start")
     loop = asyncio.get_running_loop()
     try:

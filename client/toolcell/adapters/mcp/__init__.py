@@ -21,7 +21,7 @@ from toolcell.adapters.mcp.http.sessions import Guests
 from toolcell.adapters.mcp.http.token import BadToken, token_in_environment, token_in_file
 
 from .bridge import Bridge
-from .host_context import Surroundings
+from .host_context import HostContext
 from .pipes import NoPipe, Pipes
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
     "Bridge",
     "Gate",
     "Guests",
+    "HostContext",
     "Listener",
     "NoPipe",
     "Pipes",
-    "Surroundings",
     "token_in_environment",
     "token_in_file",
 ]

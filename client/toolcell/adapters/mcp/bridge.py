@@ -25,7 +25,7 @@ from mcp.server.models import InitializationOptions
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from .host_context import Surroundings
+from .host_context import HostContext
 from .host_session import HostSession, Start
 from .tool_call import Context
 
@@ -36,7 +36,7 @@ class Bridge:
     """One host on one side, one session on the other. Run it once."""
 
     def __init__(
-        self, surroundings: Surroundings, *, socket: str | None = None, daemon: Start = "start"
+        self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
     ) -> None:
         self._stay = HostSession(surroundings, socket=socket, daemon=daemon)
 

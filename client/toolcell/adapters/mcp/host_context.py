@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Surroundings", "clipped", "message_id", "root_directory", "same_place", "session_id"]
+__all__ = ["HostContext", "clipped", "message_id", "root_directory", "same_place", "session_id"]
 
 SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID")
 DIRECTORY_VARIABLE = "CLAUDE_PROJECT_DIR"
@@ -23,7 +23,7 @@ ID_CHARACTERS_MAX = 128  # theirs have some forty
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class HostContext:
     """What is known before the host has said anything."""
 
     session_id: str
@@ -42,7 +42,7 @@ class Surroundings:
         )
 
 
-def session_id(surroundings: Surroundings, meta: Mapping[str, Any]) -> str:
+def session_id(surroundings: HostContext, meta: Mapping[str, Any]) -> str:
     """The agent's session as it is now; a host that changes it says so in the request."""
     return _text(meta.get(SESSION_KEY)) or surroundings.session_id
 

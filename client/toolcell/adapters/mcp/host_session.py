@@ -27,7 +27,7 @@ from toolcell.adapters import read_output
 from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Unavailable, connect
 
 from .convert import failure, result_of, tools_of
-from .host_context import Surroundings, clipped, message_id, root_directory, same_place, session_id
+from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
 from .host_limits import limits_of
 from .tool_call import Context, ToolCall
 
@@ -47,7 +47,7 @@ class HostSession:
     """An asynchronous context manager; its methods are the handlers of an MCP server."""
 
     def __init__(
-        self, surroundings: Surroundings, *, socket: str | None = None, daemon: Start = "start"
+        self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
     ) -> None:
         self._surroundings = surroundings
         self._socket = socket

@@ -31,7 +31,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.mcp.bridge import Bridge, server
-from toolcell.adapters.mcp.host_context import Surroundings
+from toolcell.adapters.mcp.host_context import HostContext
 from toolcell.adapters.mcp.host_session import HostSession, Start, can_elicit, client_name
 from toolcell.adapters.mcp.tool_call import Context
 
@@ -137,7 +137,7 @@ class Guests:
         self, session_id: str, transport: StreamableHTTPServerTransport, ready: asyncio.Event
     ) -> None:
         """One MCP session, to its end."""
-        surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
+        surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
         bridge = Bridge(surroundings, socket=self._socket, daemon=self._daemon)
         try:
             async with transport.connect() as (read, write):
@@ -189,7 +189,7 @@ class Guests:
         if guest is None:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
-            surroundings = Surroundings(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
+            surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
             guest = _Guest(HostSession(surroundings, socket=self._socket, daemon=self._daemon))
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
