@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Rising"]
+__all__ = ["MonotonicProgress"]
 
 STEP = 1e-6  # small against one file of many, and not lost in a sum of millions
 
 
-class Rising:
+class MonotonicProgress:
     """The progress of one request."""
 
     __slots__ = ("_last", "message", "total")

@@ -22,7 +22,7 @@ from toolcell.adapters import read_output
 from toolcell.client import Answer, Ask, Call, Outcome, Progress
 
 from .convert import answer_of, question_of, result_of
-from .progress import Rising
+from .progress import MonotonicProgress
 
 __all__ = ["HEARTBEAT_SECONDS", "Context", "ToolCall"]
 
@@ -41,7 +41,7 @@ class ToolCall:
         self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
-        self._rising = Rising()
+        self._rising = MonotonicProgress()
         self._progress: Progress | None = None  # the newest that was not told
         self._news = asyncio.Event()
         self._put: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}  # questions that a result carries
@@ -67,7 +67,7 @@ class ToolCall:
         """
         self._answer(answers or {})
         # One request counts from where it began, and each has a token of its own.
-        self._context, self._rising, self.attached = context, Rising(), True
+        self._context, self._rising, self.attached = context, MonotonicProgress(), True
         try:
             while not ending.done():
                 if self._put:
