@@ -27,9 +27,9 @@ from starlette.types import Receive, Scope, Send
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.mcp import (
+    AccessGuard,
     Address,
     BadToken,
-    Gate,
     Guests,
     Listener,
     token_in_environment,
@@ -631,7 +631,9 @@ async def listening(app: Any) -> AsyncGenerator[int]:
     socket = Listener(Address("127.0.0.1", 0))
     try:
         async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-            group.create_task(socket.serve(Gate(app, authorities=socket.address.authorities, token=TOKEN)))
+            group.create_task(
+                socket.serve(AccessGuard(app, authorities=socket.address.authorities, token=TOKEN))
+            )
             try:
                 yield socket.address.port
             finally:

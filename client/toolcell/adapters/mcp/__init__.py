@@ -15,7 +15,7 @@ except ImportError as error:
         "toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: pip install 'toolcell[mcp]'"
     ) from error
 
-from toolcell.adapters.mcp.http.auth import PATH, Gate
+from toolcell.adapters.mcp.http.auth import PATH, AccessGuard
 from toolcell.adapters.mcp.http.server import Address, Listener
 from toolcell.adapters.mcp.http.sessions import Guests
 from toolcell.adapters.mcp.http.token import BadToken, token_in_environment, token_in_file
@@ -26,10 +26,10 @@ from .pipes import NoPipe, Pipes
 
 __all__ = [
     "PATH",
+    "AccessGuard",
     "Address",
     "BadToken",
     "Bridge",
-    "Gate",
     "Guests",
     "HostContext",
     "Listener",

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PATH", "Gate"]
+__all__ = ["PATH", "AccessGuard"]
 
 PATH = "/mcp"
 METHODS = ("GET", "POST", "DELETE")
@@ -26,7 +26,7 @@ BODY_BYTES_MAX = 20 * 1024 * 1024  # 16 MiB of arguments, which is the daemon's 
 BODY_SECONDS = 30.0  # for all of it; on loopback 20 MiB need a fraction of a second
 
 
-class Gate:
+class AccessGuard:
     """An ASGI application around another."""
 
     def __init__(self, app: ASGIApp, *, authorities: Iterable[str], token: str) -> None:
