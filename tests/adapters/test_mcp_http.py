@@ -30,7 +30,7 @@ from toolcell.adapters.mcp import (
     AccessGuard,
     Address,
     BadToken,
-    Guests,
+    HttpSessions,
     Listener,
     token_in_environment,
     token_in_file,
@@ -690,7 +690,7 @@ async def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatc
 async def receiving(kit: RunningDaemon) -> AsyncGenerator[Door]:
     """The whole server in this process."""
     async with (
-        Guests(str(kit.project), socket=kit.socket, daemon="running") as house,
+        HttpSessions(str(kit.project), socket=kit.socket, daemon="running") as house,
         listening(house) as port,
     ):
         yield Door(None, f"http://127.0.0.1:{port}/mcp", kit.project)

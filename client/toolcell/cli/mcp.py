@@ -62,7 +62,7 @@ class Door:
 async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
     try:
-        from toolcell.adapters.mcp import PATH, AccessGuard, Guests, Listener
+        from toolcell.adapters.mcp import PATH, AccessGuard, HttpSessions, Listener
     except ImportError as error:
         raise MISSING from error
     address = _address(door)
@@ -81,7 +81,7 @@ async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     try:
         async with asyncio.TaskGroup() as group:
             daemon: Literal["start", "running"] = "running" if told.socket else "start"
-            async with Guests(directory, socket=told.socket, daemon=daemon) as guests:
+            async with HttpSessions(directory, socket=told.socket, daemon=daemon) as guests:
                 gate = AccessGuard(guests, authorities=listener.address.authorities, token=token)
                 group.create_task(listener.serve(gate), name="http")
                 _say(told, f"{listener.address.origin}{PATH}", directory, whence)

@@ -17,7 +17,7 @@ except ImportError as error:
 
 from toolcell.adapters.mcp.http.auth import PATH, AccessGuard
 from toolcell.adapters.mcp.http.server import Address, Listener
-from toolcell.adapters.mcp.http.sessions import Guests
+from toolcell.adapters.mcp.http.sessions import HttpSessions
 from toolcell.adapters.mcp.http.token import BadToken, token_in_environment, token_in_file
 
 from .bridge import Bridge
@@ -30,8 +30,8 @@ __all__ = [
     "Address",
     "BadToken",
     "Bridge",
-    "Guests",
     "HostContext",
+    "HttpSessions",
     "Listener",
     "NoPipe",
     "Pipes",

@@ -37,7 +37,7 @@ from toolcell.adapters.mcp.tool_call import Context
 
 from .auth import BODY_BYTES_MAX
 
-__all__ = ["Guests"]
+__all__ = ["HttpSessions"]
 
 SESSIONS_MAX = 64  # of either kind; a person has a handful of hosts
 IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later opens another session
@@ -45,7 +45,7 @@ IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later op
 _log = logging.getLogger("toolcell.mcp")
 
 
-class Guests:
+class HttpSessions:
     """An ASGI application, and an asynchronous context manager whose end is the end of all of them."""
 
     def __init__(self, directory: str, *, socket: str | None = None, daemon: Start = "start") -> None:
@@ -60,7 +60,7 @@ class Guests:
         # All mutable state: the MCP sessions by their id, the stays of hosts without one, the requests under way.
         self._group = asyncio.TaskGroup()
         self._sessions: dict[str, StreamableHTTPServerTransport] = {}
-        self._guests: dict[tuple[str, bool], _Guest] = {}
+        self._guests: dict[tuple[str, bool], _HttpSession] = {}
         self._requests: set[anyio.CancelScope] = set()
         self._quiet = asyncio.Event()
         self._ending = False
@@ -190,7 +190,7 @@ class Guests:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
             surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _Guest(HostSession(surroundings, socket=self._socket, daemon=self._daemon))
+            guest = _HttpSession(HostSession(surroundings, socket=self._socket, daemon=self._daemon))
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1
@@ -207,7 +207,7 @@ class Guests:
                 loop = asyncio.get_running_loop()
                 guest.leaves = loop.call_later(IDLE_SECONDS, self._dismiss, key)
 
-    async def _guest(self, key: tuple[str, bool], guest: _Guest) -> None:
+    async def _guest(self, key: tuple[str, bool], guest: _HttpSession) -> None:
         """One host's stay, until it is dismissed."""
         try:
             async with guest.stay:
@@ -236,7 +236,7 @@ class Guests:
         guest.dismissed.set()
 
 
-class _Guest:
+class _HttpSession:
     """A host without a session, and how many of its requests are under way."""
 
     def __init__(self, stay: HostSession) -> None:
