@@ -30,8 +30,8 @@ from toolcell.adapters.mcp import (
     AccessGuard,
     Address,
     BadToken,
+    HttpServer,
     HttpSessions,
-    Listener,
     token_in_environment,
     token_in_file,
 )
@@ -628,7 +628,7 @@ async def ok(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def listening(app: Any) -> AsyncGenerator[int]:
     """An application behind a gate and a listener in this process, by its port."""
-    socket = Listener(Address("127.0.0.1", 0))
+    socket = HttpServer(Address("127.0.0.1", 0))
     try:
         async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
             group.create_task(
@@ -842,7 +842,7 @@ def test_what_cannot_be_served_is_said(words: list[str], said: str) -> None:
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    taken = Listener(Address("127.0.0.1", 0))
+    taken = HttpServer(Address("127.0.0.1", 0))
     try:
         taken._socket.listen()  # pyright: ignore[reportPrivateUsage]
         done = command("--http", str(taken.address.port), "--token-env", "T", T=TOKEN)

@@ -62,13 +62,13 @@ class Door:
 async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
     try:
-        from toolcell.adapters.mcp import PATH, AccessGuard, HttpSessions, Listener
+        from toolcell.adapters.mcp import PATH, AccessGuard, HttpServer, HttpSessions
     except ImportError as error:
         raise MISSING from error
     address = _address(door)
     token, whence = _token(door)
     try:
-        listener = Listener(address)
+        listener = HttpServer(address)
     except OSError as error:
         where = f"{address.host}:{address.port}"
         raise Failure(

@@ -16,7 +16,7 @@ except ImportError as error:
     ) from error
 
 from toolcell.adapters.mcp.http.auth import PATH, AccessGuard
-from toolcell.adapters.mcp.http.server import Address, Listener
+from toolcell.adapters.mcp.http.server import Address, HttpServer
 from toolcell.adapters.mcp.http.sessions import HttpSessions
 from toolcell.adapters.mcp.http.token import BadToken, token_in_environment, token_in_file
 
@@ -31,8 +31,8 @@ __all__ = [
     "BadToken",
     "Bridge",
     "HostContext",
+    "HttpServer",
     "HttpSessions",
-    "Listener",
     "NoPipe",
     "Pipes",
     "token_in_environment",

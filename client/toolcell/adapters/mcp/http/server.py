@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["Address", "Listener"]
+__all__ = ["Address", "HttpServer"]
 
 CONNECTIONS_MAX = 256  # a host has a few: a stream for events and one for each call
 HEAD_SECONDS = 30.0  # for the head of a request, and between two requests
@@ -98,7 +98,7 @@ class Impatient(H11Protocol):
             self.transport.abort()
 
 
-class Listener:
+class HttpServer:
     """A socket that is bound and listens, and is later served."""
 
     def __init__(self, address: Address) -> None:
