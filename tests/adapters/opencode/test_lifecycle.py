@@ -18,7 +18,7 @@ from tests.adapters.opencode.serve import PASSWORD, SECONDS_MAX, OpenCode, servi
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.opencode import Server, plugin_entry
+from toolcell.adapters.opencode import OpenCodeApi, plugin_entry
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
@@ -124,7 +124,7 @@ async def test_a_new_tool_is_there_when_a_session_is_resumed_in_a_directory_that
         await until(
             lambda: "New tools are shown when OpenCode is started again: fresh" in opencode.log.read_text()
         )
-        async with Server.at(opencode.url, directory=own.project, password=PASSWORD) as server:
+        async with OpenCodeApi.at(opencode.url, directory=own.project, password=PASSWORD) as server:
             assert await server.reload()
             assert "fresh" in await server.tools()
         async with opencode.stay(stay.id) as stay:
@@ -137,7 +137,7 @@ async def test_a_directory_where_somebody_works_is_not_opened_anew(own: RunningD
     use = Use("kit_waits", {"name": "busy"})
     with start(own) as opencode:
         async with (
-            Server.at(opencode.url, directory=own.project, password=PASSWORD) as server,
+            OpenCodeApi.at(opencode.url, directory=own.project, password=PASSWORD) as server,
             opencode.stay() as stay,
         ):
             async with stay.using(use):

@@ -17,7 +17,7 @@ from tests.adapters.opencode.serve import PASSWORD, OpenCode, until
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.opencode import OpenCodeError, Registration, Server, register
+from toolcell.adapters.opencode import OpenCodeApi, OpenCodeError, Registration, register
 from toolcell.client import Unavailable
 from toolcell_proto.v1 import operator_pb2
 
@@ -49,7 +49,7 @@ def bridges(opencode: OpenCode) -> list[psutil.Process]:
 
 
 async def status(opencode: OpenCode, name: str = "toolcell") -> str | None:
-    async with Server.at(opencode.url, directory=opencode.directory, password=PASSWORD) as server:
+    async with OpenCodeApi.at(opencode.url, directory=opencode.directory, password=PASSWORD) as server:
         return (await server.mcp()).get(name, {}).get("status")
 
 
@@ -238,7 +238,7 @@ async def test_it_is_made_sure_of_before_a_session_is_resumed(kit: RunningDaemon
         (first,) = bridges(opencode)
         await registration.ensure()
         assert bridges(opencode) == [first]  # there was nothing to do
-        async with Server.at(opencode.url, directory=kit.project, password=PASSWORD) as server:
+        async with OpenCodeApi.at(opencode.url, directory=kit.project, password=PASSWORD) as server:
             await until(server.reload)
         await until(lambda: not first.is_running())
         path = kit.tool(

@@ -18,8 +18,8 @@ except ImportError as error:
         "toolcell.adapters.opencode needs httpx2. Install it: pip install 'toolcell[opencode]'"
     ) from error
 
-from .api import OpenCodeError, Server
+from .api import OpenCodeApi, OpenCodeError
 from .plugin_entry import plugin_entry, plugin_path
 from .registration import Registration, register
 
-__all__ = ["OpenCodeError", "Registration", "Server", "plugin_entry", "plugin_path", "register"]
+__all__ = ["OpenCodeApi", "OpenCodeError", "Registration", "plugin_entry", "plugin_path", "register"]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx2
 
-__all__ = ["OpenCodeError", "Server"]
+__all__ = ["OpenCodeApi", "OpenCodeError"]
 
 REQUEST_SECONDS = (
     90.0  # the first one of a directory opens it, plugins and all; MCP servers have 60 s to start
@@ -25,7 +25,7 @@ class OpenCodeError(Exception):
     """OpenCode did not do what it was asked to; the text says what happened."""
 
 
-class Server:
+class OpenCodeApi:
     """One directory of a running server."""
 
     def __init__(self, client: httpx2.AsyncClient, directory: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from toolcell import _paths
 from toolcell.client import connect
 
-from .api import OpenCodeError, Server
+from .api import OpenCodeApi, OpenCodeError
 from .cleanup import guarded
 
 __all__ = ["Registration", "register"]
@@ -37,7 +37,9 @@ WITHHELD = (
 class Registration:
     """The bridge in one directory of one server."""
 
-    def __init__(self, server: Server, name: str, socket: str, daemon: Literal["start", "running"]) -> None:
+    def __init__(
+        self, server: OpenCodeApi, name: str, socket: str, daemon: Literal["start", "running"]
+    ) -> None:
         self._server = server
         self._socket = socket
         self._daemon: Literal["start", "running"] = daemon
@@ -102,7 +104,7 @@ async def register(
 
     Raises OpenCodeError where the server does not answer or does not want to, Unavailable where there is no daemon.
     """
-    async with Server.at(url, directory=directory, password=password, username=username) as server:
+    async with OpenCodeApi.at(url, directory=directory, password=password, username=username) as server:
         where = os.path.abspath(socket) if socket is not None else _paths.socket_path()  # noqa: ASYNC240  no disk
         registration = Registration(server, name, where, daemon)
         async with guarded(server.removal(name), username, password):
