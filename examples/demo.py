@@ -1,8 +1,8 @@
-"""What Toolcell does, in a minute: a daemon of its own, five real tools, one of them aborted.
+"""Shows what Toolcell does in a minute: starts a private daemon, runs five tools and aborts one of them.
 
-`make demo` runs this. Everything the daemon makes is in a temporary directory that goes away;
-your own daemon and configuration are not touched. The tools are those of `examples/tools`,
-and they work on this repository. Each step says what it expects, and the demo fails if that does not come true.
+`make demo` runs this. The daemon creates all its files in a temporary directory, which is removed at the end;
+your own daemon and configuration are not used. The tools are those of `examples/tools`,
+and they work on this repository. Each step checks its result, and the demo fails if a check fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LINES_SHOWN = 8
 
 
 class Unexpected(Exception):
-    """Something was not as this demo promises."""
+    """A check of the demo failed."""
 
 
 def expect(truth: object, otherwise: str) -> None:
@@ -49,7 +49,7 @@ def heading(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """The first lines of a text, indented, and how many there are more."""
+    """Print the first lines of a text, indented, and the number of lines that follow."""
     lines = text.rstrip("\n").splitlines()
     for line in lines[:LINES_SHOWN]:
         print(f"  {line if len(line) <= 110 else line[:109] + '…'}")
@@ -58,7 +58,7 @@ def show(text: str) -> None:
 
 
 async def toolcell(*arguments: str, quiet: bool = False) -> str:
-    """Run the command `toolcell` as anybody would; its standard output. It must succeed."""
+    """Run the command `toolcell`, and return its standard output. Raises Unexpected if it fails."""
     print(f"  $ toolcell {shlex.join(arguments)}")
     command = Path(sys.executable).with_name("toolcell")
     process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ def git(*arguments: str) -> str:
 
 @asynccontextmanager
 async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
-    """A daemon whose every file is below `place`; ready when entered, gone with all its children when left."""
+    """Run a daemon with all its files below `place`; it is ready on entry, and has stopped with all its children on exit."""
     path = place / "run" / "daemon.sock"
     path.parent.mkdir(mode=0o700)
     config = place / "config.toml"
@@ -93,7 +93,7 @@ async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
     data.mkdir()
     config.write_text(
         f"[source.examples]\ndirectory = {json.dumps(str(TOOLS))}\n"
-        # What lies outside the project is out of a tool's reach, until it is granted.
+        # A tool can access files outside the project only if they are granted.
         f'[profile.data]\nbase = "auto"\nreadable = [{json.dumps(str(data))}]\n'
         '[tool.sqlite_query]\nsandbox = "data"\n'
     )
@@ -102,7 +102,7 @@ async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
         "TOOLCELL_CONFIG": str(config),
     }  # for the command and the client
     with contextlib.ExitStack() as stack:
-        # The daemon says when it is ready, in the way in which it says so to systemd.
+        # The daemon reports its readiness with systemd's notification protocol.
         notices = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
         notices.bind(str(place / "notify"))
         log = stack.enter_context(open(place / "daemon.log", "wb"))  # noqa: ASYNC230 -- once, on a local disk
@@ -132,7 +132,7 @@ async def daemon(place: Path) -> AsyncGenerator[psutil.Process, None]:
 
 
 async def ready(notices: socket.socket, ended: asyncio.Task[int]) -> None:
-    """A race of three: the daemon is ready, or dead, or takes too long."""
+    """Wait until the daemon is ready. Raises Unexpected if it ends or takes too long."""
 
     async def notified() -> None:
         while b"READY=1" not in await asyncio.get_running_loop().sock_recv(notices, 4096):
@@ -148,7 +148,7 @@ async def ready(notices: socket.socket, ended: asyncio.Task[int]) -> None:
 
 
 async def tools() -> None:
-    heading("The tools: Python files with type hints, nothing else")
+    heading("The tools: Python files with type hints")
     listing = await toolcell("tools")
     for name in ("lint", "sqlite_query", "git_history", "search_text", "slow"):
         expect(f"  {name} (" in listing, f"the tool {name} was not found")
@@ -156,11 +156,11 @@ async def tools() -> None:
 
 async def lint() -> None:
     heading("lint: ruff over this repository")
-    expect((await toolcell("call", "lint", "file_path=.")).strip(), "the linter said nothing")
+    expect((await toolcell("call", "lint", "file_path=.")).strip(), "the linter printed nothing")
 
 
 async def sqlite_query(place: Path) -> None:
-    heading("sqlite_query: a question to a SQLite file, made from the history of this repository")
+    heading("sqlite_query: a query on a SQLite file with the history of this repository")
     commits = [line.split("\t", 2) for line in git("log", "--format=%H%x09%as%x09%s").splitlines()]
     with closing(sqlite3.connect(place / "data" / "history.db")) as connection, connection:
         connection.execute("create table commits (hash text, day text, subject text)")
@@ -173,9 +173,9 @@ async def sqlite_query(place: Path) -> None:
 
 
 async def git_history() -> None:
-    heading("git_history: commits as data")
+    heading("git_history: commits as structured data")
     commits = json.loads(await toolcell("call", "git_history", "limit=2"))
-    expect(commits[0]["hash"] == git("rev-parse", "HEAD").strip(), "the newest commit is another one")
+    expect(commits[0]["hash"] == git("rev-parse", "HEAD").strip(), "the first commit is not HEAD")
 
 
 async def search_text() -> None:
@@ -186,36 +186,36 @@ async def search_text() -> None:
     text = "".join(block["text"] for block in outcome["content"])
     output = outcome["output"]
     expect(output and output["complete"], "the output was not kept whole")
-    expect("[truncated: " in text, "the model is not told that something is missing")
+    expect("[truncated: " in text, "the text does not say that it was truncated")
     print("  The model reads:")
     lines = text.splitlines()
     show("\n".join([*lines[:2], "…", *lines[-1:]]))
-    print(f"  and all {output['lines']} lines, {output['bytes']} bytes, wait under a handle, also in ranges:")
+    print(f"  All {output['lines']} lines, {output['bytes']} bytes, are kept, readable in ranges:")
     last = output["lines"]
     tail = await toolcell("output", output["id"], "--lines", f"{last - 2}:{last}")
-    expect(len(tail.splitlines()) == 3, "the range has not the three lines that were asked for")
-    expect(tail.splitlines()[-1] not in lines, "the range shows only what the model had read")
+    expect(len(tail.splitlines()) == 3, "the range does not have the three requested lines")
+    expect(tail.splitlines()[-1] not in lines, "the range contains only what the model had read")
 
 
 async def slow() -> None:
-    heading("slow: half a minute of work, stopped in the middle")
+    heading("slow: half a minute of work, aborted in the middle")
     async with connect(directory=ROOT, agent="demo", daemon="running") as session:
         call = session.call("slow", {"steps": 300})
         async for event in call:
             match event:
                 case Progress(done=done, total=total, message=message):
                     print(f"  {message}", flush=True)
-                    expect(total == 300, f"{total} steps in place of 300")
+                    expect(total == 300, f"{total} steps instead of 300")
                     if done == STEPS_UNTIL_ABORT:
                         expect("busy" in await toolcell("ps"), "no worker is busy")
-                        print("  … that is enough: call.abort()")
-                        call.abort("the demo has seen enough")
+                        print("  … now call.abort()")
+                        call.abort("the demo aborts it")
                 case _:
                     pass
         outcome = await call
     show(f"{outcome.kind}, {outcome.stopped}: {outcome.message}")
-    print(f"  What it had said last: {outcome.text.splitlines()[-1]}")
-    expect(outcome.kind == "aborted", f"{outcome.kind} in place of aborted")
+    print(f"  Its last update: {outcome.text.splitlines()[-1]}")
+    expect(outcome.kind == "aborted", f"{outcome.kind} instead of aborted")
     expect(outcome.stopped in {"settled", "killed"}, "there is no proof that it stopped")
     expect("steps were done" in outcome.text, "its partial result is missing")
     expect(not (ROOT / ".slow-is-running").exists(), "its `finally` did not run")
@@ -226,7 +226,7 @@ async def demo() -> None:
         place = Path(directory)
         heading("A daemon, as `toolcell serve` or systemd would start it")
         async with daemon(place) as process:
-            print(f"  It is process {process.pid}; all that it makes is below {place}")
+            print(f"  It is process {process.pid}; all its files are below {place}")
             await tools()
             await lint()
             await sqlite_query(place)
@@ -234,14 +234,14 @@ async def demo() -> None:
             await search_text()
             await slow()
             below = process.children(recursive=True)
-            heading(f"The end: the daemon is asked to stop, with the {len(below)} processes below it")
+            heading(f"Shutdown: the daemon gets SIGTERM; it has {len(below)} child processes")
         alive = [child for child in below if child.is_running()]
-        expect(not alive, f"still there: {alive}")
-        print("  It stopped, and so did they; nothing is left but what you read here.")
+        expect(not alive, f"still running: {alive}")
+        print("  The daemon and all its child processes have ended.")
 
 
 if __name__ == "__main__":
     try:
         asyncio.run(demo())
     except Unexpected as unexpected:
-        sys.exit(f"\nNot as expected: {unexpected}")
+        sys.exit(f"\nThe demo failed: {unexpected}")

@@ -1,4 +1,4 @@
-"""The history of a repository as data, not as text to be parsed by a model."""
+"""Returns the history of a repository as structured data, so that the model does not have to parse text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models, enums and patterns as arguments; an error that the model can act on."""
+"""Takes models, enums and patterns as arguments, and raises an error with the valid values."""
 
 from __future__ import annotations
 

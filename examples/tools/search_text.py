@@ -1,4 +1,4 @@
-"""A regular expression over all files of a directory: as much output as there are hits."""
+"""Searches all files of a directory for a regular expression; its output can be larger than a model should read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Annotated
 
 from toolcell import ToolContext, ToolError, tool
 
-FILE_BYTES_MAX = 4 * 2**20  # larger ones are data, not text that somebody reads
-FILES_PER_PROGRESS = 50  # often enough for a bar, seldom enough to cost nothing
+FILE_BYTES_MAX = 4 * 2**20  # larger files are assumed to be data, not text
+FILES_PER_PROGRESS = 50  # frequent enough for a progress bar, rare enough to be cheap
 
 
 def text_files(top: Path) -> Iterator[Path]:
-    """The files below `top` in a stable order, without what begins with a dot."""
+    """Yield the files below `top` in a stable order, without hidden files and directories."""
     for directory, directories, names in os.walk(top):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         yield from (Path(directory, name) for name in sorted(names) if not name.startswith("."))
@@ -23,8 +23,8 @@ def text_files(top: Path) -> Iterator[Path]:
 
 @tool(read_only=True, timeout=120)
 def search_text(
-    pattern: Annotated[str, "Python regular expression, looked for in each line"],
-    directory: Annotated[str, "Where to look, relative to the project"] = ".",
+    pattern: Annotated[str, "Python regular expression, matched against each line"],
+    directory: Annotated[str, "Directory to search, relative to the project"] = ".",
     *,
     context: ToolContext,
 ) -> str:
@@ -39,7 +39,7 @@ def search_text(
             context.progress(n, message=f"{len(hits)} hits")
         try:
             content = file.read_bytes() if file.stat().st_size <= FILE_BYTES_MAX else b""
-        except OSError:  # gone, or not for us: there is nothing to search
+        except OSError:  # deleted meanwhile, or not readable
             continue
         if b"\0" in content:  # a binary file
             continue

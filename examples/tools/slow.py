@@ -1,4 +1,4 @@
-"""A long job that shows how far it is, and puts its things away however it ends."""
+"""A long job that reports its progress, and removes its temporary file however it ends."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ STEP_SECONDS = 0.1
 
 @tool(timeout=600, idle=10)
 def slow(
-    steps: Annotated[int, Field(ge=1, le=6000, description="How many tenths of a second it takes")] = 300,
+    steps: Annotated[int, Field(ge=1, le=6000, description="Number of steps, 0.1 s each")] = 300,
     *,
     context: ToolContext,
 ) -> str:
-    """Do something that takes its time."""
+    """Run a long job."""
     mark = Path(".slow-is-running")
     mark.touch()
     try:
         for done in range(steps):
             context.progress(done, steps, f"step {done} of {steps}")
-            context.update(f"{done} steps were done.")  # what the caller gets if it is stopped here
-            time.sleep(STEP_SECONDS)  # an abort ends this at once
+            context.update(f"{done} steps were done.")  # the outcome's content if stopped here
+            time.sleep(STEP_SECONDS)  # an abort interrupts the sleep
     finally:
         mark.unlink(missing_ok=True)
     return f"{steps} steps are done."

@@ -1,4 +1,4 @@
-"""A read-only question to a SQLite file; the rows come back as data."""
+"""Runs a read-only query on a SQLite file and returns the rows as data."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Annotated, Any
 
 from toolcell import Aborted, Field, ToolError, tool
 
-INSTRUCTIONS_PER_LOOK = 10_000  # of SQLite's machine: a fraction of a millisecond, in which an abort waits
+INSTRUCTIONS_PER_CHECK = 10_000  # of SQLite's virtual machine; an abort waits for a fraction of a millisecond
 
 
 @tool(read_only=True, timeout=30)
 def sqlite_query(
     database: Annotated[str, "SQLite file, relative to the project"],
-    query: Annotated[str, "One SELECT statement; ? stands for a parameter"],
+    query: Annotated[str, "One SELECT statement, with ? for each parameter"],
     parameters: Annotated[tuple[str | int | float | None, ...], "Values for the parameters"] = (),
     rows_max: Annotated[int, Field(ge=1, le=10_000)] = 200,
 ) -> list[dict[str, Any]]:
-    """Ask a SQLite database; it cannot be changed by this."""
+    """Query a SQLite database, which is opened read-only."""
     uri = f"{Path(database).absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.row_factory = sqlite3.Row
-            # One long query never comes back to the interpreter; this brings it back, so that an abort is heard.
-            # sqlite3 swallows what is raised there and interrupts the query in its place.
-            connection.set_progress_handler(lambda: 0, INSTRUCTIONS_PER_LOOK)
+            # A long query does not return to the interpreter, which therefore handles no signals. The progress
+            # handler returns to it regularly, so that an abort is raised there; sqlite3 swallows the exception
+            # and interrupts the query instead.
+            connection.set_progress_handler(lambda: 0, INSTRUCTIONS_PER_CHECK)
             return [dict(row) for row in connection.execute(query, parameters).fetchmany(rows_max)]
     except sqlite3.Error as error:
         if error.sqlite_errorname == "SQLITE_INTERRUPT":

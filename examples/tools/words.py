@@ -1,4 +1,4 @@
-"""The smallest useful tool: hints make the schema, the docstring makes the description."""
+"""A minimal tool: the schema comes from the type hints, the description from the docstring."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def words(path: str, minimum: int = 1) -> dict[str, int]:
 
     Args:
         path: File to read, relative to the project.
-        minimum: Leave out words seen fewer times.
+        minimum: Leave out words that occur fewer times.
     """
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     return {word: count for word, count in Counter(text.split()).most_common() if count >= minimum}

@@ -1,4 +1,4 @@
-"""The demo, run as `make demo` runs it."""
+"""Runs the demo as `make demo` does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120
-"""Some ten here; other tests may have the processors."""
+"""The demo takes about ten seconds; other tests may be running at the same time."""
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="its tools work on the history of this repository")
@@ -31,8 +31,8 @@ def test_the_demo_shows_what_it_promises(tmp_path: Path) -> None:
         "  $ toolcell tools",
         "  $ toolcell call lint file_path=.",
         "  $ toolcell call git_history limit=2",
-        "  … that is enough: call.abort()",
-        "  It stopped, and so did they; nothing is left but what you read here.",
+        "  … now call.abort()",
+        "  The daemon and all its child processes have ended.",
     ):
         assert line in lines, done.stdout
     assert any(line.startswith("  aborted, settled: ") for line in lines), done.stdout
