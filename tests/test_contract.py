@@ -93,7 +93,7 @@ def test_buf_has_nothing_to_say_against_the_contract(tmp_path: Path) -> None:
     ("good", "bad", "said"),
     [
         ("uint32 pid = 4;", "uint32 Pid = 4;", "lower_snake_case"),
-        ("  // Its process.\n", "", "non-empty comment"),
+        ("  // Its process id.\n", "", "non-empty comment"),
         ("STOPPED_KILLED = 2", "KILLED = 2", "STOPPED_"),
     ],
 )

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class OperatorStub(object):
-    """For operators.
+    """The service for operators.
     """
 
     def __init__(self, channel):
@@ -113,110 +113,110 @@ class OperatorStub(object):
 
 
 class OperatorServicer(object):
-    """For operators.
+    """The service for operators.
     """
 
     def GetStatus(self, request, context):
-        """How the daemon is.
+        """Returns the state of the daemon.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """The sessions there are.
+        """Lists the sessions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkers(self, request, context):
-        """The workers there are.
+        """Lists the workers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListCalls(self, request, context):
-        """Running and recent calls, the newest first.
+        """Lists running and recent calls, the newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCall(self, request, context):
-        """One call's whole story.
+        """Returns one call with its events.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """What happens from now on, in all sessions. Slow readers lose the oldest, and a count says how many.
+        """Streams new events of all sessions. A slow reader loses the oldest events, and is told how many.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TailLogs(self, request, context):
-        """What tools printed and logged, with tracebacks: the last lines, and with `follow` what comes.
+        """Streams what tools printed and logged, with tracebacks: the last lines, and with `follow` also new ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reload(self, request, context):
-        """Read the configuration again and scan every directory that a session uses.
-        A bad configuration is refused and the old one stays.
+        """Reads the configuration again and scans every directory that a session uses.
+        An invalid configuration is refused and the old one stays in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestartWorkers(self, request, context):
-        """Retire the workers of one tool, or all: idle ones now, busy ones after their call.
+        """Retires the workers of one tool, or all: idle ones now, busy ones after their call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Let a quarantined tool run again.
+        """Releases a tool's file from quarantine.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTrust(self, request, context):
-        """What the tools of a project ask for, and whether the project is trusted. Changes nothing.
+        """Returns what the tools of a project ask for, and whether the project is trusted. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Trust(self, request, context):
-        """Trust a project: its tools get what they asked for when this was said, and no more.
+        """Trusts a project: its tools get what they ask for at this time, and no more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Distrust(self, request, context):
-        """Trust a project no longer: from the next call on its tools run in the smallest cell.
+        """Revokes the trust of a project: from the next call on its tools run in the smallest cell.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTrust(self, request, context):
-        """The projects that are trusted.
+        """Lists the trusted projects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Doctor(self, request, context):
-        """What this host can give a cell, layer by layer, and what is missing.
+        """Reports what this host can provide for a cell, layer by layer, and what is missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -309,7 +309,7 @@ def add_OperatorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Operator(object):
-    """For operators.
+    """The service for operators.
     """
 
     @staticmethod

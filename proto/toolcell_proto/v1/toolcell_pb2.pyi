@@ -4,17 +4,17 @@ isort:skip_file
 The protocol between an agent's adapter and the Toolcell daemon.
 
 Transport: gRPC over the unix socket `daemon.sock` in the user's runtime directory (mode 0600).
-Every call carries the metadata `authorization: Bearer <token>`; the token for agents is in
-`agent.token`, the one for operators in `operator.token`, beside the socket. An operator may do
-whatever an agent may.
+Every RPC carries the metadata `authorization: Bearer <token>`; the token for agents is in
+`agent.token`, the one for operators in `operator.token`, in the directory of the socket. The
+operator's token also permits everything that the agent's token permits.
 
-Two ways to fail, never mixed. A tool that failed is an Outcome: the RPC itself ends OK.
+Failures are reported in two distinct ways. The failure of a tool is an Outcome, and the RPC ends OK.
 A request that cannot be served is a refusal: a google.rpc.Status whose details hold an ErrorInfo
 with domain "toolcell" and a `reason` of the enum RefusalReason (without its prefix), and, where
-they apply, BadRequest (which field, why), RetryInfo (when to come again) or QuotaFailure (which bound).
+they apply, BadRequest (which field, why), RetryInfo (when to retry) or QuotaFailure (which bound).
 
-Units stand in the names. Times are google.protobuf.Timestamp. Arguments and results are bytes of
-JSON, at most 16 MiB. No message is larger than 64 KiB; what is longer travels in chunks.
+Field names end in their unit. Times are google.protobuf.Timestamp. Arguments and results are bytes of
+JSON, at most 16 MiB. No message is larger than 64 KiB; longer content is sent in chunks.
 """
 
 from collections import abc as _abc
@@ -46,45 +46,45 @@ class _OutcomeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OutcomeKi
     OUTCOME_KIND_OK: _OutcomeKind.ValueType  # 1
     """The tool returned."""
     OUTCOME_KIND_TOOL_ERROR: _OutcomeKind.ValueType  # 2
-    """The tool raised, or said that it failed."""
+    """The tool raised an exception or reported a failure."""
     OUTCOME_KIND_INVALID_ARGUMENTS: _OutcomeKind.ValueType  # 3
-    """The arguments do not fit the schema; the tool did not run."""
+    """The arguments do not match the schema; the tool did not run."""
     OUTCOME_KIND_DENIED: _OutcomeKind.ValueType  # 4
-    """A question was denied and the tool did not go on."""
+    """A question was denied and the tool did not continue."""
     OUTCOME_KIND_ABORTED: _OutcomeKind.ValueType  # 5
-    """Somebody stopped it."""
+    """The call was stopped by its client, by an operator, or by the end of its session or the daemon."""
     OUTCOME_KIND_TIMED_OUT: _OutcomeKind.ValueType  # 6
-    """A clock ran out."""
+    """A timer expired."""
     OUTCOME_KIND_LIMIT_EXCEEDED: _OutcomeKind.ValueType  # 7
-    """It passed a limit."""
+    """The call exceeded a limit."""
     OUTCOME_KIND_CRASHED: _OutcomeKind.ValueType  # 8
-    """Its process died."""
+    """The worker process died."""
     OUTCOME_KIND_INTERNAL: _OutcomeKind.ValueType  # 9
-    """The daemon's own failure."""
+    """The daemon failed."""
 
 class OutcomeKind(_OutcomeKind, metaclass=_OutcomeKindEnumTypeWrapper):
-    """Ways to end."""
+    """How a call ended."""
 
 OUTCOME_KIND_UNSPECIFIED: OutcomeKind.ValueType  # 0
 """Not set."""
 OUTCOME_KIND_OK: OutcomeKind.ValueType  # 1
 """The tool returned."""
 OUTCOME_KIND_TOOL_ERROR: OutcomeKind.ValueType  # 2
-"""The tool raised, or said that it failed."""
+"""The tool raised an exception or reported a failure."""
 OUTCOME_KIND_INVALID_ARGUMENTS: OutcomeKind.ValueType  # 3
-"""The arguments do not fit the schema; the tool did not run."""
+"""The arguments do not match the schema; the tool did not run."""
 OUTCOME_KIND_DENIED: OutcomeKind.ValueType  # 4
-"""A question was denied and the tool did not go on."""
+"""A question was denied and the tool did not continue."""
 OUTCOME_KIND_ABORTED: OutcomeKind.ValueType  # 5
-"""Somebody stopped it."""
+"""The call was stopped by its client, by an operator, or by the end of its session or the daemon."""
 OUTCOME_KIND_TIMED_OUT: OutcomeKind.ValueType  # 6
-"""A clock ran out."""
+"""A timer expired."""
 OUTCOME_KIND_LIMIT_EXCEEDED: OutcomeKind.ValueType  # 7
-"""It passed a limit."""
+"""The call exceeded a limit."""
 OUTCOME_KIND_CRASHED: OutcomeKind.ValueType  # 8
-"""Its process died."""
+"""The worker process died."""
 OUTCOME_KIND_INTERNAL: OutcomeKind.ValueType  # 9
-"""The daemon's own failure."""
+"""The daemon failed."""
 Global___OutcomeKind: _TypeAlias = OutcomeKind  # noqa: Y015
 
 class _Stopped:
@@ -96,23 +96,23 @@ class _StoppedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Stopped.Value
     STOPPED_UNSPECIFIED: _Stopped.ValueType  # 0
     """The call was not stopped."""
     STOPPED_SETTLED: _Stopped.ValueType  # 1
-    """The worker confirmed, and its cell was then empty but for the worker."""
+    """The worker reported the end of the call, and its cell then contained no other process."""
     STOPPED_KILLED: _Stopped.ValueType  # 2
-    """It was killed, and the cell was seen empty."""
+    """The cell was killed, and confirmed to be empty."""
     STOPPED_BEST_EFFORT: _Stopped.ValueType  # 3
-    """It was killed, but this host cannot prove that nothing is left."""
+    """The cell was killed, but this host cannot prove that no process is left."""
 
 class Stopped(_Stopped, metaclass=_StoppedEnumTypeWrapper):
-    """The proof of stop."""
+    """How it is known that a stopped call has no process left."""
 
 STOPPED_UNSPECIFIED: Stopped.ValueType  # 0
 """The call was not stopped."""
 STOPPED_SETTLED: Stopped.ValueType  # 1
-"""The worker confirmed, and its cell was then empty but for the worker."""
+"""The worker reported the end of the call, and its cell then contained no other process."""
 STOPPED_KILLED: Stopped.ValueType  # 2
-"""It was killed, and the cell was seen empty."""
+"""The cell was killed, and confirmed to be empty."""
 STOPPED_BEST_EFFORT: Stopped.ValueType  # 3
-"""It was killed, but this host cannot prove that nothing is left."""
+"""The cell was killed, but this host cannot prove that no process is left."""
 Global___Stopped: _TypeAlias = Stopped  # noqa: Y015
 
 class _RefusalReason:
@@ -124,17 +124,17 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_UNSPECIFIED: _RefusalReason.ValueType  # 0
     """Not set."""
     REFUSAL_REASON_UNKNOWN_TOOL: _RefusalReason.ValueType  # 1
-    """NOT_FOUND: the directory sees no such tool. While files are still being described, a call waits for up to
-    15 s, and no longer than its own timeout, before it is refused so.
+    """NOT_FOUND: the directory has no such tool. While files are still being described, a call waits for up to
+    15 s, and no longer than its own timeout, before it is refused.
     """
     REFUSAL_REASON_BROKEN_TOOL: _RefusalReason.ValueType  # 2
     """FAILED_PRECONDITION: the tool's file cannot be loaded."""
     REFUSAL_REASON_NOT_ALLOWED: _RefusalReason.ValueType  # 3
-    """PERMISSION_DENIED: the session may not call it."""
+    """PERMISSION_DENIED: the session may not call the tool."""
     REFUSAL_REASON_BUSY: _RefusalReason.ValueType  # 4
-    """RESOURCE_EXHAUSTED: no worker came free in time, or the queue is full."""
+    """RESOURCE_EXHAUSTED: no worker became free in time, or the queue is full."""
     REFUSAL_REASON_TOO_LARGE: _RefusalReason.ValueType  # 5
-    """INVALID_ARGUMENT or RESOURCE_EXHAUSTED: a bound of this protocol was passed."""
+    """INVALID_ARGUMENT or RESOURCE_EXHAUSTED: a bound of this protocol was exceeded."""
     REFUSAL_REASON_BAD_REQUEST: _RefusalReason.ValueType  # 6
     """INVALID_ARGUMENT: a field is missing or wrong."""
     REFUSAL_REASON_DRAINING: _RefusalReason.ValueType  # 7
@@ -148,51 +148,51 @@ class _RefusalReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Refusal
     REFUSAL_REASON_UNKNOWN_OUTPUT: _RefusalReason.ValueType  # 11
     """NOT_FOUND: no such output, or it has been deleted."""
     REFUSAL_REASON_CALL_EXISTS: _RefusalReason.ValueType  # 12
-    """ALREADY_EXISTS: the call id is taken by another call."""
+    """ALREADY_EXISTS: the call id is in use by another call."""
     REFUSAL_REASON_SESSION_EXISTS: _RefusalReason.ValueType  # 13
-    """ALREADY_EXISTS: the session exists, and no token was shown."""
+    """ALREADY_EXISTS: the session exists, and no resume token was sent."""
     REFUSAL_REASON_WRONG_TOKEN: _RefusalReason.ValueType  # 14
-    """PERMISSION_DENIED: the token does not fit the session."""
+    """PERMISSION_DENIED: the resume token is not that of the session."""
     REFUSAL_REASON_UNAUTHENTICATED: _RefusalReason.ValueType  # 15
-    """UNAUTHENTICATED or PERMISSION_DENIED: no token, or not the one for this service."""
+    """UNAUTHENTICATED or PERMISSION_DENIED: there is no token, or it is not valid for this service."""
     REFUSAL_REASON_VERSION_MISMATCH: _RefusalReason.ValueType  # 16
     """FAILED_PRECONDITION: another protocol version."""
     REFUSAL_REASON_SUPERSEDED: _RefusalReason.ValueType  # 17
-    """ABORTED: another stream took the session over."""
+    """ABORTED: another stream took over the session."""
     REFUSAL_REASON_WOULD_DEADLOCK: _RefusalReason.ValueType  # 18
     """FAILED_PRECONDITION: the call needs a cell that one of its ancestors holds."""
     REFUSAL_REASON_OUT_OF_ORDER: _RefusalReason.ValueType  # 19
-    """FAILED_PRECONDITION: a message that cannot come here, such as a chunk without a call."""
+    """FAILED_PRECONDITION: the message is not expected here, such as a chunk without a call."""
     REFUSAL_REASON_DISABLED: _RefusalReason.ValueType  # 20
-    """FAILED_PRECONDITION: the tool is switched off in the configuration."""
+    """FAILED_PRECONDITION: the tool is disabled in the configuration."""
     REFUSAL_REASON_QUARANTINED: _RefusalReason.ValueType  # 21
-    """FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
+    """FAILED_PRECONDITION: the tool's workers kept crashing; an operator or new code releases it."""
     REFUSAL_REASON_NEEDS_GRANT: _RefusalReason.ValueType  # 22
-    """FAILED_PRECONDITION: the tool needs network or secrets that nobody granted, and the message has the line to add;
-    or a secret that was granted cannot be read, and the message says where and why.
+    """FAILED_PRECONDITION: the tool needs network or secrets that are not granted, and the message has the line to add;
+    or a granted secret cannot be read, and the message has its source and the reason.
     """
     REFUSAL_REASON_UNTRUSTED: _RefusalReason.ValueType  # 23
-    """FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
+    """FAILED_PRECONDITION: the tool belongs to a project that is not trusted, and the daemon does not run such tools."""
     REFUSAL_REASON_NO_SANDBOX: _RefusalReason.ValueType  # 24
-    """FAILED_PRECONDITION: this host cannot give the cell that the tool is to run in; the message says what is missing."""
+    """FAILED_PRECONDITION: this host cannot provide the sandbox of the tool; the message says what is missing."""
 
 class RefusalReason(_RefusalReason, metaclass=_RefusalReasonEnumTypeWrapper):
-    """Why a request cannot be served. Stands, without the prefix, as ErrorInfo.reason."""
+    """Why a request was refused. Without the prefix, this is ErrorInfo.reason."""
 
 REFUSAL_REASON_UNSPECIFIED: RefusalReason.ValueType  # 0
 """Not set."""
 REFUSAL_REASON_UNKNOWN_TOOL: RefusalReason.ValueType  # 1
-"""NOT_FOUND: the directory sees no such tool. While files are still being described, a call waits for up to
-15 s, and no longer than its own timeout, before it is refused so.
+"""NOT_FOUND: the directory has no such tool. While files are still being described, a call waits for up to
+15 s, and no longer than its own timeout, before it is refused.
 """
 REFUSAL_REASON_BROKEN_TOOL: RefusalReason.ValueType  # 2
 """FAILED_PRECONDITION: the tool's file cannot be loaded."""
 REFUSAL_REASON_NOT_ALLOWED: RefusalReason.ValueType  # 3
-"""PERMISSION_DENIED: the session may not call it."""
+"""PERMISSION_DENIED: the session may not call the tool."""
 REFUSAL_REASON_BUSY: RefusalReason.ValueType  # 4
-"""RESOURCE_EXHAUSTED: no worker came free in time, or the queue is full."""
+"""RESOURCE_EXHAUSTED: no worker became free in time, or the queue is full."""
 REFUSAL_REASON_TOO_LARGE: RefusalReason.ValueType  # 5
-"""INVALID_ARGUMENT or RESOURCE_EXHAUSTED: a bound of this protocol was passed."""
+"""INVALID_ARGUMENT or RESOURCE_EXHAUSTED: a bound of this protocol was exceeded."""
 REFUSAL_REASON_BAD_REQUEST: RefusalReason.ValueType  # 6
 """INVALID_ARGUMENT: a field is missing or wrong."""
 REFUSAL_REASON_DRAINING: RefusalReason.ValueType  # 7
@@ -206,38 +206,38 @@ REFUSAL_REASON_UNKNOWN_CALL: RefusalReason.ValueType  # 10
 REFUSAL_REASON_UNKNOWN_OUTPUT: RefusalReason.ValueType  # 11
 """NOT_FOUND: no such output, or it has been deleted."""
 REFUSAL_REASON_CALL_EXISTS: RefusalReason.ValueType  # 12
-"""ALREADY_EXISTS: the call id is taken by another call."""
+"""ALREADY_EXISTS: the call id is in use by another call."""
 REFUSAL_REASON_SESSION_EXISTS: RefusalReason.ValueType  # 13
-"""ALREADY_EXISTS: the session exists, and no token was shown."""
+"""ALREADY_EXISTS: the session exists, and no resume token was sent."""
 REFUSAL_REASON_WRONG_TOKEN: RefusalReason.ValueType  # 14
-"""PERMISSION_DENIED: the token does not fit the session."""
+"""PERMISSION_DENIED: the resume token is not that of the session."""
 REFUSAL_REASON_UNAUTHENTICATED: RefusalReason.ValueType  # 15
-"""UNAUTHENTICATED or PERMISSION_DENIED: no token, or not the one for this service."""
+"""UNAUTHENTICATED or PERMISSION_DENIED: there is no token, or it is not valid for this service."""
 REFUSAL_REASON_VERSION_MISMATCH: RefusalReason.ValueType  # 16
 """FAILED_PRECONDITION: another protocol version."""
 REFUSAL_REASON_SUPERSEDED: RefusalReason.ValueType  # 17
-"""ABORTED: another stream took the session over."""
+"""ABORTED: another stream took over the session."""
 REFUSAL_REASON_WOULD_DEADLOCK: RefusalReason.ValueType  # 18
 """FAILED_PRECONDITION: the call needs a cell that one of its ancestors holds."""
 REFUSAL_REASON_OUT_OF_ORDER: RefusalReason.ValueType  # 19
-"""FAILED_PRECONDITION: a message that cannot come here, such as a chunk without a call."""
+"""FAILED_PRECONDITION: the message is not expected here, such as a chunk without a call."""
 REFUSAL_REASON_DISABLED: RefusalReason.ValueType  # 20
-"""FAILED_PRECONDITION: the tool is switched off in the configuration."""
+"""FAILED_PRECONDITION: the tool is disabled in the configuration."""
 REFUSAL_REASON_QUARANTINED: RefusalReason.ValueType  # 21
-"""FAILED_PRECONDITION: the tool's workers died again and again; an operator or new code releases it."""
+"""FAILED_PRECONDITION: the tool's workers kept crashing; an operator or new code releases it."""
 REFUSAL_REASON_NEEDS_GRANT: RefusalReason.ValueType  # 22
-"""FAILED_PRECONDITION: the tool needs network or secrets that nobody granted, and the message has the line to add;
-or a secret that was granted cannot be read, and the message says where and why.
+"""FAILED_PRECONDITION: the tool needs network or secrets that are not granted, and the message has the line to add;
+or a granted secret cannot be read, and the message has its source and the reason.
 """
 REFUSAL_REASON_UNTRUSTED: RefusalReason.ValueType  # 23
-"""FAILED_PRECONDITION: the tool stands in a project that is not trusted, and the daemon runs no such tools."""
+"""FAILED_PRECONDITION: the tool belongs to a project that is not trusted, and the daemon does not run such tools."""
 REFUSAL_REASON_NO_SANDBOX: RefusalReason.ValueType  # 24
-"""FAILED_PRECONDITION: this host cannot give the cell that the tool is to run in; the message says what is missing."""
+"""FAILED_PRECONDITION: this host cannot provide the sandbox of the tool; the message says what is missing."""
 Global___RefusalReason: _TypeAlias = RefusalReason  # noqa: Y015
 
 @_typing.final
 class AttachRequest(_message.Message):
-    """Upwards on a session's stream."""
+    """A message from the client on a session's stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -251,16 +251,16 @@ class AttachRequest(_message.Message):
     CLOSE_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     acknowledged: _builtins.int
-    """The highest event number that has been dealt with; events up to it are forgotten by the daemon.
-    A message may carry this alone. 0 says nothing.
+    """The highest event number that the client has processed; the daemon deletes the events up to it.
+    A message may contain only this field. 0 acknowledges nothing.
     """
     @_builtins.property
     def open(self) -> Global___Open:
-        """First message of every stream, and only the first."""
+        """The first message of every stream, and never a later one."""
 
     @_builtins.property
     def call(self) -> Global___Call:
-        """Start a call, or rejoin it: the same call id with the same tool and arguments is the same call."""
+        """Starts a call, or rejoins it: the same call id with the same tool and arguments is the same call."""
 
     @_builtins.property
     def chunk(self) -> Global___Chunk:
@@ -268,7 +268,7 @@ class AttachRequest(_message.Message):
 
     @_builtins.property
     def abort(self) -> Global___Abort:
-        """Stop a call. It still ends with its one Outcome."""
+        """Aborts a call, which still ends with exactly one Outcome."""
 
     @_builtins.property
     def answer(self) -> Global___Answer:
@@ -276,15 +276,15 @@ class AttachRequest(_message.Message):
 
     @_builtins.property
     def refresh(self) -> Global___Refresh:
-        """Scan the directory again; answered by the parts of a new catalog."""
+        """Scans the directory again; answered by the parts of a new catalog."""
 
     @_builtins.property
     def close(self) -> Global___Close:
-        """End the session: its calls are aborted, their outcomes are delivered, and the stream ends OK."""
+        """Ends the session: its calls are aborted, their outcomes are delivered, and the stream ends OK."""
 
     @_builtins.property
     def reply(self) -> Global___Reply:
-        """What a Request came to."""
+        """The answer to a Request."""
 
     def __init__(
         self,
@@ -311,14 +311,14 @@ Global___AttachRequest: _TypeAlias = AttachRequest  # noqa: Y015
 
 @_typing.final
 class AttachResponse(_message.Message):
-    """Downwards on a session's stream. Several events may share one message, in order."""
+    """Events from the daemon on a session's stream. One message may contain several events, in order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]:
-        """At least one."""
+        """One or more events."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ Global___AttachResponse: _TypeAlias = AttachResponse  # noqa: Y015
 
 @_typing.final
 class Open(_message.Message):
-    """Opens a session or takes one over."""
+    """Opens a session or resumes one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -353,41 +353,41 @@ class Open(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     SERVICES_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
-    """The protocol the client speaks: 1. Another number is refused with FAILED_PRECONDITION, VERSION_MISMATCH."""
+    """The protocol version of the client: 1. Another number is refused with FAILED_PRECONDITION, VERSION_MISMATCH."""
     client_version: _builtins.str
-    """For people: the version of the client."""
+    """The version of the client, for display."""
     agent: _builtins.str
-    """The program that calls: "claude", "copilot", "opencode", "mcp", "cli", "python" …"""
+    """The calling program: "claude", "copilot", "opencode", "mcp", "cli", "python" …"""
     directory: _builtins.str
-    """The absolute directory that the session works in; its tools are found from here. Required unless resuming."""
+    """The absolute directory that the session works in; its tools are looked up from there. Required unless resuming."""
     session_id: _builtins.str
-    """The session to take over. An id that is known, shown without its token, is ALREADY_EXISTS. An id
-    that is not known (the daemon was restarted) opens a new session, and Welcome says `resumed = false`.
+    """The session to resume. A known id without its token is refused with ALREADY_EXISTS. An unknown id
+    (the daemon was restarted) opens a new session, and Welcome has `resumed = false`.
     """
     resume_token: _builtins.str
-    """The secret that Welcome gave."""
+    """The secret from Welcome."""
     linger_seconds: _builtins.float
-    """How long the calls go on without a stream; default 10 s, 0 aborts at once, at most 3600."""
+    """How long the calls continue without a stream; default 10 s, at most 3600 s; 0 aborts them immediately."""
     answers: _builtins.bool
-    """Whether the client answers Ask events. Without it every question is denied at once."""
+    """Whether the client answers Ask events. Without it every question is denied immediately."""
     follow: _builtins.bool
-    """Whether the session moves to a new catalog by itself when one is there."""
+    """Whether the session switches to a new catalog automatically."""
     @_builtins.property
     def allow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Patterns of the tool names that this session may call; empty allows all."""
 
     @_builtins.property
     def deny(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Patterns of tool names taken away again."""
+        """Patterns of tool names that are excluded from `allow`."""
 
     @_builtins.property
     def limits(self) -> Global___Limits:
-        """Limits for every call of the session; they lower, never raise."""
+        """Limits for every call of the session; they can only lower the configured limits."""
 
     @_builtins.property
     def services(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The services that the client does for tools, by name: at most 64 of [a-z0-9_.-], 1 to 64 characters.
-        A Request for another one is refused at once.
+        """The names of the services that the client offers to tools: at most 64, each 1 to 64 characters of [a-z0-9_.-].
+        A Request for another service is refused immediately.
         """
 
     def __init__(
@@ -438,24 +438,24 @@ class Call(_message.Message):
     A known id with other arguments or another tool is ALREADY_EXISTS.
     """
     tool: _builtins.str
-    """The tool's name, as in the catalog."""
+    """The name of the tool in the catalog."""
     arguments: _builtins.bytes
-    """JSON object: the first part of the arguments, or all of them. Empty is `{}`."""
+    """JSON object: the arguments, or their first part. Empty is `{}`."""
     arguments_bytes: _builtins.int
-    """The size of the whole arguments, when Chunk messages follow; else 0. At most 16 MiB."""
+    """The total size of the arguments if Chunk messages follow, else 0. At most 16 MiB."""
     session_id: _builtins.str
-    """The agent's own session id, as the agent knows it now; empty: the session's."""
+    """The agent's own current session id; empty is the id of the session."""
     message_id: _builtins.str
-    """The agent's message id; empty where the host has none."""
+    """The agent's message id; empty if the agent has none."""
     agent_name: _builtins.str
-    """Who in the agent calls: "main" or the name of a sub-agent. Empty is "main"."""
+    """The calling part of the agent: "main" or the name of a sub-agent. Empty is "main"."""
     traceparent: _builtins.str
-    """W3C trace context of the caller, handed to the tool's process."""
+    """W3C trace context of the caller, passed to the tool's process."""
     parent_call_id: _builtins.str
-    """The call that this one was started by, where a tool calls through its agent. Depth is at most 4."""
+    """The call that started this one, if a tool calls another through its agent. The depth is at most 4."""
     @_builtins.property
     def limits(self) -> Global___Limits:
-        """Limits for this call; they lower, never raise."""
+        """Limits for this call; they can only lower the configured limits."""
 
     def __init__(
         self,
@@ -481,7 +481,7 @@ Global___Call: _TypeAlias = Call  # noqa: Y015
 
 @_typing.final
 class Chunk(_message.Message):
-    """A part of something long. On the way up: arguments. On the way down: the body of the event before it."""
+    """A part of a long value. From the client: of a call's arguments. From the daemon: of the body of the preceding event."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -493,7 +493,7 @@ class Chunk(_message.Message):
     data: _builtins.bytes
     """At most 48 KiB."""
     last: _builtins.bool
-    """Whether it is the last."""
+    """Whether this is the last part."""
     def __init__(
         self,
         *,
@@ -511,7 +511,7 @@ Global___Chunk: _TypeAlias = Chunk  # noqa: Y015
 
 @_typing.final
 class Abort(_message.Message):
-    """Asks a call to stop; after the grace it is made to."""
+    """Aborts a call. After the grace its cell is killed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -520,7 +520,7 @@ class Abort(_message.Message):
     call_id: _builtins.str
     """The call."""
     reason: _builtins.str
-    """For people: who wants it, why."""
+    """The reason, for display: who aborts the call, and why."""
     def __init__(
         self,
         *,
@@ -553,9 +553,9 @@ class Answer(_message.Message):
     allowed: _builtins.bool
     """Whether the tool may go on."""
     always: _builtins.bool
-    """Allowed now and for the same patterns for the rest of the session."""
+    """Whether the same patterns are allowed for the rest of the session."""
     message: _builtins.str
-    """For the tool: why not."""
+    """The reason of a denial, for the tool."""
     def __init__(
         self,
         *,
@@ -575,7 +575,7 @@ Global___Answer: _TypeAlias = Answer  # noqa: Y015
 
 @_typing.final
 class Reply(_message.Message):
-    """What a Request came to."""
+    """Answers a Request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -584,13 +584,13 @@ class Reply(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
-    """The call that requested."""
+    """The call that sent the request."""
     ask_id: _builtins.int
     """The request's number."""
     result: _builtins.bytes
-    """JSON, at most 48 KiB. Left empty, the request failed."""
+    """The result as JSON, at most 48 KiB. Empty if the request failed."""
     message: _builtins.str
-    """For the tool: why it failed."""
+    """The reason of the failure, for the tool."""
     def __init__(
         self,
         *,
@@ -609,7 +609,7 @@ Global___Reply: _TypeAlias = Reply  # noqa: Y015
 
 @_typing.final
 class Refresh(_message.Message):
-    """Asks for a new scan."""
+    """Requests a new scan of the directory."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -643,7 +643,7 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """What a call may use. An unset field says nothing, 0 switches the limit off where the configuration allows it."""
+    """Bounds on what a call may use. An unset field has no effect; 0 disables the limit if the configuration allows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -659,13 +659,13 @@ class Limits(_message.Message):
     OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
     DISK_BYTES_FIELD_NUMBER: _builtins.int
     timeout_seconds: _builtins.float
-    """Seconds from the moment the call is accepted, the queue included; time spent in a question does
-    not count. Beside it, the tool's own time-out counts from the moment a worker has the call.
+    """Seconds since the call was accepted, including the queue, without the time spent in questions.
+    The tool's own timeout is separate, and counts from the moment a worker has the call.
     """
     queue_seconds: _builtins.float
     """Seconds of waiting for a worker."""
     cpu_seconds: _builtins.float
-    """Seconds of processor time, whole cell."""
+    """Seconds of CPU time of the whole cell."""
     idle_seconds: _builtins.float
     """Seconds without output, update or progress."""
     memory_bytes: _builtins.int
@@ -675,13 +675,13 @@ class Limits(_message.Message):
     open_files: _builtins.int
     """Open files of each process."""
     file_size_bytes: _builtins.int
-    """The largest file that may be written."""
+    """The size of the largest file that may be written."""
     output_lines: _builtins.int
-    """What the model reads, in lines."""
+    """Lines of output that the model reads."""
     output_bytes: _builtins.int
-    """What the model reads, in bytes."""
+    """Bytes of output that the model reads."""
     disk_bytes: _builtins.int
-    """What the private temporary directory of the cell may take on its disk."""
+    """Disk space of the cell's private temporary directory."""
     def __init__(
         self,
         *,
@@ -750,7 +750,7 @@ Global___Limits: _TypeAlias = Limits  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
-    """Something that happened in a session. Numbers rise and may have holes."""
+    """An event of a session. Event numbers increase, and numbers may be skipped."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -775,10 +775,10 @@ class Event(_message.Message):
     number: _builtins.int
     """The event's number in its session, from 1; 0 for Welcome and in CallTool."""
     call_id: _builtins.str
-    """The call it is about; empty for Welcome, CatalogPart and CatalogChanged."""
+    """The call that it belongs to; empty for Welcome, CatalogPart and CatalogChanged."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When the daemon knew of it."""
+        """When the daemon recorded it."""
 
     @_builtins.property
     def welcome(self) -> Global___Welcome:
@@ -790,12 +790,12 @@ class Event(_message.Message):
 
     @_builtins.property
     def catalog_changed(self) -> Global___CatalogChanged:
-        """A newer catalog is there. Sent once per generation."""
+        """A newer catalog exists. Sent once per generation."""
 
     @_builtins.property
     def accepted(self) -> Global___Accepted:
-        """The call is known and waits for a worker. Accepted and Started are left out where the call's
-        Outcome is there before they were sent.
+        """The call was accepted and waits for a worker. Accepted and Started are omitted if the call's
+        Outcome is known before they are sent.
         """
 
     @_builtins.property
@@ -808,41 +808,41 @@ class Event(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___Progress:
-        """How far the tool is."""
+        """The progress of the tool."""
 
     @_builtins.property
     def metadata(self) -> Global___Metadata:
-        """Title and values, merged over the call."""
+        """Title and values, merged over the course of the call."""
 
     @_builtins.property
     def log(self) -> Global___Log:
-        """A line that the tool logged, or a piece that it printed."""
+        """A line that the tool logged, or text that it printed."""
 
     @_builtins.property
     def ask(self) -> Global___Ask:
-        """The tool asks and waits."""
+        """The tool asks a question and waits for the answer."""
 
     @_builtins.property
     def outcome(self) -> Global___Outcome:
-        """The call has ended. Exactly one for every accepted call, and its last event but for its chunks."""
+        """The call has ended. Sent exactly once for every accepted call; only its chunks follow."""
 
     @_builtins.property
     def refused(self) -> _status_pb2.Status:
-        """The call, or another message up, cannot be served. For the call that the event names it is the ending;
-        about a message to a call that runs, such as a second one under its id, the event names none.
+        """The call, or another message of the client, is refused. If the event has a call id, that call has ended.
+        If the refused message concerns a running call, such as a second call with its id, the event has no call id.
         """
 
     @_builtins.property
     def gap(self) -> Global___Gap:
-        """Events that had to go because nobody read them."""
+        """Events were dropped because the client did not read them."""
 
     @_builtins.property
     def chunk(self) -> Global___Chunk:
-        """The rest of the body of the Update or Outcome of this call before it."""
+        """The next part of the body of this call's preceding Update or Outcome."""
 
     @_builtins.property
     def request(self) -> Global___Request:
-        """The tool wants a service of the client and waits."""
+        """The tool requests a service of the client and waits for the reply."""
 
     def __init__(
         self,
@@ -892,24 +892,24 @@ class Welcome(_message.Message):
     DIRECTORY_FIELD_NUMBER: _builtins.int
     WORKTREE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session's name, given by the daemon."""
+    """The id of the session, assigned by the daemon."""
     resume_token: _builtins.str
     """The secret that resumes the session."""
     resumed: _builtins.bool
-    """Whether an existing session was taken over. If false after a resume, the calls of old are lost."""
+    """Whether an existing session was resumed. If false after an attempt to resume, the earlier calls are lost."""
     daemon_version: _builtins.str
-    """The daemon's version, for people."""
+    """The version of the daemon, for display."""
     protocol: _builtins.int
-    """The protocol the daemon speaks."""
+    """The protocol version of the daemon."""
     generation: _builtins.int
     """The catalog that the session uses; its parts follow."""
     directory: _builtins.str
     """The session's directory, resolved."""
     worktree: _builtins.str
-    """The repository around it, else the same."""
+    """The git worktree that contains it, else the same directory."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallInfo]:
-        """The calls that are running or whose outcome is not acknowledged."""
+        """The calls that are running, or whose outcome is not acknowledged."""
 
     def __init__(
         self,
@@ -934,7 +934,7 @@ Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
 @_typing.final
 class CatalogPart(_message.Message):
-    """Some of a catalog's tools and problems; all of them when `last` has come."""
+    """A part of a catalog's tools and problems. The catalog is complete after the part with `last`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -945,14 +945,14 @@ class CatalogPart(_message.Message):
     ANSWERS_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
-    """The catalog's number for this directory; rises with every change."""
+    """The catalog's generation for this directory, which increases with every change."""
     last: _builtins.bool
-    """Whether the catalog is complete."""
+    """Whether this is the last part."""
     answers: _builtins.bool
-    """Whether it answers a Refresh, and so has what was there when that was asked; others come unasked."""
+    """Whether it answers a Refresh, and includes all changes made before that request; other catalogs are unsolicited."""
     pending: _builtins.int
-    """In the last part: files that are still being described, at least. What they bring comes unasked, also to a
-    session that does not follow; 0: nothing is missing.
+    """In the last part: the minimum number of files that are still being described. Their tools are sent in an
+    unsolicited catalog, also to a session that does not follow. 0 if the catalog is complete.
     """
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
@@ -982,13 +982,13 @@ Global___CatalogPart: _TypeAlias = CatalogPart  # noqa: Y015
 
 @_typing.final
 class CatalogChanged(_message.Message):
-    """A newer catalog is there; a session that does not follow gets it with Refresh."""
+    """A newer catalog exists; a session that does not follow gets it with Refresh."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GENERATION_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
-    """Its number."""
+    """The generation of the newer catalog."""
     def __init__(
         self,
         *,
@@ -1020,21 +1020,21 @@ class Tool(_message.Message):
     name: _builtins.str
     """^[a-zA-Z0-9_-]{1,64}$ without "__"."""
     description: _builtins.str
-    """What the model reads about it."""
+    """The description that the model reads."""
     input_schema: _builtins.bytes
     """JSON Schema of the arguments, an object schema."""
     scope: _builtins.str
-    """Where it comes from: "local" (project), "global" (user) or the source's name."""
+    """Its scope: "local" (project), "global" (user) or the source's name."""
     path: _builtins.str
-    """Its file."""
+    """The path of its file."""
     read_only: _builtins.bool
-    """It changes nothing."""
+    """Whether it changes nothing."""
     destructive: _builtins.bool
-    """It may destroy something."""
+    """Whether it may destroy data."""
     idempotent: _builtins.bool
-    """Running it twice is like running it once."""
+    """Whether running it twice has the same effect as running it once."""
     network: _builtins.bool
-    """It talks to the network."""
+    """Whether it uses the network."""
     def __init__(
         self,
         *,
@@ -1058,7 +1058,7 @@ Global___Tool: _TypeAlias = Tool  # noqa: Y015
 
 @_typing.final
 class Problem(_message.Message):
-    """Something in a source that cannot be used."""
+    """A tool file, or one tool of a file, that cannot be used."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1070,13 +1070,13 @@ class Problem(_message.Message):
     path: _builtins.str
     """The file."""
     tool: _builtins.str
-    """The tool, where it is one tool of a file."""
+    """The tool, if the problem concerns one tool of a file."""
     reason: _builtins.str
-    """"broken", "shadowed", "rejected" or "stale" (the file is broken, its last good generation is used)."""
+    """"broken", "shadowed", "rejected" or "stale" (the file is broken, and its last good generation is used)."""
     message: _builtins.str
-    """For people: the cause."""
+    """The cause, for display."""
     line: _builtins.int
-    """The line in the file; 0 where there is none."""
+    """The line in the file, or 0."""
     def __init__(
         self,
         *,
@@ -1096,13 +1096,13 @@ Global___Problem: _TypeAlias = Problem  # noqa: Y015
 
 @_typing.final
 class Accepted(_message.Message):
-    """The call is known."""
+    """The call was accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUED_FIELD_NUMBER: _builtins.int
     queued: _builtins.int
-    """How many calls of the session are before it in the queue."""
+    """The number of the session's calls before it in the queue."""
     def __init__(
         self,
         *,
@@ -1125,9 +1125,9 @@ class Started(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     QUEUE_SECONDS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
-    """The worker."""
+    """The id of the worker."""
     queue_seconds: _builtins.float
-    """How long it waited."""
+    """How long the call waited for it."""
     def __init__(
         self,
         *,
@@ -1170,7 +1170,7 @@ Global___Update: _TypeAlias = Update  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """How far the tool is."""
+    """The progress of the tool."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1178,11 +1178,11 @@ class Progress(_message.Message):
     TOTAL_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     done: _builtins.float
-    """In the tool's own unit."""
+    """The completed amount, in the tool's own unit."""
     total: _builtins.float
-    """In the same unit, where the tool knows it."""
+    """The total amount in the same unit, if the tool knows it."""
     message: _builtins.str
-    """For people."""
+    """A message, for display."""
     def __init__(
         self,
         *,
@@ -1202,7 +1202,7 @@ Global___Progress: _TypeAlias = Progress  # noqa: Y015
 
 @_typing.final
 class Metadata(_message.Message):
-    """Merged over the call and kept in the Outcome."""
+    """Values that are merged over the course of the call and included in the Outcome."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1228,7 +1228,7 @@ Global___Metadata: _TypeAlias = Metadata  # noqa: Y015
 
 @_typing.final
 class Log(_message.Message):
-    """Something the tool said beside its result."""
+    """Text that the tool logged or printed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1236,7 +1236,7 @@ class Log(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     level: _builtins.str
-    """"debug", "info", "warning", "error"; "" for what was printed."""
+    """"debug", "info", "warning", "error"; empty for printed text."""
     source: _builtins.str
     """"log", "stdout" or "stderr"."""
     text: _builtins.str
@@ -1258,7 +1258,7 @@ Global___Log: _TypeAlias = Log  # noqa: Y015
 
 @_typing.final
 class Ask(_message.Message):
-    """The tool asks and waits, at most ten minutes."""
+    """A question of the tool, which waits for the answer for at most ten minutes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1271,18 +1271,18 @@ class Ask(_message.Message):
     ask_id: _builtins.int
     """Its number within the call."""
     question: _builtins.str
-    """For people."""
+    """The question, for display."""
     permission: _builtins.str
-    """The permission's name in the agent's own terms; may be empty."""
+    """The agent's own name of the permission; may be empty."""
     details: _builtins.bytes
-    """JSON, or empty."""
+    """Details as JSON, or empty."""
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it is about: paths, tables, commands."""
+        """The objects of the question: paths, tables, commands."""
 
     @_builtins.property
     def always(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What "always" would allow."""
+        """The patterns that "always" would allow."""
 
     def __init__(
         self,
@@ -1304,10 +1304,10 @@ Global___Ask: _TypeAlias = Ask  # noqa: Y015
 
 @_typing.final
 class Request(_message.Message):
-    """The tool wants a service of the client, such as another session of the agent, and waits, at most an hour.
-    No clock of the call runs meanwhile, and its place in the session is free for others. It comes again on a new
-    stream for as long as it has no Reply: who served it on the old one knows its number.
-    Calls that are started for it name its call in `parent_call_id`.
+    """A request for a service of the client, such as another session of the agent. The tool waits for at most an hour.
+    Meanwhile the call's timers are paused, and the call does not count towards the session's concurrent calls.
+    The request is sent again on a new stream until it has a Reply; the client recognizes it by its number.
+    Calls that are started to serve it have its call id in `parent_call_id`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1338,13 +1338,13 @@ Global___Request: _TypeAlias = Request  # noqa: Y015
 
 @_typing.final
 class Gap(_message.Message):
-    """Events that had to go."""
+    """Events that were dropped."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNT_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """How many."""
+    """The number of dropped events."""
     def __init__(
         self,
         *,
@@ -1376,29 +1376,29 @@ class Outcome(_message.Message):
     SIDE_EFFECTS_POSSIBLE_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
-    """For programs."""
+    """The kind, for programs."""
     cause: _builtins.str
-    """The clock, the limit's key, the signal or the exit: "timeout", "memory", "SIGSEGV", "exit 3". May be empty."""
+    """The timer, the limit's key, the signal or the exit status: "timeout", "memory", "SIGSEGV", "exit 3". May be empty."""
     message: _builtins.str
-    """For people: what happened, with figures, and what would change it. Empty when OK."""
+    """For display: what happened, with figures, and what would change it. Empty when OK."""
     body: _builtins.bytes
     """JSON: {"content": [block, …], "details": value}. A block is {"type":"text","text":…},
     {"type":"image","data":<base64>,"mime_type":…} or {"type":"resource_link","uri":…,"name":…,"mime_type":…}.
-    Partial when the call was stopped. Details of more than 1 MiB are {"left_out":true,"output_id":…}.
+    Partial if the call was stopped. Details of more than 1 MiB are replaced by {"left_out":true,"output_id":…}.
     """
     more: _builtins.bool
     """Whether Chunk events with the rest of the body follow."""
     metadata: _builtins.bytes
-    """JSON object: the merged metadata, with "title" among it."""
+    """JSON object: the merged metadata, including "title"."""
     ran: _builtins.bool
     """Whether any line of the tool ran."""
     stopped: Global___Stopped.ValueType
     """The proof of stop, for a call that was stopped."""
     side_effects_possible: _builtins.bool
-    """Whether what the tool had done until then may remain."""
+    """Whether effects of what the tool had done until then may remain."""
     @_builtins.property
     def output(self) -> Global___Output:
-        """Set when something was cut."""
+        """Set if the output was truncated."""
 
     @_builtins.property
     def facts(self) -> Global___Facts:
@@ -1429,7 +1429,7 @@ Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 @_typing.final
 class Output(_message.Message):
-    """An output that was cut; the whole of it, up to the quota, waits beside."""
+    """An output that was truncated; the complete output, up to the quota, is kept on disk."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1443,18 +1443,18 @@ class Output(_message.Message):
     output_id: _builtins.str
     """The handle for ReadOutput: "o-" and 128 random bits."""
     total_bytes: _builtins.int
-    """What the tool produced."""
+    """Bytes that the tool produced."""
     kept_bytes: _builtins.int
-    """What was kept; less than the total when the quota was reached."""
+    """Bytes that were kept; less than the total if the quota was reached."""
     total_lines: _builtins.int
-    """Lines of what was produced."""
+    """Lines that the tool produced."""
     complete: _builtins.bool
     """Whether everything was kept."""
     source: _builtins.str
-    """The stream that was cut: "result", "details", "stdout" or "stderr"."""
+    """The stream that was truncated: "result", "details", "stdout" or "stderr"."""
     @_builtins.property
     def expires(self) -> _timestamp_pb2.Timestamp:
-        """When it may be deleted."""
+        """The time after which it may be deleted."""
 
     def __init__(
         self,
@@ -1496,34 +1496,34 @@ class Facts(_message.Message):
     KILLED_PROCESSES_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
     queue_seconds: _builtins.float
-    """Waiting for a worker."""
+    """Time spent waiting for a worker."""
     run_seconds: _builtins.float
-    """From the worker's start of the call to its end."""
+    """Time from the start of the call in the worker to its end."""
     cpu_seconds: _builtins.float
-    """Processor time of the worker and the children it waited for."""
+    """CPU time of the worker and of the children it waited for."""
     memory_peak_bytes: _builtins.int
     """Peak resident memory of the worker so far."""
     output_bytes: _builtins.int
     """Bytes of the result."""
     spilled_bytes: _builtins.int
-    """Bytes of the result, stdout and stderr that were kept beside."""
+    """Bytes of the result, stdout and stderr that were spilled to disk."""
     worker_id: _builtins.str
     """The worker."""
     generation: _builtins.int
     """The catalog's generation."""
     leftover_processes: _builtins.int
-    """Processes that the tool left behind; they are gone now, and so is the worker."""
+    """Processes that the tool left behind; they were killed, and the worker was retired."""
     leftover_threads: _builtins.int
     """Threads and tasks that the tool left behind."""
     state_lost: _builtins.bool
-    """For isolation "session": the state of the calls before it is gone."""
+    """For isolation "session": whether the state of earlier calls was lost."""
     stop_seconds: _builtins.float
-    """From the wish to stop it to the empty cell."""
+    """Time from the request to stop the call until its cell was empty."""
     killed_processes: _builtins.int
     """Processes that had to be killed."""
     @_builtins.property
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Output]:
-        """Other outputs that were cut: what the tool printed, and details too large to go along."""
+        """Other truncated outputs: what the tool printed, and details that were too large to be included."""
 
     def __init__(
         self,
@@ -1561,9 +1561,9 @@ class CallToolRequest(_message.Message):
     DIRECTORY_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
-    """The absolute directory it works in."""
+    """The absolute directory that the call works in."""
     agent: _builtins.str
-    """The program that calls."""
+    """The calling program."""
     @_builtins.property
     def call(self) -> Global___Call:
         """The call; `arguments` must be complete, as no chunk can follow."""
@@ -1592,7 +1592,7 @@ class CallToolResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> Global___Event:
-        """Outcome and its chunks come last."""
+        """The event; the Outcome and its chunks are last."""
 
     def __init__(
         self,
@@ -1609,13 +1609,13 @@ Global___CallToolResponse: _TypeAlias = CallToolResponse  # noqa: Y015
 
 @_typing.final
 class ListToolsRequest(_message.Message):
-    """Asks for the tools of a directory."""
+    """Requests the tools of a directory."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DIRECTORY_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
-    """Absolute."""
+    """The absolute directory."""
     def __init__(
         self,
         *,
@@ -1638,7 +1638,7 @@ class ListToolsResponse(_message.Message):
     CATALOG_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The text that a person reads: the block "Custom Tools:" and the problems."""
+    """The text for display: the block "Custom Tools:" and the problems."""
     @_builtins.property
     def catalog(self) -> Global___CatalogPart:
         """The catalog; may be larger than 64 KiB."""
@@ -1659,16 +1659,16 @@ Global___ListToolsResponse: _TypeAlias = ListToolsResponse  # noqa: Y015
 
 @_typing.final
 class GetToolRequest(_message.Message):
-    """Asks for one tool."""
+    """Requests one tool."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DIRECTORY_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
-    """Absolute."""
+    """The absolute directory."""
     name: _builtins.str
-    """The tool."""
+    """The name of the tool."""
     def __init__(
         self,
         *,
@@ -1697,7 +1697,7 @@ class GetToolResponse(_message.Message):
 
     @_builtins.property
     def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Setting]:
-        """What applies to a call of it."""
+        """The settings that apply to its calls."""
 
     def __init__(
         self,
@@ -1715,7 +1715,7 @@ Global___GetToolResponse: _TypeAlias = GetToolResponse  # noqa: Y015
 
 @_typing.final
 class Setting(_message.Message):
-    """A setting of a tool and where it comes from."""
+    """A setting of a tool, with its origin."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1725,9 +1725,9 @@ class Setting(_message.Message):
     key: _builtins.str
     """The key, as in the configuration: "timeout"."""
     value: _builtins.str
-    """As it would be written: "120", "512MiB", "off"."""
+    """The value as written in the configuration: "120", "512MiB", "off"."""
     origin: _builtins.str
-    """"default", "config [defaults]", "file", "config [tool.lint]", "config [max]" …"""
+    """The origin: "default", "config [defaults]", "file", "config [tool.lint]", "config [max]" …"""
     def __init__(
         self,
         *,
@@ -1745,7 +1745,7 @@ Global___Setting: _TypeAlias = Setting  # noqa: Y015
 
 @_typing.final
 class AbortCallRequest(_message.Message):
-    """Stops a call."""
+    """Aborts a call."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1756,11 +1756,11 @@ class AbortCallRequest(_message.Message):
     session_id: _builtins.str
     """The session; may be empty for an operator."""
     resume_token: _builtins.str
-    """The session's secret; may be empty for an operator."""
+    """The session's resume token; may be empty for an operator."""
     call_id: _builtins.str
-    """The call; for an operator an unambiguous beginning is enough."""
+    """The id of the call; an operator may send an unambiguous prefix."""
     reason: _builtins.str
-    """For people."""
+    """The reason, for display."""
     def __init__(
         self,
         *,
@@ -1779,7 +1779,7 @@ Global___AbortCallRequest: _TypeAlias = AbortCallRequest  # noqa: Y015
 
 @_typing.final
 class AbortCallResponse(_message.Message):
-    """The abort is on its way."""
+    """The abort was accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1788,7 +1788,7 @@ class AbortCallResponse(_message.Message):
     running: _builtins.bool
     """Whether the call was still running or waiting."""
     call_id: _builtins.str
-    """The call's whole id."""
+    """The full id of the call."""
     def __init__(
         self,
         *,
@@ -1805,7 +1805,7 @@ Global___AbortCallResponse: _TypeAlias = AbortCallResponse  # noqa: Y015
 
 @_typing.final
 class ReadOutputRequest(_message.Message):
-    """Asks for a range of an output."""
+    """Requests a range of an output."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1817,19 +1817,19 @@ class ReadOutputRequest(_message.Message):
     FIRST_LINE_FIELD_NUMBER: _builtins.int
     LAST_LINE_FIELD_NUMBER: _builtins.int
     output_id: _builtins.str
-    """The handle; for an operator an unambiguous beginning is enough."""
+    """The handle; an operator may send an unambiguous prefix."""
     session_id: _builtins.str
-    """The session that made it; may be empty for an operator."""
+    """The session that produced it; may be empty for an operator."""
     resume_token: _builtins.str
-    """The session's secret; may be empty for an operator."""
+    """The session's resume token; may be empty for an operator."""
     start_bytes: _builtins.int
-    """Where to begin."""
+    """The offset of the first byte."""
     length_bytes: _builtins.int
-    """How much; 0 is all."""
+    """The number of bytes; 0 is all."""
     first_line: _builtins.int
-    """In place of bytes: the first line, from 1; 0 says bytes."""
+    """Selects lines instead of bytes: the first line, from 1; 0 selects bytes."""
     last_line: _builtins.int
-    """The last line, included; 0 is the last there is."""
+    """The last line, inclusive; 0 is the end of the output."""
     def __init__(
         self,
         *,
@@ -1861,7 +1861,7 @@ class ReadOutputResponse(_message.Message):
     """At most 48 KiB; the bytes as the tool produced them."""
     @_builtins.property
     def output(self) -> Global___Output:
-        """In the first part: what is known of the output."""
+        """In the first part: the description of the output."""
 
     def __init__(
         self,
@@ -1879,7 +1879,7 @@ Global___ReadOutputResponse: _TypeAlias = ReadOutputResponse  # noqa: Y015
 
 @_typing.final
 class CallInfo(_message.Message):
-    """A call, for lists and for the taking over of a session."""
+    """A call, in lists and when a session is resumed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1904,11 +1904,11 @@ class CallInfo(_message.Message):
     state: _builtins.str
     """"waiting", "running", "aborting" or "ended"."""
     worker_id: _builtins.str
-    """The worker, once it has one."""
+    """The worker, once the call has one."""
     agent: _builtins.str
-    """The program that called."""
+    """The calling program."""
     agent_name: _builtins.str
-    """Who in it."""
+    """The calling part of the agent: "main" or the name of a sub-agent."""
     directory: _builtins.str
     """The directory."""
     agent_session_id: _builtins.str
@@ -1921,7 +1921,7 @@ class CallInfo(_message.Message):
 
     @_builtins.property
     def outcome(self) -> Global___Outcome:
-        """Once it has ended; without its body."""
+        """The outcome without its body, once the call has ended."""
 
     def __init__(
         self,

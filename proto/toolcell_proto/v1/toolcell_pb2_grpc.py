@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ToolCellStub(object):
-    """For agents: a session with its calls, or one call without ceremony.
+    """The service for agents: sessions with calls, and single calls without a session.
     """
 
     def __init__(self, channel):
@@ -68,54 +68,54 @@ class ToolCellStub(object):
 
 
 class ToolCellServicer(object):
-    """For agents: a session with its calls, or one call without ceremony.
+    """The service for agents: sessions with calls, and single calls without a session.
     """
 
     def Attach(self, request_iterator, context):
-        """A session. The first message up must be Open, the first event down is Welcome.
+        """Opens or resumes a session. The first request must be Open, the first event is Welcome.
 
-        Calls belong to the session, not to the stream: a stream that breaks detaches the session, and
-        whoever attaches with its resume token within the linger finds every call again. After the linger
-        the session's calls are aborted and it is closed. A second stream with the token takes over; the
-        first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
+        Calls belong to the session, not to the stream: a stream that breaks detaches the session, and a
+        client that attaches with its resume token within the linger gets the events of every call again.
+        After the linger the session's calls are aborted and it is closed. A second stream with the token
+        takes the session over; the first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CallTool(self, request, context):
-        """One call in a session of its own. The stream's last event is the Outcome.
-        Cancelling the RPC is the abort, and so is its deadline; then there is nobody left to read an Outcome.
-        A tool's questions are denied, as nobody is there to answer.
+        """Runs one call in a session of its own. The stream's last event is the Outcome.
+        Cancelling the RPC aborts the call, and so does its deadline; no Outcome is sent then.
+        A tool's questions are denied, because the client cannot answer them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTools(self, request, context):
-        """The tools that a directory sees, described now where they are not yet known.
+        """Lists the tools of a directory; tool files that are not described yet are described first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTool(self, request, context):
-        """One tool, with each of its limits and where it comes from.
+        """Returns one tool, with each of its settings and its origin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortCall(self, request, context):
-        """Abort a call. Unary, so that it overtakes whatever fills the session's stream.
-        Aborting a call that has ended is no error. Agents show the session's resume token; operators need none.
+        """Aborts a call. Unary, so that it does not wait behind other messages on the session's stream.
+        Aborting a call that has ended is not an error. Agents send the session's resume token; operators do not need it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadOutput(self, request, context):
-        """A range of an output that was cut. The stream ends after `length_bytes`, or at the end of the output.
+        """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,7 +163,7 @@ def add_ToolCellServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ToolCell(object):
-    """For agents: a session with its calls, or one call without ceremony.
+    """The service for agents: sessions with calls, and single calls without a session.
     """
 
     @staticmethod

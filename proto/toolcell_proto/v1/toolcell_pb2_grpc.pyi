@@ -4,17 +4,17 @@ isort:skip_file
 The protocol between an agent's adapter and the Toolcell daemon.
 
 Transport: gRPC over the unix socket `daemon.sock` in the user's runtime directory (mode 0600).
-Every call carries the metadata `authorization: Bearer <token>`; the token for agents is in
-`agent.token`, the one for operators in `operator.token`, beside the socket. An operator may do
-whatever an agent may.
+Every RPC carries the metadata `authorization: Bearer <token>`; the token for agents is in
+`agent.token`, the one for operators in `operator.token`, in the directory of the socket. The
+operator's token also permits everything that the agent's token permits.
 
-Two ways to fail, never mixed. A tool that failed is an Outcome: the RPC itself ends OK.
+Failures are reported in two distinct ways. The failure of a tool is an Outcome, and the RPC ends OK.
 A request that cannot be served is a refusal: a google.rpc.Status whose details hold an ErrorInfo
 with domain "toolcell" and a `reason` of the enum RefusalReason (without its prefix), and, where
-they apply, BadRequest (which field, why), RetryInfo (when to come again) or QuotaFailure (which bound).
+they apply, BadRequest (which field, why), RetryInfo (when to retry) or QuotaFailure (which bound).
 
-Units stand in the names. Times are google.protobuf.Timestamp. Arguments and results are bytes of
-JSON, at most 16 MiB. No message is larger than 64 KiB; what is longer travels in chunks.
+Field names end in their unit. Times are google.protobuf.Timestamp. Arguments and results are bytes of
+JSON, at most 16 MiB. No message is larger than 64 KiB; longer content is sent in chunks.
 """
 
 from collections import abc as _abc
@@ -27,35 +27,35 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ToolCellStub:
-    """For agents: a session with its calls, or one call without ceremony."""
+    """The service for agents: sessions with calls, and single calls without a session."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_toolcell_pb2.AttachRequest, _toolcell_pb2.AttachResponse]
-    """A session. The first message up must be Open, the first event down is Welcome.
+    """Opens or resumes a session. The first request must be Open, the first event is Welcome.
 
-    Calls belong to the session, not to the stream: a stream that breaks detaches the session, and
-    whoever attaches with its resume token within the linger finds every call again. After the linger
-    the session's calls are aborted and it is closed. A second stream with the token takes over; the
-    first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
+    Calls belong to the session, not to the stream: a stream that breaks detaches the session, and a
+    client that attaches with its resume token within the linger gets the events of every call again.
+    After the linger the session's calls are aborted and it is closed. A second stream with the token
+    takes the session over; the first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
     """
     CallTool: _aio.UnaryStreamMultiCallable[_toolcell_pb2.CallToolRequest, _toolcell_pb2.CallToolResponse]
-    """One call in a session of its own. The stream's last event is the Outcome.
-    Cancelling the RPC is the abort, and so is its deadline; then there is nobody left to read an Outcome.
-    A tool's questions are denied, as nobody is there to answer.
+    """Runs one call in a session of its own. The stream's last event is the Outcome.
+    Cancelling the RPC aborts the call, and so does its deadline; no Outcome is sent then.
+    A tool's questions are denied, because the client cannot answer them.
     """
     ListTools: _aio.UnaryUnaryMultiCallable[_toolcell_pb2.ListToolsRequest, _toolcell_pb2.ListToolsResponse]
-    """The tools that a directory sees, described now where they are not yet known."""
+    """Lists the tools of a directory; tool files that are not described yet are described first."""
     GetTool: _aio.UnaryUnaryMultiCallable[_toolcell_pb2.GetToolRequest, _toolcell_pb2.GetToolResponse]
-    """One tool, with each of its limits and where it comes from."""
+    """Returns one tool, with each of its settings and its origin."""
     AbortCall: _aio.UnaryUnaryMultiCallable[_toolcell_pb2.AbortCallRequest, _toolcell_pb2.AbortCallResponse]
-    """Abort a call. Unary, so that it overtakes whatever fills the session's stream.
-    Aborting a call that has ended is no error. Agents show the session's resume token; operators need none.
+    """Aborts a call. Unary, so that it does not wait behind other messages on the session's stream.
+    Aborting a call that has ended is not an error. Agents send the session's resume token; operators do not need it.
     """
     ReadOutput: _aio.UnaryStreamMultiCallable[_toolcell_pb2.ReadOutputRequest, _toolcell_pb2.ReadOutputResponse]
-    """A range of an output that was cut. The stream ends after `length_bytes`, or at the end of the output."""
+    """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output."""
 
 class ToolCellServicer(metaclass=_abc_1.ABCMeta):
-    """For agents: a session with its calls, or one call without ceremony."""
+    """The service for agents: sessions with calls, and single calls without a session."""
 
     @_abc_1.abstractmethod
     def Attach(
@@ -63,12 +63,12 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_toolcell_pb2.AttachRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_toolcell_pb2.AttachRequest], _abc.AsyncIterator[_toolcell_pb2.AttachResponse]],
     ) -> _abc.AsyncIterator[_toolcell_pb2.AttachResponse]:
-        """A session. The first message up must be Open, the first event down is Welcome.
+        """Opens or resumes a session. The first request must be Open, the first event is Welcome.
 
-        Calls belong to the session, not to the stream: a stream that breaks detaches the session, and
-        whoever attaches with its resume token within the linger finds every call again. After the linger
-        the session's calls are aborted and it is closed. A second stream with the token takes over; the
-        first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
+        Calls belong to the session, not to the stream: a stream that breaks detaches the session, and a
+        client that attaches with its resume token within the linger gets the events of every call again.
+        After the linger the session's calls are aborted and it is closed. A second stream with the token
+        takes the session over; the first then ends with ABORTED, reason SUPERSEDED. Has no deadline.
         """
 
     @_abc_1.abstractmethod
@@ -77,9 +77,9 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request: _toolcell_pb2.CallToolRequest,
         context: _aio.ServicerContext[_toolcell_pb2.CallToolRequest, _abc.AsyncIterator[_toolcell_pb2.CallToolResponse]],
     ) -> _abc.AsyncIterator[_toolcell_pb2.CallToolResponse]:
-        """One call in a session of its own. The stream's last event is the Outcome.
-        Cancelling the RPC is the abort, and so is its deadline; then there is nobody left to read an Outcome.
-        A tool's questions are denied, as nobody is there to answer.
+        """Runs one call in a session of its own. The stream's last event is the Outcome.
+        Cancelling the RPC aborts the call, and so does its deadline; no Outcome is sent then.
+        A tool's questions are denied, because the client cannot answer them.
         """
 
     @_abc_1.abstractmethod
@@ -88,7 +88,7 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request: _toolcell_pb2.ListToolsRequest,
         context: _aio.ServicerContext[_toolcell_pb2.ListToolsRequest, _abc.Awaitable[_toolcell_pb2.ListToolsResponse]],
     ) -> _abc.Awaitable[_toolcell_pb2.ListToolsResponse]:
-        """The tools that a directory sees, described now where they are not yet known."""
+        """Lists the tools of a directory; tool files that are not described yet are described first."""
 
     @_abc_1.abstractmethod
     def GetTool(
@@ -96,7 +96,7 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request: _toolcell_pb2.GetToolRequest,
         context: _aio.ServicerContext[_toolcell_pb2.GetToolRequest, _abc.Awaitable[_toolcell_pb2.GetToolResponse]],
     ) -> _abc.Awaitable[_toolcell_pb2.GetToolResponse]:
-        """One tool, with each of its limits and where it comes from."""
+        """Returns one tool, with each of its settings and its origin."""
 
     @_abc_1.abstractmethod
     def AbortCall(
@@ -104,8 +104,8 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request: _toolcell_pb2.AbortCallRequest,
         context: _aio.ServicerContext[_toolcell_pb2.AbortCallRequest, _abc.Awaitable[_toolcell_pb2.AbortCallResponse]],
     ) -> _abc.Awaitable[_toolcell_pb2.AbortCallResponse]:
-        """Abort a call. Unary, so that it overtakes whatever fills the session's stream.
-        Aborting a call that has ended is no error. Agents show the session's resume token; operators need none.
+        """Aborts a call. Unary, so that it does not wait behind other messages on the session's stream.
+        Aborting a call that has ended is not an error. Agents send the session's resume token; operators do not need it.
         """
 
     @_abc_1.abstractmethod
@@ -114,6 +114,6 @@ class ToolCellServicer(metaclass=_abc_1.ABCMeta):
         request: _toolcell_pb2.ReadOutputRequest,
         context: _aio.ServicerContext[_toolcell_pb2.ReadOutputRequest, _abc.AsyncIterator[_toolcell_pb2.ReadOutputResponse]],
     ) -> _abc.AsyncIterator[_toolcell_pb2.ReadOutputResponse]:
-        """A range of an output that was cut. The stream ends after `length_bytes`, or at the end of the output."""
+        """Reads a range of an output that was truncated. The stream ends after `length_bytes`, or at the end of the output."""
 
 def add_ToolCellServicer_to_server(servicer: ToolCellServicer, server: _aio.Server) -> None: ...
