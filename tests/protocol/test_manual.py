@@ -124,7 +124,7 @@ def test_the_manual_names_every_field_of_a_context() -> None:
 
 
 def test_the_descriptors_of_the_manual_are_the_codes() -> None:
-    numbers = {row[0]: row[1] for row in table("What a worker is born with", "Descriptor")}
+    numbers = {row[0]: row[1] for row in table("Descriptors of a worker", "Descriptor")}
     assert numbers[str(setup.LIFE)].startswith("The keeper's life line")
     assert numbers[str(setup.PROTOCOL)].startswith("The protocol")
     assert numbers[str(setup.ABORT)].startswith("The abort channel")
