@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parent.parent / "systemd" / "toolcelld.rpc.agent_service"
+UNIT = Path(__file__).parent.parent / "systemd" / "toolcelld.service"
 
 pytestmark = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"

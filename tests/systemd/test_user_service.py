@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UNIT = "toolcelld.rpc.agent_service"
+UNIT = "toolcelld.service"
 SECONDS_MAX = 60
 
 TOOLS = '''

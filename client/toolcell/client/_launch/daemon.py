@@ -173,10 +173,10 @@ async def _until_answers(socket: str, child: DaemonProcess | None) -> None:
 
 async def _start_service() -> bool:
     """Start the user's service; False where none is installed. Raises Unavailable."""
-    code, _ = await _systemctl("cat", "toolcelld.rpc.agent_service")
+    code, _ = await _systemctl("cat", "toolcelld.service")
     if code != 0:
         return False
-    code, said = await _systemctl("start", "toolcelld.rpc.agent_service")
+    code, said = await _systemctl("start", "toolcelld.service")
     if code != 0:
         raise Unavailable(f"The service did not start: {said}", "See why: journalctl --user -u toolcelld")
     return True

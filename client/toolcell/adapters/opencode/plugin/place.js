@@ -129,7 +129,7 @@ export class Place {
   startService() {
     if (this.socket !== `/run/user/${process.getuid()}/toolcell/daemon.sock`) return Promise.resolve(false)
     return new Promise((done) => {
-      const words = ["--user", "start", "toolcelld.rpc.agent_service"]
+      const words = ["--user", "start", "toolcelld.service"]
       const child = spawn("systemctl", words, { stdio: "ignore", timeout: START_MS })
       child.once("error", () => done(false))
       child.once("exit", (code) => done(code === 0))
