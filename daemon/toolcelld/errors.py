@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
-__all__ = ["Refusal", "RefusalReason"]
+__all__ = ["BugBarrier", "Refusal", "RefusalReason"]
 
 
 class RefusalReason(StrEnum):
@@ -57,3 +58,21 @@ class Refusal(Exception):
         """When it may be worth coming again."""
         self.quota = quota
         """The bound that was met."""
+
+
+class BugBarrier:
+    """Within: whatever goes wrong is a bug, and ends what it is told to and nothing else."""
+
+    __slots__ = ("_fail",)
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, Exception):
+            self._fail(error)
+            return True
+        return False

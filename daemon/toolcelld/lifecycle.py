@@ -111,18 +111,25 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
 
 
 class CallState(StrEnum):
-    WAITING = auto()
+    WAITING = auto()  # for its tool's description, a place or a worker
     RUNNING = auto()
+    ASKING = auto()  # as RUNNING, while a question is open: it has its worker, and neither clocks nor a place
     ABORTING = auto()
+    SETTLING = auto()  # the worker reported or is gone; whether its cell is empty is being found out
+    CLOSING = auto()  # without a worker; what is kept of its output is being written
     ENDED = auto()
 
 
 class CallEvent(StrEnum):
     LEASED = auto()  # a worker has it
     REFUSED = auto()  # no worker will have it
-    REPORTED = auto()  # the worker said how it ended
-    LOST = auto()  # the worker is gone, or the call was taken from it
+    ASKED = auto()  # its first open question
+    ANSWERED = auto()  # the last open question has its answer
     ABORT = auto()  # a person, a clock, a limit, or the end of the session
+    REPORTED = auto()  # the worker said how it ended
+    LOST = auto()  # the worker is gone
+    LEFT = auto()  # the worker was given back, or its cell is empty
+    JUDGED = auto()  # there is an outcome
     FAILED = auto()  # a bug of ours
 
 
@@ -134,14 +141,29 @@ CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
         CallEvent.FAILED: CallState.ENDED,
     },
     CallState.RUNNING: {
-        CallEvent.REPORTED: CallState.ENDED,
-        CallEvent.LOST: CallState.ENDED,
+        CallEvent.ASKED: CallState.ASKING,
         CallEvent.ABORT: CallState.ABORTING,
+        CallEvent.REPORTED: CallState.SETTLING,
+        CallEvent.LOST: CallState.SETTLING,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.ASKING: {
+        CallEvent.ANSWERED: CallState.RUNNING,
+        CallEvent.REPORTED: CallState.SETTLING,
+        CallEvent.LOST: CallState.SETTLING,
         CallEvent.FAILED: CallState.ENDED,
     },
     CallState.ABORTING: {
-        CallEvent.REPORTED: CallState.ENDED,
-        CallEvent.LOST: CallState.ENDED,
+        CallEvent.REPORTED: CallState.SETTLING,
+        CallEvent.LOST: CallState.SETTLING,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.SETTLING: {
+        CallEvent.LEFT: CallState.CLOSING,
+        CallEvent.FAILED: CallState.ENDED,
+    },
+    CallState.CLOSING: {
+        CallEvent.JUDGED: CallState.ENDED,
         CallEvent.FAILED: CallState.ENDED,
     },
     CallState.ENDED: {},

@@ -31,8 +31,7 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.calls.call import Call
-from toolcelld.calls.history import CallHistory, CallSummary
-from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.sources import ToolFile, sources_of
@@ -44,6 +43,7 @@ from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
+from toolcelld.limit_monitor import LimitMonitor
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
@@ -103,7 +103,6 @@ class Daemon:
         self.environment: Mapping[str, str] = dict(os.environ)
         self.logbook = EventLog()
         self.happenings: Broadcast[OperatorEvent] = Broadcast()
-        self.calls_ended = 0
         self.recent = CallHistory()
         self._gate = TokenInterceptor(premises)
         self._config = self._load_config()
@@ -202,11 +201,6 @@ class Daemon:
         """Keep a line of a tool."""
         self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
 
-    def remember(self, call: CallSummary, size_bytes: int) -> None:
-        """Keep an ended call for operators."""
-        self.calls_ended += 1
-        self.recent.add(call, size_bytes)
-
     def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
         """Tell who watches."""
         if not self.happenings.followed:
@@ -219,8 +213,8 @@ class Daemon:
                 what,
                 session_id=session_id,
                 call_id=call.id if call is not None else "",
-                tool=call.tool.name if call is not None else "",
-                worker_id=call.worker.id if call is not None and call.worker is not None else "",
+                tool=call.request.tool if call is not None else "",
+                worker_id=call.run.worker.id if call is not None and call.run is not None else "",
                 message=message,
             )
         )

@@ -1,4 +1,4 @@
-"""A call that is stopped on its way to a worker: it ends at once, and nothing that was granted is lost."""
+"""A call on its way to a worker: it ends once, in its table and by its outcome, and nothing that was granted is lost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.events import MESSAGE_BYTES, parts
 from toolcelld.calls.outcome import Kind, Outcome, Stop
-from toolcelld.calls.request import Request
+from toolcelld.calls.request import Plan, Request
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.settings import resolve
 from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.pool.pool import Pool
-from toolcelld.pool.slots import Slots
+from toolcelld.pool.fair_queue import Places
+from toolcelld.pool.pool import Lease, Pool
 from toolcelld.pool.worker import Invocation, Listener, Worker
 from toolcelld.sandbox.policy import OPEN, CellLimits
+from toolcelld.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,7 @@ FILE = ToolFile("/t.py", "project", "local", "t", b"", "digest", "/")
 STOP = Stop(Kind.ABORTED, "client", "by you")
 
 
-class FakeHost:
+class FakeSession:
     """A session that only listens."""
 
     id = "s-1"
@@ -39,8 +40,10 @@ class FakeHost:
     services: frozenset[str] = frozenset()
     agent = "claude"
 
-    def __init__(self) -> None:
-        self.slots = Slots(1)
+    def __init__(self, pool: FakePool, tasks: asyncio.TaskGroup) -> None:
+        self.places = pool.places
+        self.pool = pool
+        self.tasks = tasks
         self.always: set[tuple[str, str, str]] = set()
         self.spills = cast("Any", None)
         self.told: list[events.Event] = []
@@ -63,72 +66,51 @@ class FakeHost:
         return False
 
 
-class FakePool:
+class FakePool(Pool):
     """A pool whose one worker is granted by the test."""
 
     def __init__(self) -> None:
+        self.places = Places(1)
         self.granted: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
         self.returned: list[tuple[object, WorkerEvent]] = []
+        self.leases = 0
+        self.warm: Worker | None = None
 
-    def lease_now(self, spec: CellSpec) -> Worker | None:
-        return None
+    def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
+        return self.warm
 
-    async def lease(self, spec: CellSpec, queue_seconds: float | None, **who: object) -> Worker:
-        return await asyncio.shield(self.granted)
+    def lease(self, spec: CellSpec, places: Places, queue_seconds: float | None, **tool: Any) -> Lease:
+        self.leases += 1
+        return Lease(spec, places, self.granted)
 
-    def give_back(self, worker: object, event: WorkerEvent) -> None:
+    def grant(self, worker: Worker) -> None:
+        self.places.take()
+        self.granted.set_result(worker)
+
+    def _leave_queue(self, lease: Lease) -> None:
+        self.leases -= 1
+
+    def give_back(self, worker: object, event: WorkerEvent, places: Places) -> None:
         self.returned.append((worker, event))
+        places.give()
+
+    def give_place(self, places: Places) -> None:
+        places.give()
 
 
-def a_call(host: FakeHost) -> Call:
+def a_call(session: FakeSession) -> Call:
+    return Call(Request(call_id="c-1", tool="t", arguments=b"{}"), cast("Session", session))
+
+
+def a_plan() -> Plan:
     tool = ToolInfo("t", "", b"{}", FILE, "t", {})
-    return Call(
-        Request(call_id="c-1", tool="t", arguments=b"{}"),
-        tool,
-        resolve(Config(), "t", {}, "project"),
-        CellSpec(FILE, "/", (), CellLimits(), OPEN),
-        host,
-        generation=1,
-        grace_seconds=1,
-    )
+    settings = resolve(Config(), "t", {}, "project")
+    return Plan(tool, settings, settings.limits, CellSpec(FILE, "/", (), CellLimits(), OPEN), 1, 1.0)
 
 
 async def moments(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("moment", range(8))
-async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(moment: int) -> None:
-    host, pool = FakeHost(), FakePool()
-    async with asyncio.TaskGroup() as tasks:
-        call = a_call(host)
-        call.start(cast("Pool", pool), tasks)
-        await moments(moment)
-        assert call.stop(STOP)
-    assert call.outcome is not None
-    assert (call.outcome.kind, call.outcome.ran) == (Kind.ABORTED, False)
-    assert host.ended == 1
-    assert host.slots.take_now()
-
-
-@pytest.mark.parametrize("moment", range(3))
-async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back(moment: int) -> None:
-    host, pool = FakeHost(), FakePool()
-    worker = cast("Worker", object())
-    async with asyncio.TaskGroup() as tasks:
-        call = a_call(host)
-        call.start(cast("Pool", pool), tasks)
-        await moments(5)
-        pool.granted.set_result(worker)
-        await moments(moment)
-        assert call.stop(STOP)
-    assert call.outcome is not None
-    assert call.outcome.kind is Kind.ABORTED
-    # Up to the last moment the lease itself is cancelled, and the pool sees to its worker.
-    assert pool.returned == ([(worker, WorkerEvent.DONE)] if moment == 2 else [])
-    assert host.slots.take_now()
-    assert host.ended == 1
 
 
 def is_consistent(call: Call) -> bool:
@@ -137,18 +119,53 @@ def is_consistent(call: Call) -> bool:
 
 
 @pytest.mark.parametrize("moment", range(8))
-async def test_a_waiting_call_that_is_stopped_has_its_outcome_as_soon_as_it_has_ended(moment: int) -> None:
-    host, pool = FakeHost(), FakePool()
+async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(moment: int) -> None:
+    pool = FakePool()
     async with asyncio.TaskGroup() as tasks:
-        call = a_call(host)
-        call.start(cast("Pool", pool), tasks)
+        session = FakeSession(pool, tasks)
+        call = a_call(session)
+        call.start(a_plan())
         await moments(moment)
-        call.stop(STOP)
+        assert call.stop(STOP)
+        assert call.outcome is not None
+        assert (call.outcome.kind, call.outcome.ran) == (Kind.ABORTED, False)
         assert is_consistent(call)
-        assert call.summary().state is call.state
-        assert not call.stop(STOP) or not call.ended
-    assert call.state is CallState.ENDED
-    assert call.done.done()
+        assert call.summary().state == call.state.value == "ended"
+        assert not call.stop(STOP)
+        assert call.done.done()
+    assert session.ended == 1
+    assert (pool.leases, pool.granted.cancelled()) == (0, True)
+    assert pool.places.is_open
+
+
+async def test_a_call_that_waits_for_its_tool_is_waiting_and_can_be_stopped() -> None:
+    pool = FakePool()
+    async with asyncio.TaskGroup() as tasks:
+        session = FakeSession(pool, tasks)
+        call = a_call(session)
+        assert (call.state, call.summary().state) == (CallState.WAITING, "waiting")
+        assert (call.summary().path, call.summary().worker_id) == ("", "")
+        assert call.stop(STOP)
+    assert call.outcome is not None
+    assert call.outcome.message == "by you; it had not started."
+    assert (session.ended, pool.leases) == (1, 0)
+
+
+async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back() -> None:
+    pool = FakePool()
+    worker = cast("Worker", object())
+    async with asyncio.TaskGroup() as tasks:
+        session = FakeSession(pool, tasks)
+        call = a_call(session)
+        call.start(a_plan())
+        await moments(5)
+        pool.grant(worker)
+        assert call.stop(STOP)
+    assert call.outcome is not None
+    assert call.outcome.kind is Kind.ABORTED
+    assert pool.returned == [(worker, WorkerEvent.DONE)]
+    assert pool.places.is_open
+    assert session.ended == 1
 
 
 class BrokenWorker:
@@ -172,42 +189,42 @@ class BrokenWorker:
         self.over = True
 
 
-class PoolOfOne(FakePool):
-    """A pool that has one warm worker."""
-
-    def __init__(self, worker: object) -> None:
-        super().__init__()
-        self.worker = worker
-
-    def lease_now(self, spec: CellSpec) -> Worker | None:
-        return cast("Worker", self.worker)
-
-
-async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too() -> None:
-    host, worker = FakeHost(), BrokenWorker()
+@pytest.mark.parametrize("warm", [True, False])
+async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too(
+    warm: bool,
+) -> None:
+    pool, worker = FakePool(), BrokenWorker()
     async with asyncio.TaskGroup() as tasks:
-        call = a_call(host)
-        call.start(cast("Pool", PoolOfOne(worker)), tasks)
+        session = FakeSession(pool, tasks)
+        call = a_call(session)
+        if warm:
+            pool.places.take()
+            pool.warm = cast("Worker", worker)
+        call.start(a_plan())
+        if not warm:
+            pool.grant(cast("Worker", worker))
+            await moments(2)
     assert call.outcome is not None
     assert (call.outcome.kind, call.outcome.cause, call.outcome.ran) == (Kind.INTERNAL, "failure", True)
     assert call.state is CallState.ENDED
-    assert call.summary().state is CallState.ENDED
     assert worker.over
-    assert host.slots.take_now()
-    assert (host.ended, call.stop(STOP)) == (1, False)
+    assert pool.places.is_open
+    assert (session.ended, call.stop(STOP)) == (1, False)
 
 
 async def test_a_bug_while_a_call_waits_ends_it() -> None:
-    host, pool = FakeHost(), FakePool()
+    pool = FakePool()
     async with asyncio.TaskGroup() as tasks:
-        call = a_call(host)
-        call.start(cast("Pool", pool), tasks)
+        session = FakeSession(pool, tasks)
+        call = a_call(session)
+        call.start(a_plan())
         await moments(5)
         pool.granted.set_exception(RuntimeError("a bug"))
+        await moments(2)
     assert call.outcome is not None
     assert (call.outcome.kind, call.outcome.ran) == (Kind.INTERNAL, False)
     assert call.state is CallState.ENDED
-    assert host.slots.take_now()
+    assert session.ended == 1
 
 
 @pytest.mark.parametrize("body_bytes", [0, 100, 60_000, 300_000])

@@ -102,11 +102,15 @@ class Hearing:
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.overs = self.signs = 0
         self.questions = Questions(
-            "c-1", "t", self.session, lambda message, _: self.replies.append(message), lambda: None
+            "c-1",
+            "t",
+            cast("Any", self.session),
+            lambda message, _: self.replies.append(message),
+            lambda: None,
         )
         resolved = resolve(Config(), "t", {}, "project")
         self.intake = OutputCollector(
-            "c-1", "t", resolved, limits or resolved.limits, self.session,
+            "c-1", "t", resolved, limits or resolved.limits, cast("Any", self.session),
             over=self.over, alive=self.alive, questions=self.questions,
         )  # fmt: skip
         self.intake.listen(cast("Cell", self.cell), SEQUENCE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.calls.outcome import Evidence, Kind, Report, Stop, judge
+from toolcelld.calls.outcome import Evidence, Kind, Report, Stop, judge, stopped_waiting
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.usage import Member, Usage
 from toolcelld.config.settings import Limits, Settings
@@ -64,7 +64,6 @@ EVIDENCE = st.builds(
     tool=st.just("render"),
     settings=st.deferred(lambda: LIMITS.map(settings)),
     limits=LIMITS,
-    started=st.booleans(),
     run_seconds=SECONDS,
     grace_seconds=st.just(2.0),
     stop=st.none() | STOPS,
@@ -112,7 +111,6 @@ def evidence(
         tool="render",
         settings=settings(LIMITED),
         limits=LIMITED,
-        started=True,
         run_seconds=4.1,
         grace_seconds=2.0,
         stop=stop,
@@ -165,7 +163,7 @@ def test_every_ending_but_a_good_one_says_something(found: Evidence) -> None:
 @given(EVIDENCE)
 def test_a_proof_of_stop_stands_on_evidence(found: Evidence) -> None:
     verdict = judge(found)
-    by_stop = not limit_of(found) and found.stop is not None and found.started
+    by_stop = not limit_of(found) and found.stop is not None
     assert (verdict.stopped is not None) is by_stop
     if verdict.stopped == "settled":
         assert found.report is not None
@@ -175,11 +173,14 @@ def test_a_proof_of_stop_stands_on_evidence(found: Evidence) -> None:
         assert found.death.proven
 
 
-@given(EVIDENCE)
-def test_a_tool_that_never_started_did_not_run(found: Evidence) -> None:
-    verdict = judge(found._replace(started=False, report=None, death=None, broken=""))
-    assert not verdict.ran
-    assert not verdict.side_effects_possible
+@given(STOPS, st.integers(0, 9))
+def test_a_tool_that_never_started_did_not_run(stop: Stop, generation: int) -> None:
+    outcome = stopped_waiting(stop, generation)
+    assert (outcome.kind, outcome.cause) == (stop.kind, stop.cause)
+    assert outcome.message == f"{stop.text}; it had not started."
+    assert not outcome.ran
+    assert not outcome.side_effects_possible
+    assert outcome.facts.generation == generation
 
 
 def test_a_normal_return_after_the_time_out_has_timed_out_all_the_same() -> None:

@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 
 from toolcelld.calls.call import Call
-from toolcelld.calls.limit_monitor import LimitMonitor
-from toolcelld.lifecycle import CallState
+from toolcelld.limit_monitor import LimitMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +73,7 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
             loop.call_later(1.0, order.append, "a second later")
         else:
             over.set()
-        return cast("list[Call]", [SimpleNamespace(state=CallState.WAITING)])
+        return cast("list[Call]", [SimpleNamespace(run=None)])
 
     async with asyncio.TaskGroup() as tasks:
         meter = LimitMonitor(calls, tasks)

@@ -17,6 +17,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import DEATHS_MAX, Quarantine
@@ -120,8 +121,26 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def ask(pool: Pool, wanted: CellSpec, queue_seconds: float | None = None) -> asyncio.Task[Worker]:
-    return asyncio.ensure_future(pool.lease(wanted, queue_seconds))
+PLACES = Places(1_000_000)
+"""Of a session that may run as many calls as it likes."""
+
+
+async def leased(
+    pool: Pool, wanted: CellSpec, queue_seconds: float | None = None, places: Places = PLACES, **tool: Any
+) -> Worker:
+    """A worker; cancelling withdraws the lease, at whichever moment."""
+    lease = pool.lease(wanted, places, queue_seconds, **tool)
+    try:
+        return await asyncio.shield(lease.granted)
+    except asyncio.CancelledError:
+        pool.withdraw(lease)
+        raise
+
+
+def ask(
+    pool: Pool, wanted: CellSpec, queue_seconds: float | None = None, places: Places = PLACES
+) -> asyncio.Task[Worker]:
+    return asyncio.ensure_future(leased(pool, wanted, queue_seconds, places))
 
 
 async def test_a_worker_is_started_for_a_call_and_used_again(workers: list[FakeWorker]) -> None:
@@ -130,10 +149,10 @@ async def test_a_worker_is_started_for_a_call_and_used_again(workers: list[FakeW
         await settled()
         workers[0].hatch()
         assert await first is workers[0]
-        pool.give_back(workers[0], WorkerEvent.DONE)
-        assert await pool.lease(spec("a"), None) is workers[0]
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
+        assert await leased(pool, spec("a"), None) is workers[0]
         assert len(workers) == 1
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
 
 
 async def test_calls_get_workers_in_order_of_arrival(workers: list[FakeWorker]) -> None:
@@ -143,7 +162,7 @@ async def test_calls_get_workers_in_order_of_arrival(workers: list[FakeWorker]) 
         workers[0].hatch()
         for lease in (first, second, third):
             assert await lease is workers[0]
-            pool.give_back(workers[0], WorkerEvent.DONE)
+            pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
         assert len(workers) == 1
 
 
@@ -159,9 +178,9 @@ async def test_a_serial_spec_has_one_worker_at_most(workers: list[FakeWorker]) -
         assert len(workers) == 2
         workers[1].hatch()
         assert await leases[1] is workers[1]
-        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
         assert await leases[2] is workers[1]
-        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
 
 
 async def test_who_has_been_idle_too_long_goes_and_nobody_else(
@@ -173,7 +192,7 @@ async def test_who_has_been_idle_too_long_goes_and_nobody_else(
             leased = ask(pool, spec(name))
             await settled()
             workers[-1].hatch()
-            pool.give_back(await leased, WorkerEvent.DONE)
+            pool.give_back(await leased, WorkerEvent.DONE, PLACES)
             now = loop.time() + 100
             monkeypatch.setattr(loop, "time", lambda now=now: now)
         pool.keep_idle(150)
@@ -188,7 +207,7 @@ async def test_the_least_recently_used_idle_worker_makes_room(workers: list[Fake
             lease = ask(pool, spec(name))
             await settled()
             workers[-1].hatch()
-            pool.give_back(await lease, WorkerEvent.DONE)
+            pool.give_back(await lease, WorkerEvent.DONE, PLACES)
         workers[0].since, workers[1].since = 2.0, 1.0
         lease = ask(pool, spec("c"))
         await settled()
@@ -196,7 +215,7 @@ async def test_the_least_recently_used_idle_worker_makes_room(workers: list[Fake
         workers[1].die()
         await settled()
         workers[2].hatch()
-        pool.give_back(await lease, WorkerEvent.DONE)
+        pool.give_back(await lease, WorkerEvent.DONE, PLACES)
 
 
 async def test_a_full_pool_of_busy_workers_refuses_after_the_queue_time(workers: list[FakeWorker]) -> None:
@@ -206,10 +225,10 @@ async def test_a_full_pool_of_busy_workers_refuses_after_the_queue_time(workers:
         workers[0].hatch()
         await lease
         with pytest.raises(Refusal) as caught:
-            await pool.lease(spec("b"), 0.0)
+            await leased(pool, spec("b"), 0.0)
         assert caught.value.reason is RefusalReason.BUSY
         assert pool.waiting == 0
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
 
 
 async def test_a_failed_start_is_told_to_its_call_and_starts_no_other(workers: list[FakeWorker]) -> None:
@@ -252,7 +271,7 @@ async def test_a_worker_retired_while_it_starts_is_replaced_for_the_call_that_wa
         assert not lease.done()
         workers[1].hatch()
         assert await lease is workers[1]
-        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
 
 
 async def test_a_start_that_is_being_given_up_disturbs_no_other_call(workers: list[FakeWorker]) -> None:
@@ -266,7 +285,7 @@ async def test_a_start_that_is_being_given_up_disturbs_no_other_call(workers: li
         for worker in workers[1:]:
             worker.hatch()
         for lease in leases:
-            pool.give_back(await lease, WorkerEvent.DONE)
+            pool.give_back(await lease, WorkerEvent.DONE, PLACES)
 
 
 async def test_a_worker_on_its_way_for_a_call_that_gave_up_serves_the_next(workers: list[FakeWorker]) -> None:
@@ -279,7 +298,7 @@ async def test_a_worker_on_its_way_for_a_call_that_gave_up_serves_the_next(worke
         assert len(workers) == 1
         workers[0].hatch()
         assert await second is workers[0]
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
 
 
 async def test_a_worker_granted_to_a_call_that_is_being_cancelled_goes_back(
@@ -310,7 +329,7 @@ async def test_a_call_does_not_wait_behind_later_ones_of_a_tool_that_is_warm(
         other = ask(pool, spec("other"))
         later = ask(pool, spec("warm"))
         await settled()
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
         await settled()
         assert not later.done()
         assert workers[0].state is WorkerState.STOPPING
@@ -318,23 +337,24 @@ async def test_a_call_does_not_wait_behind_later_ones_of_a_tool_that_is_warm(
         await settled()
         workers[1].hatch()
         assert await other is workers[1]
-        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
         await settled()
         workers[1].die()
         await settled()
         workers[2].hatch()
         assert await later is workers[2]
-        pool.give_back(workers[2], WorkerEvent.DONE)
+        pool.give_back(workers[2], WorkerEvent.DONE, PLACES)
 
 
 async def test_sessions_take_turns_where_the_pool_is_full(workers: list[FakeWorker]) -> None:
     async with a_pool(workers, workers_max=1) as pool:
         order: list[str] = []
+        places = {session: Places(1000) for session in "xyz"}
 
         async def call(session: str) -> None:
-            worker = await pool.lease(spec("a"), None, session=session)
+            worker = await leased(pool, spec("a"), places=places[session])
             order.append(session)
-            pool.give_back(worker, WorkerEvent.DONE)
+            pool.give_back(worker, WorkerEvent.DONE, places[session])
 
         calls = [asyncio.ensure_future(call(session)) for session in "xxxxxyz"]
         await settled()
@@ -343,11 +363,85 @@ async def test_sessions_take_turns_where_the_pool_is_full(workers: list[FakeWork
         assert order == ["x", "y", "z", "x", "x", "x", "x"]
 
 
+async def test_a_session_runs_as_many_calls_as_it_has_places_and_others_pass_it(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers, workers_max=8) as pool:
+        places = Places(1)
+        first, second, third = (ask(pool, spec("a"), places=places) for _ in range(3))
+        await settled()
+        assert (len(workers), places.queued) == (1, 2)
+        workers[0].hatch()
+        await first
+        with pytest.raises(Refusal, match="as many calls at once as it may") as refused:
+            await ask(pool, spec("a"), 0.01, places)
+        assert (refused.value.reason, refused.value.quota) == (
+            RefusalReason.BUSY,
+            "[daemon] calls_per_session",
+        )
+        other = ask(pool, spec("b"))
+        await settled()
+        workers[1].hatch()
+        assert (await other).spec == spec("b")
+        pool.give_place(places)  # a question is open
+        await settled()
+        workers[2].hatch()
+        assert await second is workers[2]
+        places.take()  # it is answered
+        pool.give_back(workers[2], WorkerEvent.DONE, places)
+        await settled()
+        assert not third.done()
+        pool.give_back(workers[0], WorkerEvent.DONE, places)
+        assert await third in workers
+        pool.give_back(await third, WorkerEvent.DONE, places)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
+        assert (places.free, places.waiting) == (1, 0)
+
+
+async def test_a_warm_worker_is_not_leased_past_those_that_wait_for_a_place(
+    workers: list[FakeWorker],
+) -> None:
+    async with a_pool(workers) as pool:
+        lease = ask(pool, spec("a"))
+        await settled()
+        workers[0].hatch()
+        pool.give_back(await lease, WorkerEvent.DONE, PLACES)
+        places = Places(1)
+        waiting = ask(pool, spec("b"), places=places)
+        await settled()
+        assert pool.lease_now(spec("a"), places) is None
+        assert pool.lease_now(spec("a"), Places(0)) is None
+        assert pool.lease_now(spec("a"), PLACES) is workers[0]
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
+        waiting.cancel()
+
+
+async def test_one_time_out_holds_for_the_whole_wait(workers: list[FakeWorker]) -> None:
+    async with a_pool(workers, workers_max=1) as pool:
+        places = Places(1)
+        first = ask(pool, spec("a"), places=places)
+        await settled()
+        workers[0].hatch()
+        await first
+        neighbour = ask(pool, spec("a"))
+        await settled()
+        lease = pool.lease(spec("a"), places, 5.0)
+        assert lease.deadline is not None
+        deadline = lease.deadline
+        pool.give_place(places)  # it has its place now, and waits for a worker
+        assert lease.deadline is deadline
+        assert not deadline.cancelled()
+        pool.give_back(workers[0], WorkerEvent.DONE, Places(1))
+        pool.give_back(await neighbour, WorkerEvent.DONE, PLACES)
+        pool.give_back(await lease.granted, WorkerEvent.DONE, places)
+        assert deadline.cancelled()
+
+
 async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[FakeWorker]) -> None:
     async with a_pool(workers, workers_max=8) as pool:
 
         def one_at_a_time(queue_seconds: float | None) -> asyncio.Task[Worker]:
-            return asyncio.ensure_future(pool.lease(spec("a"), queue_seconds, tool="a", concurrency=1))
+            return asyncio.ensure_future(leased(pool, spec("a"), queue_seconds, tool="a", concurrency=1))
 
         first, second = one_at_a_time(None), one_at_a_time(None)
         await settled()
@@ -366,8 +460,8 @@ async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[F
         await settled()
         workers[2].hatch()
         assert await second is workers[2]
-        pool.give_back(workers[1], WorkerEvent.DONE)
-        pool.give_back(workers[2], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
+        pool.give_back(workers[2], WorkerEvent.DONE, PLACES)
 
 
 async def test_a_full_queue_says_when_to_come_again(
@@ -378,7 +472,7 @@ async def test_a_full_queue_says_when_to_come_again(
         waiting = [ask(pool, spec("a")) for _ in range(2)]
         await settled()
         with pytest.raises(Refusal) as refused:
-            await pool.lease(spec("a"), None)
+            await leased(pool, spec("a"), None)
         assert refused.value.reason is RefusalReason.BUSY
         assert refused.value.retry_seconds
         for lease in waiting:
@@ -399,11 +493,11 @@ async def test_what_dies_of_its_tool_is_started_again_only_after_its_wait(worker
         workers[0].hatch()
         await well
         now += quarantine.wait_seconds(spec("sick").file)
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
         await settled()
         workers[1].hatch()
         assert await sick is workers[1]
-        pool.give_back(workers[1], WorkerEvent.DONE)
+        pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
         assert not quarantine.wait_seconds(spec("sick").file), "a call ended well"
 
 
@@ -418,7 +512,7 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
         for worker in workers:
             worker.hatch()
         await asyncio.gather(*running)
-        pool.give_back(workers[0], WorkerEvent.DONE)
+        pool.give_back(workers[0], WorkerEvent.DONE, PLACES)
         for _ in range(DEATHS_MAX - 1):
             quarantine.died(spec("sick").file, "SIGSEGV", "", started=math.inf)
         waiting, neighbour = ask(pool, spec("sick", serial=True)), ask(pool, spec("well"))
@@ -429,15 +523,15 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
             await waiting
         assert refused.value.reason is RefusalReason.QUARANTINED
         with pytest.raises(Refusal, match="quarantine"):
-            await pool.lease(spec("sick"), None)
+            await leased(pool, spec("sick"), None)
         assert told == ["/sick.py"]
         assert workers[0].state is WorkerState.STOPPING
-        pool.give_back(workers[2], WorkerEvent.DONE)
+        pool.give_back(workers[2], WorkerEvent.DONE, PLACES)
         assert workers[2].state is WorkerState.STOPPING, "it may end its call, and no more"
         workers[0].die()
         await settled()
         workers[-1].hatch()
-        pool.give_back(await neighbour, WorkerEvent.DONE)
+        pool.give_back(await neighbour, WorkerEvent.DONE, PLACES)
 
 
 @pytest.mark.parametrize("died_of", ["", "SIGSEGV"])
@@ -472,18 +566,34 @@ async def test_closing_refuses_who_waits_and_waits_for_who_lives(workers: list[F
         assert pool.workers == []
 
 
+PLACES_MAX = 2
+"""Of the session in `Lives`: fewer than it may have workers."""
+
+
 class Lives:
     """Random lives in a pool; what a test holds is here, so that nothing is forgotten."""
 
     def __init__(self, pool: Pool, workers: list[FakeWorker]) -> None:
         self.pool = pool
         self.workers = workers
+        self.places = Places(PLACES_MAX)
         self.leases: list[asyncio.Task[Worker]] = []
         self.held: list[Worker] = []
+        self.asking: list[Worker] = []
 
     def ask(self, number: int) -> None:
         kinds = (spec("a"), spec("b"), spec("s", serial=True))
-        self.leases.append(ask(self.pool, kinds[number % len(kinds)]))
+        self.leases.append(ask(self.pool, kinds[number % len(kinds)], places=self.places))
+
+    def question(self, number: int) -> None:
+        if self.held:
+            self.asking.append(self.held.pop(number % len(self.held)))
+            self.pool.give_place(self.places)
+
+    def answer(self, number: int) -> None:
+        if self.asking:
+            self.held.append(self.asking.pop(number % len(self.asking)))
+            self.places.take()
 
     def hatch(self, number: int) -> None:
         if unborn := self.unborn():
@@ -495,11 +605,11 @@ class Lives:
 
     def done(self, number: int) -> None:
         if self.held:
-            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.DONE)
+            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.DONE, self.places)
 
     def spent(self, number: int) -> None:
         if self.held:
-            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.SPENT)
+            self.pool.give_back(self.held.pop(number % len(self.held)), WorkerEvent.SPENT, self.places)
 
     def cancel(self, number: int) -> None:
         if self.leases:
@@ -530,6 +640,8 @@ class Lives:
         alive = self.pool.workers
         assert len(alive) <= self.pool.workers_max
         assert sum(worker.spec.serial for worker in alive) <= 1
+        assert self.places.free <= PLACES_MAX
+        assert self.places.waiting == self.pool.waiting
 
     async def finish(self) -> None:
         """Let everything go; whoever still waits then was forgotten."""
@@ -537,7 +649,9 @@ class Lives:
             await settled()
             self.look()
             leaving = [worker for worker in self.workers if worker.state is WorkerState.STOPPING]
-            if self.held:
+            if self.asking:
+                self.answer(0)
+            elif self.held:
                 self.done(0)
             elif self.unborn():
                 self.hatch(0)
@@ -550,7 +664,21 @@ class Lives:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["ask", "ask", "hatch", "fail", "done", "spent", "cancel", "die", "retire"]),
+            st.sampled_from(
+                [
+                    "ask",
+                    "ask",
+                    "hatch",
+                    "fail",
+                    "done",
+                    "spent",
+                    "cancel",
+                    "die",
+                    "retire",
+                    "question",
+                    "answer",
+                ]
+            ),
             st.integers(0, 5),
         ),
         max_size=50,
@@ -570,4 +698,7 @@ async def test_whatever_happens_no_worker_and_no_call_is_forgotten(
             lives.look()
         await lives.finish()
         assert lives.leases == []
+        assert (lives.places.free, lives.places.waiting) == (PLACES_MAX, 0), (
+            "no place is lost, and none is made"
+        )
         assert {worker.state for worker in workers} <= {WorkerState.IDLE, WorkerState.DEAD}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ class Session:
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.results: list[tuple[int, bytes]] = []
         self.changes = 0
-        self.questions = Questions("c-1", "drop", self, self.reply, self.change)
+        self.questions = Questions("c-1", "drop", cast("Any", self), self.reply, self.change)
 
     def tell(self, event: Event) -> None:
         self.told.append(event)

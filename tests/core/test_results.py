@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._results.normalise import ImageBlock, LinkBlock, Result, TextBlock
-from toolcelld.calls.result import (
+from toolcelld.config.load import Config
+from toolcelld.config.settings import Limits, resolve
+from toolcelld.output.result import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,
     ResultReader,
@@ -19,8 +21,6 @@ from toolcelld.calls.result import (
     shown_update,
     update_body,
 )
-from toolcelld.config.load import Config
-from toolcelld.config.settings import Limits, resolve
 from toolcelld.output.spill import OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError

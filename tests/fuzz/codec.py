@@ -27,7 +27,8 @@ atheris: Any = importlib.import_module(
 )  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
-    from toolcelld.calls.result import (
+    from toolcelld.config.settings import Limits
+    from toolcelld.output.result import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,
         ResultReader,
@@ -35,7 +36,6 @@ with atheris.instrument_imports(include=["toolcelld"]):
         shown_update,
         update_body,
     )
-    from toolcelld.config.settings import Limits
     from toolcelld.output.spill import OutputOrigin
     from toolcelld.output.spool import SpooledOutput
     from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator

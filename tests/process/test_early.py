@@ -13,6 +13,7 @@ from tests.daemons import RunningDaemon
 from tests.process.wire import dialled, refusal_of_rpc
 
 from toolcell.client import Call, Outcome, Session
+from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +94,24 @@ async def test_an_abort_ends_a_call_that_waits_and_its_id_may_come_again(daemon:
         assert (await again).ok
 
 
+async def test_operators_see_a_call_that_waits_for_its_tool(daemon: RunningDaemon) -> None:
+    def listed() -> list[tuple[str, str, str, str]]:
+        answer = daemon.ask("Operator/ListCalls", op.ListCallsRequest(), op.ListCallsResponse)
+        return [(call.call_id, call.tool, call.state, call.outcome.cause) for call in answer.calls]
+
+    async with opened(daemon) as session:
+        call = session.call("late", call_id="c-1")
+        while not listed():
+            await asyncio.sleep(0.01)
+        assert listed() == [("c-1", "late", "waiting", "")]
+        assert daemon.status().calls == 1
+        abort = pb.AbortCallRequest(call_id="c-1", reason="by me")
+        assert daemon.ask("ToolCell/AbortCall", abort, pb.AbortCallResponse).running
+        assert (await call).message == "by me; it had not started."
+        assert listed() == [("c-1", "late", "ended", "client")]
+        go(daemon)
+
+
 async def test_a_call_waits_no_longer_than_it_may_take(daemon: RunningDaemon) -> None:
     async with opened(daemon) as session:
         outcome = await session.call("late", timeout=0.2)
@@ -121,7 +140,7 @@ async def test_a_call_that_waits_is_found_again_and_runs_once(daemon: RunningDae
         await stream.write(call)
         await stream.write(other)
         refused = await until(stream, "refused")
-        assert refused.call_id == "c-1"
+        assert refused.call_id == "", "the call itself goes on"
         stream.cancel()
         stream = wire.tools.Attach(metadata=wire.agent)
         opening = pb.Open(protocol=1, session_id=welcome.session_id, resume_token=welcome.resume_token)

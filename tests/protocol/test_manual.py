@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from toolcell._results.normalise import BLOCKS_MAX
-from toolcelld.calls import questions, result
+from toolcelld.calls import questions
+from toolcelld.output import result
 from toolcelld.protocol import frames, messages
 from toolcelld.protocol.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
 from toolcelld.sandbox import setup

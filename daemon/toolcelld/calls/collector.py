@@ -12,19 +12,19 @@ import codecs
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
 from pydantic_core import from_json
 
 from toolcelld.calls import events
 from toolcelld.calls.outcome import EMPTY_BODY, Report
-from toolcelld.calls.questions import Asker, Questions
-from toolcelld.calls.result import Result, ResultReader, short_result, shown_update, update_body
+from toolcelld.calls.questions import Questions
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
-from toolcelld.output.spill import Output, OutputOrigin, SpillStore
+from toolcelld.output.result import Result, ResultReader, short_result, shown_update, update_body
+from toolcelld.output.spill import Output, OutputOrigin
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
@@ -49,25 +49,16 @@ from toolcelld.protocol.messages import (
     from_worker,
 )
 
-__all__ = ["Ear", "OutputCollector"]
+if TYPE_CHECKING:
+    from toolcelld.sessions.session import Session
+
+__all__ = ["OutputCollector"]
 
 PIECE_CHARACTERS_MAX: Final = 4096
 """Of one log event, 16 KiB at four bytes a character; what is longer comes in pieces."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Of what is printed and shown as it comes, where no limit says it."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
-
-
-class Ear(Asker, Protocol):
-    """What the intake needs of the session."""
-
-    id: str
-    secret_digest: bytes
-    spills: SpillStore
-
-    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Keep a line for operators."""
-        ...
 
 
 @dataclass(slots=True)
@@ -81,7 +72,7 @@ class OutputCollector:
     """The `Listener` of one call."""
 
     def __init__(
-        self, call_id: str, tool: str, settings: Settings, limits: Limits, ear: Ear, *,
+        self, call_id: str, tool: str, settings: Settings, limits: Limits, session: Session, *,
         over: Callable[[], None], alive: Callable[[], None], questions: Questions,
     ) -> None:  # fmt: skip
         self.report: Report | None = None
@@ -93,7 +84,7 @@ class OutputCollector:
         self._tool = tool
         self._settings = settings
         self._limits = limits
-        self._ear = ear
+        self._session = session
         self._over = over
         self._alive = alive
         self._questions = questions
@@ -133,7 +124,7 @@ class OutputCollector:
             case UpdateMessage():
                 self._on_update(payload)
             case ProgressMessage(done=done, total=total, message=line):
-                self._ear.tell(events.Progress(done, total, line, call_id=self._call_id))
+                self._session.tell(events.Progress(done, total, line, call_id=self._call_id))
             case MetadataMessage():
                 self._on_metadata(payload)
             case LogMessage():
@@ -207,7 +198,7 @@ class OutputCollector:
         body = update_body(payload, self._limits, self._settings.output)
         if body is not None:
             self.update = body
-            self._ear.tell(events.Update(shown_update(body), call_id=self._call_id))
+            self._session.tell(events.Update(shown_update(body), call_id=self._call_id))
 
     def _on_metadata(self, payload: bytes) -> None:
         try:
@@ -221,7 +212,7 @@ class OutputCollector:
         if not self._merge(values):
             return
         title = str(self.metadata.get("title", ""))[:LINE_CHARACTERS_MAX]
-        self._ear.tell(events.Metadata(title, encoded, call_id=self._call_id))
+        self._session.tell(events.Metadata(title, encoded, call_id=self._call_id))
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
         """Add to what the outcome will have, as far as there is room for it."""
@@ -248,15 +239,15 @@ class OutputCollector:
                 case _:
                     continue
         if lost := message.lost:
-            self._ear.tell(events.Gap(lost, call_id=self._call_id))
+            self._session.tell(events.Gap(lost, call_id=self._call_id))
             lines = f"{lost} lines were lost: more than can be kept at once"
-            self._ear.log(self._call_id, self._tool, "log", "warning", lines)
+            self._session.log(self._call_id, self._tool, "log", "warning", lines)
 
     def _tell_log(self, source: str, level: str, text: str) -> None:
         for start in range(0, len(text), PIECE_CHARACTERS_MAX):
             piece = text[start : start + PIECE_CHARACTERS_MAX]
-            self._ear.tell(events.Logged(level, source, piece, call_id=self._call_id))
-            self._ear.log(self._call_id, self._tool, source, level, piece)
+            self._session.tell(events.Logged(level, source, piece, call_id=self._call_id))
+            self._session.log(self._call_id, self._tool, source, level, piece)
 
     # The tool prints
 
@@ -284,8 +275,8 @@ class OutputCollector:
     # The end
 
     def encoded_metadata(self) -> bytes:
-        """The merged metadata as a JSON object; empty for none."""
-        return _encoded(self.metadata) if self.metadata else b""
+        """The merged metadata as a JSON object."""
+        return _encoded(self.metadata)
 
     def settle_now(self) -> Result | None:
         """The result, where nothing waits for the disk and nothing printed was too long."""
@@ -342,14 +333,14 @@ class OutputCollector:
             chore.cancel()
 
     def _new_details_capture(self) -> SpooledOutput:
-        return SpooledOutput(self._ear.spills, self._origin("details"), lines_max=None, bytes_max=1)
+        return SpooledOutput(self._session.spills, self._origin("details"), lines_max=None, bytes_max=1)
 
     def _origin(self, source: str) -> OutputOrigin:
-        return OutputOrigin(self._ear.id, self._ear.secret_digest, self._call_id, self._tool, source)
+        return OutputOrigin(self._session.id, self._session.secret_digest, self._call_id, self._tool, source)
 
     def _new_capture(self, source: str) -> SpooledOutput:
         return SpooledOutput(
-            self._ear.spills,
+            self._session.spills,
             self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,

@@ -16,7 +16,7 @@ from toolcelld.calls.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
 
-__all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress", "Published", "Refused", "Requested", "Started", "Update", "parts"]  # fmt: skip
+__all__ = ["MESSAGE_BYTES", "PART_BYTES", "Accepted", "Asked", "CatalogChanged", "Chunk", "Ended", "Event", "Gap", "Logged", "Metadata", "Progress", "Published", "Refused", "Requested", "Started", "Update", "parts", "published"]  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,6 +171,24 @@ class Published(Event):
 
     def measure(self) -> None:
         self.size_bytes = 48 * 1024
+
+
+PUBLISHED_BYTES: Final = 40 * 1024
+"""Of tools in one part of a catalog."""
+
+
+def published(catalog: Catalog, *, answers: bool = False) -> list[Published]:
+    """The catalog in parts; `answers` says that they answer a Refresh."""
+    parts: list[Published] = []
+    start = size = 0
+    tools = list(catalog.tools.values())
+    for index, tool in enumerate(tools):
+        size += 128 + len(tool.description) * 2 + len(tool.input_schema) + len(tool.path)
+        if size > PUBLISHED_BYTES and index > start:
+            parts.append(Published(catalog, start, index, last=False, answers=answers))
+            start, size = index, 0
+    parts.append(Published(catalog, start, len(tools), last=True, answers=answers))
+    return parts
 
 
 def _bytes(text: str) -> int:

@@ -8,7 +8,6 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 
 from toolcelld.calls.outcome import Outcome
-from toolcelld.lifecycle import CallState
 from toolcelld.output.spill import Output
 
 __all__ = ["CallHistory", "CallSummary"]
@@ -31,7 +30,7 @@ class CallSummary(NamedTuple):
     session_id: str
     tool: str
     path: str
-    state: CallState
+    state: str  # as the contract names it
     accepted_at: float
     worker_id: str
     agent: str
@@ -71,9 +70,11 @@ class CallHistory:
         # The mutable state, the newest last, each with its size.
         self._kept: deque[tuple[CallSummary, int]] = deque()
         self.size_bytes = 0
+        self.added = 0
 
     def add(self, call: CallSummary, size_bytes: int) -> None:
         """Keep a call that has ended; the oldest ones make room."""
+        self.added += 1
         self._kept.append((call, size_bytes))
         self.size_bytes += size_bytes
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:

@@ -21,7 +21,7 @@ from toolcelld.cell.usage import passed
 from toolcelld.config.settings import KEYS, Limits, Settings
 from toolcelld.output.spill import Output
 
-__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "judge"]  # fmt: skip
+__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "judged", "not_started", "stopped_waiting"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -62,12 +62,11 @@ class Report(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Everything that is known when a call has ended."""
+    """Everything that is known when a call that had a worker has ended."""
 
     tool: str
     settings: Settings
     limits: Limits  # as they applied: those of the settings, and lower ones of the call
-    started: bool  # a worker had it
     run_seconds: float
     grace_seconds: float
     stop: Stop | None = None
@@ -130,6 +129,43 @@ class Outcome(NamedTuple):
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
 
+
+# The outcomes there are: of a call that ran, and of the three that did not come so far.
+
+
+def judged(evidence: Evidence, facts: Facts, body: bytes, metadata: bytes, output: Output | None) -> Outcome:
+    """The outcome of a call that had a worker."""
+    verdict = judge(evidence)
+    return Outcome(
+        kind=verdict.kind,
+        cause=verdict.cause,
+        message=verdict.message,
+        body=body,
+        metadata=metadata,
+        output=output,
+        ran=verdict.ran,
+        stopped=verdict.stopped,
+        side_effects_possible=verdict.side_effects_possible,
+        facts=facts,
+    )
+
+
+def stopped_waiting(stop: Stop, generation: int) -> Outcome:
+    """The outcome of a call that was stopped before it had a worker."""
+    message = f"{stop.text}; it had not started."
+    return Outcome(stop.kind, stop.cause, message, EMPTY_BODY, facts=Facts(generation=generation))
+
+
+def not_started(cause: str, message: str) -> Outcome:
+    """The outcome of a call whose worker failed to start, by our fault or the host's."""
+    return Outcome(Kind.INTERNAL, cause, message, EMPTY_BODY)
+
+
+def failed(message: str, *, ran: bool) -> Outcome:
+    """The outcome of a call that met a bug of the daemon."""
+    return Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
+
+
 _LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}
 _LIMITS_RAISED: Final = frozenset({"open_files", "file_size", "disk", "processes"})
 """Those that a tool meets as an exception; the others are nothing that a worker can say."""
@@ -141,7 +177,7 @@ _REPORTED: Final = {
 def judge(evidence: Evidence) -> Verdict:
     """What it comes to; see the precedence at the top."""
     report = evidence.report
-    ran = evidence.started and (report is None or report.ran)
+    ran = report is None or report.ran
     if (limit := _limit_passed(evidence)) is not None:
         return limit
     if evidence.stop is not None:
@@ -223,9 +259,7 @@ def _crashed(evidence: Evidence) -> Verdict:
     death = evidence.death
     if death is None or death.status is None:
         message = f"its cell was lost after {format_seconds(evidence.run_seconds)}."
-        return Verdict(
-            Kind.CRASHED, "lost", message, evidence.started, side_effects_possible=evidence.started
-        )
+        return Verdict(Kind.CRASHED, "lost", message, True, side_effects_possible=True)
     cause = death.cause()
     how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
     message = f"its process {how} after {format_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
@@ -233,8 +267,6 @@ def _crashed(evidence: Evidence) -> Verdict:
 
 
 def _stopped(evidence: Evidence, stop: Stop, ran: bool) -> Verdict:
-    if not evidence.started:
-        return Verdict(stop.kind, stop.cause, f"{stop.text}; it had not started.", ran=False)
     death = evidence.death
     if evidence.report is not None and not (_leftovers(evidence) or evidence.report.threads):
         proof: Stopped = "settled"

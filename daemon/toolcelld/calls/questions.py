@@ -9,8 +9,8 @@ answer, also when the call is stopped or nobody comes back: the worker counts on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from toolcelld.calls import events
 from toolcelld.protocol.messages import (
@@ -22,7 +22,10 @@ from toolcelld.protocol.messages import (
     RequestMessage,
 )
 
-__all__ = ["NOBODY", "Asker", "Questions"]
+if TYPE_CHECKING:
+    from toolcelld.sessions.session import Session
+
+__all__ = ["NOBODY", "Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
 """A person may be away for a while; a call may not wait for ever."""
@@ -35,34 +38,6 @@ QUESTION_BYTES_MAX: Final = 48 * 1024
 """With its patterns and details, or a request with its arguments: it is one message to the client."""
 SERVICES_SHOWN_MAX: Final = 16
 """Names in the message that one is not offered."""
-
-
-class Asker(Protocol):
-    """What questions need of the session."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether somebody is there to answer."""
-        ...
-
-    @property
-    def services(self) -> Collection[str]:
-        """What the client does for tools, by name."""
-        ...
-
-    @property
-    def agent(self) -> str:
-        """The program that the client speaks for."""
-        ...
-
-    @property
-    def always(self) -> set[tuple[str, str, str]]:
-        """What was allowed for the rest of the session: tool, permission, pattern."""
-        ...
-
-    def tell(self, event: events.Event) -> None:
-        """Queue an event for the client."""
-        ...
 
 
 _Remembered: TypeAlias = "frozenset[tuple[str, str, str]]"
@@ -81,13 +56,13 @@ class Questions:
         self,
         call_id: str,
         tool: str,
-        asker: Asker,
+        session: Session,
         answer: Callable[[AnswerMessage | ReplyMessage, bytes], None],
         changed: Callable[[], None],
     ) -> None:
         self._call_id = call_id
         self._tool = tool
-        self._asker = asker
+        self._session = session
         self._answer = answer
         self._changed = changed
         self._open: dict[int, _Open] = {}
@@ -112,7 +87,7 @@ class Questions:
         }
         patterns = message.always or message.patterns
         remembered = frozenset((self._tool, message.permission, pattern) for pattern in patterns)
-        if remembered and remembered <= self._asker.always and not self._closed:
+        if remembered and remembered <= self._session.always and not self._closed:
             self._say_answer(message.ask, allowed=True)
         else:
             self._put(events.Asked(message.ask, question, payload, call_id=self._call_id), remembered)
@@ -138,7 +113,7 @@ class Questions:
         self._open[event.ask_id] = _Open(event, clock, remembered)
         self._asked = event.ask_id
         self._changed()
-        self._asker.tell(event)
+        self._session.tell(event)
 
     def _refused(self, event: events.Asked | events.Requested) -> str:
         """Why it does not go to the client; empty where it does."""
@@ -157,13 +132,13 @@ class Questions:
     def _nobody(self, event: events.Asked | events.Requested) -> str:
         """Why the client that is there cannot answer; empty where it can."""
         if isinstance(event, events.Asked):
-            return "" if self._asker.answers else NOBODY
-        offered = self._asker.services
+            return "" if self._session.answers else NOBODY
+        offered = self._session.services
         if event.service in offered:
             return ""
         names = sorted(offered)[:SERVICES_SHOWN_MAX]
         return (
-            f"{self._asker.agent} offers no service {event.service[:64]!r}; "
+            f"{self._session.agent} offers no service {event.service[:64]!r}; "
             f"{'it offers ' + ', '.join(names) if names else 'it offers none'}"
         )
 
@@ -173,7 +148,7 @@ class Questions:
             if nobody := self._nobody(opened.event):
                 self._give_up(opened.event.ask_id, nobody)
             elif not holds(opened.event):
-                self._asker.tell(opened.event)
+                self._session.tell(opened.event)
 
     def was_asked(self, ask_id: int) -> bool:
         """Whether the client may answer this; whether it still waits is another question."""
@@ -186,7 +161,7 @@ class Questions:
             return False
         self._take(ask_id)
         if allowed and always:
-            self._asker.always.update(opened.remembered)
+            self._session.always.update(opened.remembered)
         self._say_answer(ask_id, allowed=allowed, always=always, message=message)
         return True
 

@@ -1,7 +1,8 @@
 """Which call gets which worker: decides synchronously, acts afterwards.
 
-The mutable state of the pool is the queue of waiting calls and the set of living workers, and
-both are changed only here. `_settle` is called whenever something was added, became idle or went
+There is one queue, for a place in the session, a place among the calls of the tool and a worker, and
+one deadline for all three. The mutable state of the pool is this queue and the set of living workers,
+and both are changed only here. `_settle` is called whenever something was added, became idle or went
 away. It goes over the waiting calls once, sessions taking turns, and says for each what it gets: an
 idle worker, one that is on its way, a new one, or the room of the least recently used idle one. So
 no call waits behind a later one of another tool or of a busier session. It awaits nothing; tasks do
@@ -25,29 +26,32 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.fair_queue import FairQueue, Places
+from toolcelld.pool.idle import IdleWorkers
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
-from toolcelld.pool.turns import Turns
 from toolcelld.pool.worker import Worker
 
 __all__ = ["Lease", "Pool"]
 
 WAITING_MAX: Final = 1000
-"""Calls that wait for a worker, all sessions together; each holds its arguments of up to 16 MiB."""
+"""Calls with a place in their session that wait for a worker, all sessions together; each holds up to 16 MiB."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A call's wish for a worker: waiting, then granted, failed or given up."""
+    """A call's request for a worker and for a place in its session; `granted` has the state."""
 
     spec: CellSpec
-    granted: asyncio.Future[Worker]
-    session: str = ""
+    places: Places
+    granted: asyncio.Future[Worker]  # pending while it waits; cancelled when it was withdrawn
+    queue_seconds: float | None = None
     tool: str = ""
     concurrency: int | None = None  # how many calls of the tool may run at once
+    deadline: asyncio.TimerHandle | None = None
 
 
 class Pool:
@@ -70,23 +74,20 @@ class Pool:
         self._blanks = blanks
         self._tasks = tasks
         self.workers_max = workers_max
-        self.idle_seconds = idle_seconds
         self.grace_seconds = grace_seconds
         self.load_seconds = load_seconds
         self.quarantine = quarantine or Quarantine()
         self._on_change = on_change
         self._on_shut_out = on_shut_out
         self._make_worker = make_worker
-        self._waiting: Turns[Lease] = Turns()
+        self._waiting: FairQueue[Lease] = FairQueue()
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
         self._starting: set[Worker] = (
             set()
         )  # until it is known how the start has ended, so longer than they live
-        self._idle: dict[CellSpec, list[Worker]] = {}  # the warm end is the end
-        self._idle_since: dict[Worker, float] = {}  # of the same, the one that has waited longest first
-        self._looking: asyncio.TimerHandle | None = None  # for those that have waited too long
+        self._idle = IdleWorkers(idle_seconds, self.retire)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._emptied = asyncio.Event()
@@ -104,55 +105,84 @@ class Pool:
 
     # The two ends of a lease
 
-    def lease_now(self, spec: CellSpec) -> Worker | None:
-        """A warm worker, leased, if there is one and nobody waits for its like; the hot path."""
-        idle = self._idle.get(spec)
-        if not idle:
+    def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
+        """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
+        if not places.is_open or (worker := self._idle.take(spec)) is None:
             return None
-        worker = idle.pop()
-        if not idle:
-            del self._idle[spec]
-        del self._idle_since[worker]
+        places.take()
         worker.fire(WorkerEvent.LEASE)
         return worker
 
-    async def lease(
+    def lease(
         self,
         spec: CellSpec,
+        places: Places,
         queue_seconds: float | None,
         *,
-        session: str = "",
         tool: str = "",
         concurrency: int | None = None,
-    ) -> Worker:
-        """A worker, leased. Raises `Refusal` BUSY when none comes free in time, QUARANTINED, `StartFailed` when none starts.
+    ) -> Lease:
+        """Queue for a worker, and for a place of the session and of the tool. Raises `Refusal` QUARANTINED or BUSY.
 
-        Cancelling gives the place in the queue up; a worker that was just granted goes back.
+        `Lease.granted` gets the leased worker, or fails: with `Refusal` BUSY when none comes free in time or
+        QUARANTINED, with `StartFailed` when none starts.
+
+        Args:
+            spec: the cell that the worker must have.
+            places: those of the session.
+            queue_seconds: how long to wait at most; None for ever.
+            tool: the tool's name, for `concurrency`.
+            concurrency: how many calls of the tool may run at once; None for no bound.
         """
         self.quarantine.check(spec.file)
-        if concurrency is None and (worker := self.lease_now(spec)) is not None:
-            return worker
-        if len(self._waiting) >= WAITING_MAX:
+        if self._waiting.offered >= WAITING_MAX:
             raise Refusal(
                 RefusalReason.BUSY,
                 f"{WAITING_MAX} calls wait already; come again later.",
                 retry_seconds=1,
                 quota=f"waiting calls: {WAITING_MAX}",
             )
-        lease = Lease(spec, self._loop.create_future(), session, tool, concurrency)
-        self._waiting.add(session, lease)
+        lease = Lease(spec, places, self._loop.create_future(), queue_seconds, tool, concurrency)
+        self._waiting.add(places, lease)
         self._settle()
-        try:
-            async with asyncio.timeout(queue_seconds):
-                return await asyncio.shield(lease.granted)
-        except TimeoutError:
-            self._give_up(lease)
-            raise self._too_busy(lease, queue_seconds or 0.0) from None
-        except asyncio.CancelledError:
-            self._give_up(lease)
-            raise
+        if queue_seconds is not None and not lease.granted.done():
+            lease.deadline = self._loop.call_later(queue_seconds, self._too_late, lease)
+        return lease
+
+    def withdraw(self, lease: Lease) -> None:
+        """Give up a lease: its turn in the queue, or the worker that it was granted just now."""
+        granted = lease.granted
+        if not granted.done():
+            self._leave_queue(lease)
+            granted.cancel()
+        elif not granted.cancelled() and granted.exception() is None:
+            self.give_back(granted.result(), WorkerEvent.DONE, lease.places)
+
+    def _too_late(self, lease: Lease) -> None:
+        lease.granted.set_exception(self._too_busy(lease, lease.queue_seconds or 0.0))
+        self._leave_queue(lease)
+
+    def _leave_queue(self, lease: Lease) -> None:
+        """Remove a lease that is not granted, and let the next one have what was to be its own."""
+        self._remove(lease)
+        self._settle()
+        if lease.spec.once:
+            self.retire_owned(lease.spec.owner)  # one on its way would wait for a call that never comes
+
+    def _remove(self, lease: Lease) -> None:
+        self._waiting.remove(lease.places, lease)
+        if lease.deadline is not None:
+            lease.deadline.cancel()
 
     def _too_busy(self, lease: Lease, queue_seconds: float) -> Refusal:
+        if lease not in list(self._waiting):
+            return Refusal(
+                RefusalReason.BUSY,
+                "the session runs as many calls at once as it may, "
+                f"and none ended within {queue_seconds:g} s.",
+                retry_seconds=1,
+                quota="[daemon] calls_per_session",
+            )
         if self._is_full(lease):
             why = f"{lease.tool} runs {lease.concurrency} calls at once, as it may, and none ended within {queue_seconds:g} s"
             key, quota = f"[tool.{lease.tool}] concurrency", f"{lease.tool}: {lease.concurrency}"
@@ -169,82 +199,46 @@ class Pool:
             quota=quota,
         )
 
-    def _give_up(self, lease: Lease) -> None:
-        """Leave the queue; a worker that was granted meanwhile goes back, unseen by the call."""
-        granted = lease.granted
-        if not granted.done():
-            self._waiting.remove(lease.session, lease)
-            granted.cancel()
-            self._settle()  # the room that was to be its own is the next one's
-        elif granted.exception() is None:
-            self.give_back(granted.result(), WorkerEvent.DONE)
-        if lease.spec.once:
-            self.retire_owned(lease.spec.owner)  # one on its way would wait for a call that never comes
-
-    def give_back(self, worker: Worker, event: WorkerEvent) -> None:
-        """The call is over: DONE or SETTLED makes the worker idle, SPENT retires it."""
+    def give_back(self, worker: Worker, event: WorkerEvent, places: Places) -> None:
+        """Give back a worker and its call's place: DONE or SETTLED makes the worker idle, SPENT retires it."""
+        places.give()
         worker.release()
         self._running.pop(worker, None)
         if event is not WorkerEvent.SETTLED:  # it reported how its call ended, and nobody had stopped it
             self.quarantine.served(worker.spec.file)
         if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
             event = WorkerEvent.SPENT
-        if worker.state is WorkerState.DEAD:
-            return
-        worker.fire(event)
-        self._returned(worker)
-
-    def _returned(self, worker: Worker) -> None:
-        if worker.state is WorkerState.STOPPING:
-            worker.retire(self.grace_seconds)
-        else:
-            self._idled(worker)
-            if self.quarantine.holds(worker.spec.file):
-                self.retire(worker)
+        if worker.state is not WorkerState.DEAD:
+            worker.fire(event)
+            if worker.state is WorkerState.STOPPING:
+                worker.retire(self.grace_seconds)
+            else:
+                self._idle.add(worker)
+                if self.quarantine.holds(worker.spec.file):
+                    self.retire(worker)
         if self._waiting:
             self._settle()
 
-    def _idled(self, worker: Worker) -> None:
-        self._idle.setdefault(worker.spec, []).append(worker)
-        self._idle_since[worker] = self._loop.time()
-        if self._looking is None:
-            self._looking = self._loop.call_later(self.idle_seconds, self._look_for_idle)
+    def give_place(self, places: Places) -> None:
+        """Give back the place of a call whose worker is gone, or whose question is open."""
+        places.give()
+        if self._waiting:
+            self._settle()
 
     def keep_idle(self, seconds: float) -> None:
-        """From now on, keep idle workers for so long."""
-        self.idle_seconds = seconds
-        self._look_for_idle()
-
-    def _look_for_idle(self) -> None:
-        """Retire who has been idle too long. One clock for all, as a call would set and stop one of its own."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
-        now = self._loop.time()
-        for worker, since in list(self._idle_since.items()):
-            if (left := since + self.idle_seconds - now) > 0:
-                self._looking = self._loop.call_later(left, self._look_for_idle)
-                return
-            self.retire(worker)
+        """Keep idle workers so long from now on."""
+        self._idle.keep(seconds)
 
     # Retiring
 
     def retire(self, worker: Worker) -> bool:
-        """Have a worker go: an idle one or one that starts now, a busy one after its call. Says whether it goes now."""
+        """Retire a worker: an idle or starting one now, a busy one after its call. Returns whether it goes now."""
         if worker.state is WorkerState.IDLE:
-            self._forget_idle(worker)
+            self._idle.discard(worker)
         worker.fire(WorkerEvent.RETIRE)
         if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
-
-    def _forget_idle(self, worker: Worker) -> None:
-        idle = self._idle.get(worker.spec, [])
-        if worker in idle:
-            idle.remove(worker)
-            if not idle:
-                del self._idle[worker.spec]
-            del self._idle_since[worker]
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""
@@ -252,14 +246,13 @@ class Pool:
             self.retire(worker)
 
     async def aclose(self) -> None:
-        """Retire everybody and wait until the last cell is empty; nobody waits for a worker any more."""
-        for lease in list(self._waiting):
+        """Refuse what waits, retire every worker, and wait until the last cell is empty."""
+        for lease in self._waiting.all:
+            self._remove(lease)
             lease.granted.set_exception(Refusal(RefusalReason.DRAINING, "the daemon is stopping."))
-        self._waiting.clear()
         for waking in self._wakings.values():
             waking.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        self._idle.close()
         for worker in self.workers:
             self.retire(worker)
         await self._emptied.wait()
@@ -281,7 +274,8 @@ class Pool:
             file = lease.spec.file
             if self._is_full(lease, promised[lease.tool]):
                 continue
-            if (idle := self.lease_now(lease.spec)) is not None:
+            if (idle := self._idle.take(lease.spec)) is not None:
+                idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
                 continue
             promised[lease.tool] += 1
@@ -303,7 +297,9 @@ class Pool:
                 self._evict()
 
     def _grant(self, lease: Lease, worker: Worker) -> None:
-        self._waiting.serve(lease.session, lease)
+        self._waiting.serve(lease.places, lease)
+        if lease.deadline is not None:
+            lease.deadline.cancel()
         if lease.concurrency is not None:
             self._running[worker] = lease.tool
         lease.granted.set_result(worker)
@@ -325,8 +321,7 @@ class Pool:
     def _evict(self) -> None:
         """Retire the least recently used idle worker, if there is one; its room comes free when it is gone."""
         wanted = {lease.spec for lease in self._waiting}
-        idle = [worker for row in self._idle.values() for worker in row]
-        if idle:
+        if idle := list(self._idle):
             self.retire(min(idle, key=lambda worker: (worker.spec in wanted, worker.since)))
 
     # What dies
@@ -335,8 +330,8 @@ class Pool:
         file = worker.spec.file
         if not self.quarantine.died(file, worker.died_of, worker.last_words, started=worker.started):
             return
-        for lease in [lease for lease in self._waiting if lease.spec.file.digest == file.digest]:
-            self._waiting.remove(lease.session, lease)
+        for lease in [lease for lease in self._waiting.all if lease.spec.file.digest == file.digest]:
+            self._remove(lease)
             try:
                 self.quarantine.check(file)
             except Refusal as refusal:
@@ -359,7 +354,7 @@ class Pool:
         finally:
             self._starting.discard(worker)
         if worker.state is WorkerState.IDLE:
-            self._idled(worker)
+            self._idle.add(worker)
         elif worker.state is not WorkerState.DEAD:
             worker.retire(self.grace_seconds)
         self._settle()
@@ -369,7 +364,7 @@ class Pool:
         if lease.granted.done():
             lease = next((waiting for waiting in self._waiting if waiting.spec == lease.spec), lease)
         if not lease.granted.done():
-            self._waiting.remove(lease.session, lease)
+            self._remove(lease)
             lease.granted.set_exception(failure)
 
     async def describe(self, spec: CellSpec) -> Description:
@@ -397,7 +392,7 @@ class Pool:
 
     def _changed(self, worker: Worker) -> None:
         if worker.state is WorkerState.DEAD and self._workers.pop(worker.id, None) is not None:
-            self._forget_idle(worker)
+            self._idle.discard(worker)
             self._running.pop(worker, None)
             if worker.died_of:
                 self._died_of_its_tool(worker)

@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
@@ -47,10 +47,12 @@ from toolcelld.rpc.encoding import (
     trailers,
 )  # fmt: skip
 from toolcelld.sessions.admission import find_tool
-from toolcelld.sessions.registry import Sessions
-from toolcelld.sessions.session import House, OpenRequest, Session
+from toolcelld.sessions.session import OpenRequest, Session
 
-__all__ = ["Edge", "ToolCell", "abort", "refusals"]
+if TYPE_CHECKING:
+    from toolcelld.server import Daemon
+
+__all__ = ["ToolCell", "abort", "refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,16 +63,6 @@ FIRST_MESSAGE_SECONDS: Final = 10.0
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 AttachContext: TypeAlias = Any  # the stubs do not know what a stream's `read` and `write` take
-
-
-class Edge(House, Protocol):
-    """What the edge needs of the daemon."""
-
-    sessions: Sessions
-
-    def is_operator(self, context: Context) -> bool:
-        """Whether the caller showed the operator's token."""
-        ...
 
 
 async def abort(context: Context, refusal: Refusal) -> NoReturn:
@@ -92,8 +84,8 @@ async def refusals(context: Context) -> AsyncGenerator[None]:
 class ToolCell(rpc.ToolCellServicer):
     """The service for agents."""
 
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
 
     # A session
 
@@ -106,7 +98,7 @@ class ToolCell(rpc.ToolCellServicer):
             superseded = session.superseded
             try:
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
-                for part in session.publish(session.catalog):
+                for part in events.published(session.catalog):
                     await context.write(_response([part]))
                 await self._pump(session, context, superseded)
             finally:
@@ -128,12 +120,12 @@ class ToolCell(rpc.ToolCellServicer):
         wanted: pb.Open = first.open
         request = decode_open(wanted)
         if wanted.session_id:
-            session = self._edge.sessions.resume(wanted.session_id, wanted.resume_token)
+            session = self._daemon.sessions.resume(wanted.session_id, wanted.resume_token)
             if session is not None:
                 session.acknowledge(first.acknowledged)
                 session.answers, session.services = request.answers, request.services
                 return session, True
-        return await self._edge.sessions.open(request), False
+        return await self._daemon.sessions.open(request), False
 
     async def _pump(self, session: Session, context: AttachContext, superseded: asyncio.Event) -> None:
         """Read and write until either side has enough."""
@@ -203,7 +195,7 @@ class ToolCell(rpc.ToolCellServicer):
                 result, text = decode_reply(message.reply)
                 session.reply(message.reply.call_id, message.reply.ask_id, result=result, message=text)
             case "refresh":
-                self._edge.tasks.create_task(self._refresh(session))
+                self._daemon.tasks.create_task(self._refresh(session))
             case "close":
                 session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))
             case "open":
@@ -217,7 +209,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def _refresh(self, session: Session) -> None:
         try:
-            await self._edge.catalogs.refresh(session.directory)
+            await self._daemon.catalogs.refresh(session.directory)
         except DirectoryError as error:
             session.outbox.put(
                 events.Refused(Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory"))
@@ -239,7 +231,7 @@ class ToolCell(rpc.ToolCellServicer):
             opened = OpenRequest(
                 agent=request.agent or "unknown", directory=request.directory, linger_seconds=0
             )
-            session = await self._edge.sessions.open(opened, field="directory")
+            session = await self._daemon.sessions.open(opened, field="directory")
             number = session.attach()
             try:
                 session.admit(wanted)
@@ -274,7 +266,7 @@ class ToolCell(rpc.ToolCellServicer):
     def _quarantined(self, found: catalog.Catalog) -> Iterator[Problem]:
         """The catalog does not know of it, because it passes; who looks at the tools is told."""
         paths = {tool.path for tool in found.tools.values()}
-        for held in self._edge.pool.quarantine.all:
+        for held in self._daemon.pool.quarantine.all:
             if held.path in paths:
                 remedy = f"It comes back when its code is changed, or by: toolcell release {held.stem}"
                 yield Problem(held.path, "", "quarantined", f"in quarantine: {held}\n{remedy}")
@@ -282,7 +274,7 @@ class ToolCell(rpc.ToolCellServicer):
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
             tool = find_tool(await self._look(request.directory), request.name, field="name")
-            settings = resolve(self._edge.config, tool.name, tool.declared, tool.file.source)
+            settings = resolve(self._daemon.config, tool.name, tool.declared, tool.file.source)
             lines = [
                 pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines
             ]
@@ -296,7 +288,7 @@ class ToolCell(rpc.ToolCellServicer):
 
     async def _pin(self, directory: str, wait_seconds: float | None = None) -> Pin:
         try:
-            return await self._edge.catalogs.open(directory, wait_seconds=wait_seconds)
+            return await self._daemon.catalogs.open(directory, wait_seconds=wait_seconds)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
@@ -305,15 +297,15 @@ class ToolCell(rpc.ToolCellServicer):
     async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
         async with refusals(context):
             stop = Stop(Kind.ABORTED, "client", request.reason[:200] or "by the client")
-            if self._edge.is_operator(context) and not request.resume_token:
+            if self._daemon.is_operator(context) and not request.resume_token:
                 return self._abort_as_operator(request, stop)
-            session = self._edge.sessions.get(request.session_id, request.resume_token)
+            session = self._daemon.sessions.get(request.session_id, request.resume_token)
             running = session.abort(request.call_id, stop)
             return pb.AbortCallResponse(running=running, call_id=request.call_id)
         raise AssertionError
 
     def _abort_as_operator(self, request: pb.AbortCallRequest, stop: Stop) -> pb.AbortCallResponse:
-        found = self._edge.sessions.find_call(request.call_id)
+        found = self._daemon.sessions.find_call(request.call_id)
         if len(found) > 1:
             raise Refusal(
                 RefusalReason.UNKNOWN_CALL,
@@ -331,7 +323,7 @@ class ToolCell(rpc.ToolCellServicer):
         self, request: pb.ReadOutputRequest, context: Context
     ) -> AsyncIterator[pb.ReadOutputResponse]:
         async with refusals(context):
-            spills = self._edge.spills
+            spills = self._daemon.spills
             output = await self._find_output(spills, request, context)
             yield pb.ReadOutputResponse(output=encode_output(output))
             if request.first_line:
@@ -348,9 +340,9 @@ class ToolCell(rpc.ToolCellServicer):
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
     ) -> Output:
         try:
-            if self._edge.is_operator(context) and not request.resume_token:
+            if self._daemon.is_operator(context) and not request.resume_token:
                 return await spills.find(request.output_id)
-            session = self._edge.sessions.get(request.session_id, request.resume_token)
+            session = self._daemon.sessions.get(request.session_id, request.resume_token)
             output = await spills.get(request.output_id)
         except UnknownOutput as error:
             raise Refusal(RefusalReason.UNKNOWN_OUTPUT, str(error), field="output_id") from error

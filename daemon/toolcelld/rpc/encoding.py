@@ -302,7 +302,7 @@ def call_info(call: CallSummary) -> pb.CallInfo:
         call_id=call.call_id,
         session_id=call.session_id,
         tool=call.tool,
-        state=call.state.value,
+        state=call.state,
         accepted=timestamp(call.accepted_at),
         worker_id=call.worker_id,
         agent=call.agent,

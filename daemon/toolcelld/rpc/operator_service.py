@@ -8,27 +8,29 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc.aio
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
-from toolcelld.calls.history import CallHistory, CallSummary
+from toolcelld.calls.history import CallSummary
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import Broadcast, EventLog, LogLine
-from toolcelld.lifecycle import DaemonState, WorkerState
-from toolcelld.policy.trust import TRUSTED_MAX, Trusted
+from toolcelld.event_log import LogLine
+from toolcelld.lifecycle import WorkerState
+from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
-from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, Edge, refusals
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
+
+if TYPE_CHECKING:
+    from toolcelld.server import Daemon
 
 __all__ = ["Operator", "OperatorEvent"]
 
@@ -56,73 +58,34 @@ class OperatorEvent:
     message: str = ""
 
 
-class Site(Edge, Protocol):
-    """What operators see of the daemon."""
-
-    logbook: EventLog
-    happenings: Broadcast[OperatorEvent]
-    started_at: float
-    socket: str
-    calls_ended: int
-    recent: CallHistory
-    groups: CgroupTree
-
-    @property
-    def state(self) -> DaemonState:
-        """Where it is."""
-        ...
-
-    @property
-    def blanks_ready(self) -> int:
-        """Cells that wait for somebody to take them."""
-        ...
-
-    @property
-    def kill_method(self) -> str:
-        """How cells are ended on this host."""
-        ...
-
-    async def reload(self) -> tuple[int, int, list[Any]]:
-        """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
-        ...
-
-    async def trust(self, trusted: Trusted) -> bool:
-        """Trust a project from the next call on; whether that outlives the daemon."""
-        ...
-
-    async def distrust(self, directory: str) -> bool:
-        """Trust it no longer; whether that outlives the daemon."""
-        ...
-
-
 class Operator(rpc.OperatorServicer):
     """The service for operators."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.GetStatusResponse:
-        site = self._site
+        daemon = self._daemon
         memory, peak = resident_memory(os.getpid())
         return pb.GetStatusResponse(
-            state=site.state.value,
+            state=daemon.state.value,
             version=toolcelld.version(),
             protocol=PROTOCOL,
             pid=os.getpid(),
-            started=timestamp(site.started_at),
-            socket=site.socket,
-            sessions=len(site.sessions.all),
-            workers=len(site.pool.workers),
-            calls=sum(len(session.calls) for session in site.sessions.all),
-            calls_ended=site.calls_ended,
+            started=timestamp(daemon.started_at),
+            socket=daemon.socket,
+            sessions=len(daemon.sessions.all),
+            workers=len(daemon.pool.workers),
+            calls=sum(len(session.calls) for session in daemon.sessions.all),
+            calls_ended=daemon.recent.added,
             memory_bytes=memory,
             memory_peak_bytes=peak,
-            spill_bytes=site.spills.usage_bytes,
-            spill_quota_bytes=site.config.spill.quota_bytes or 0,
-            config_files=site.config.files,
-            kill_method=site.kill_method,
-            blanks=site.blanks_ready,
-            quarantined=len(site.pool.quarantine.all),
+            spill_bytes=daemon.spills.usage_bytes,
+            spill_quota_bytes=daemon.config.spill.quota_bytes or 0,
+            config_files=daemon.config.files,
+            kill_method=daemon.kill_method,
+            blanks=daemon.blanks_ready,
+            quarantined=len(daemon.pool.quarantine.all),
         )
 
     async def ListSessions(
@@ -141,7 +104,7 @@ class Operator(rpc.OperatorServicer):
                     calls_ended=session.calls_ended,
                     retained_bytes=max(session.outbox.retained_bytes, 0),
                 )
-                for session in self._site.sessions.all
+                for session in self._daemon.sessions.all
                 if session.id.startswith(request.session_id)
             ]
         )
@@ -164,16 +127,16 @@ class Operator(rpc.OperatorServicer):
                     memory_bytes=resident_memory(worker.pid)[0],
                     directory=worker.spec.directory,
                 )
-                for worker in self._site.pool.workers
+                for worker in self._daemon.pool.workers
             ],
-            quarantined=map(_quarantined, self._site.pool.quarantine.all),
+            quarantined=map(_quarantined, self._daemon.pool.quarantine.all),
         )
 
     def _calls(self) -> Iterator[CallSummary]:
-        for session in self._site.sessions.all:
+        for session in self._daemon.sessions.all:
             for call in session.calls.values():
                 yield call.summary()
-        yield from self._site.recent
+        yield from self._daemon.recent
 
     async def ListCalls(self, request: pb.ListCallsRequest, context: Context) -> pb.ListCallsResponse:
         most = min(request.limit or CALLS_DEFAULT, CALLS_MAX)
@@ -213,7 +176,7 @@ class Operator(rpc.OperatorServicer):
     async def WatchEvents(
         self, request: pb.WatchEventsRequest, context: Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        async for happening, lost in self._site.happenings.follow():
+        async for happening, lost in self._daemon.happenings.follow():
             if lost:
                 yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
             if request.session_id and happening.session_id != request.session_id:
@@ -231,7 +194,7 @@ class Operator(rpc.OperatorServicer):
     async def TailLogs(
         self, request: pb.TailLogsRequest, context: Context
     ) -> AsyncIterator[pb.TailLogsResponse]:
-        book = self._site.logbook
+        book = self._daemon.logbook
         wanted = request.tool_or_call
         lines = book.last(min(request.lines or LINES_DEFAULT, LINES_MAX), wanted)
         for start in range(0, len(lines), LINES_PER_MESSAGE):
@@ -257,7 +220,7 @@ class Operator(rpc.OperatorServicer):
     async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
         async with refusals(context):
             try:
-                directories, tools, problems = await self._site.reload()
+                directories, tools, problems = await self._daemon.reload()
             except ConfigError as error:
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
@@ -276,12 +239,12 @@ class Operator(rpc.OperatorServicer):
     ) -> pb.RestartWorkersResponse:
         paths = self._paths_of(request.tool)
         retired = retiring = 0
-        for worker in self._site.pool.workers:
+        for worker in self._daemon.pool.workers:
             if worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
                 continue
             if request.tool and worker.spec.file.path not in paths:
                 continue
-            if self._site.pool.retire(worker):
+            if self._daemon.pool.retire(worker):
                 retired += 1
             else:
                 retiring += 1
@@ -289,16 +252,16 @@ class Operator(rpc.OperatorServicer):
 
     async def Release(self, request: pb.ReleaseRequest, context: Context) -> pb.ReleaseResponse:
         async with refusals(context):
-            released = self._site.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
+            released = self._daemon.pool.quarantine.release({request.tool, *self._paths_of(request.tool)})
             if not released:
-                held = ", ".join(found.stem for found in self._site.pool.quarantine.all[:8]) or "nothing"
+                held = ", ".join(found.stem for found in self._daemon.pool.quarantine.all[:8]) or "nothing"
                 raise Refusal(
                     RefusalReason.UNKNOWN_TOOL,
                     f"{request.tool[:128]!r} is not in quarantine; {held} is.",
                     field="tool",
                 )
             for found in released:
-                self._site.happenings.publish(
+                self._daemon.happenings.publish(
                     OperatorEvent("tool.released", tool=found.stem, message=found.path)
                 )
             return pb.ReleaseResponse(released=map(_quarantined, released))
@@ -308,25 +271,25 @@ class Operator(rpc.OperatorServicer):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            return (await self._petition(request.directory)).encoded(self._site.regime)
+            return (await self._petition(request.directory)).encoded(self._daemon.regime)
         raise AssertionError
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
         async with refusals(context):
             petition = await self._petition(request.directory)
-            if len(self._site.regime.trusts.by_directory) >= TRUSTED_MAX:
+            if len(self._daemon.regime.trusts.by_directory) >= TRUSTED_MAX:
                 raise Refusal(
                     RefusalReason.TOO_LARGE,
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
             trusted = petition.granted(request.digest, pinned=request.pinned)
-            if not await self._site.trust(trusted):
+            if not await self._daemon.trust(trusted):
                 logger.warning(
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
             # What could not be seen of its files before can be seen with their own interpreter and secrets.
-            await self._site.catalogs.refresh(trusted.directory)
+            await self._daemon.catalogs.refresh(trusted.directory)
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
 
@@ -337,8 +300,8 @@ class Operator(rpc.OperatorServicer):
                     RefusalReason.BAD_REQUEST, "the directory has to be absolute.", field="directory"
                 )
             directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
-            was_trusted = directory in self._site.regime.trusts.by_directory
-            if not await self._site.distrust(directory):
+            was_trusted = directory in self._daemon.regime.trusts.by_directory
+            if not await self._daemon.distrust(directory):
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
                     f"{directory} is not trusted by this daemon any more, but that could not be written down: "
@@ -349,20 +312,20 @@ class Operator(rpc.OperatorServicer):
         raise AssertionError
 
     async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
-        known = self._site.regime.trusts.by_directory
+        known = self._daemon.regime.trusts.by_directory
         return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
 
     async def _petition(self, directory: str) -> TrustRequest:
         try:
-            pin = await self._site.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+            pin = await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
         pin.close()
         return TrustRequest(pin.catalog)
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
-        site = self._site
-        found = diagnose(site.regime, site.groups, spill_bytes=site.spills.usage_bytes)
+        daemon = self._daemon
+        found = diagnose(daemon.regime, daemon.groups, spill_bytes=daemon.spills.usage_bytes)
         return pb.DoctorResponse(
             healthy=found.healthy,
             sandbox=found.sandbox,
@@ -373,7 +336,7 @@ class Operator(rpc.OperatorServicer):
     def _paths_of(self, tool: str) -> set[str]:
         return {
             found.path
-            for session in self._site.sessions.all
+            for session in self._daemon.sessions.all
             if (found := session.catalog.tools.get(tool)) is not None
         } | {call.path for call in self._calls() if call.tool == tool}
 

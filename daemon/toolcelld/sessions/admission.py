@@ -9,13 +9,22 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import Project
 from toolcelld.policy.ruleset import Permit, Ruleset
 
-__all__ = ["Admission", "find_tool"]
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
+    from toolcelld.calls.request import Request
+
+__all__ = ["Admission", "check_ancestors", "find_tool"]
+
+ANCESTORS_MAX: Final = 4
+"""How deep calls may start calls."""
 
 
 class Admission:
@@ -81,3 +90,19 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
         f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
         field=field,
     )
+
+
+def check_ancestors(request: Request, spec: CellSpec, parent_of: Callable[[Request], Call | None]) -> None:
+    """Refuse a call that is too deep among those that start calls, or waits for a cell that an ancestor holds."""
+    parent = parent_of(request)
+    depth = 0
+    while parent is not None:
+        depth += 1
+        if depth > ANCESTORS_MAX:
+            raise Refusal(RefusalReason.WOULD_DEADLOCK, f"calls start calls more than {ANCESTORS_MAX} deep.")
+        if spec.serial and parent.plan is not None and parent.plan.spec == spec:
+            raise Refusal(
+                RefusalReason.WOULD_DEADLOCK,
+                f'{request.tool} needs the cell that its ancestor {parent.id} holds: isolation is "session".',
+            )
+        parent = parent_of(parent.request)

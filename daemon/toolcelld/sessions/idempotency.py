@@ -47,9 +47,9 @@ class IdempotencyCache:
         """A call is admitted; the digest covers its tool and arguments."""
         self._running[call_id] = digest
 
-    def forget(self, call_id: str) -> bytes:
-        """The call has not come to run, and the same id may come again; its digest."""
-        return self._running.pop(call_id)
+    def forget(self, call_id: str) -> None:
+        """Forget a call; the same id may come again."""
+        del self._running[call_id]
 
     def end(self, call: CallSummary, told: tuple[events.Event, ...], size_bytes: int) -> None:
         """The call has ended, and this was told of it; the oldest endings make room."""

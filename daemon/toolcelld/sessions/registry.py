@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.call import Call
 from toolcelld.calls.outcome import Kind, Stop
@@ -13,7 +13,10 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.pool.worker import Worker
-from toolcelld.sessions.session import House, OpenRequest, Session, draining
+from toolcelld.sessions.session import OpenRequest, Session, draining
+
+if TYPE_CHECKING:
+    from toolcelld.server import Daemon
 
 __all__ = ["Sessions"]
 
@@ -24,8 +27,8 @@ SESSIONS_MAX: Final = 1000
 class Sessions:
     """The sessions there are."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
         self._sessions: dict[str, Session] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -47,16 +50,16 @@ class Sessions:
                 quota=f"sessions: {SESSIONS_MAX}",
             )
         try:
-            pin = await self._house.catalogs.open(request.directory)
+            pin = await self._daemon.catalogs.open(request.directory)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
         if self.draining:
             pin.close()
             self._refuse_if_draining()
-        session = Session(self._house, request, pin, self._closed)
+        session = Session(self._daemon, request, pin, self._closed)
         self._sessions[session.id] = session
         self._emptied.clear()
-        self._house.happened("session.opened", session_id=session.id)
+        self._daemon.happened("session.opened", session_id=session.id)
         return session
 
     def _refuse_if_draining(self) -> None:
@@ -116,7 +119,7 @@ class Sessions:
 
     def _closed(self, session: Session) -> None:
         self._sessions.pop(session.id, None)
-        self._house.happened("session.closed", session_id=session.id)
+        self._daemon.happened("session.closed", session_id=session.id)
         if not self._sessions:
             self._emptied.set()
 
@@ -128,7 +131,7 @@ class Sessions:
         if wait_seconds > 0:
             deadline = asyncio.get_running_loop().time() + wait_seconds
             for session in self.all:
-                for call in list(session.calls.values()):
+                for call in [call for call in session.calls.values() if call.plan is not None]:
                     left = deadline - asyncio.get_running_loop().time()
                     if left > 0:
                         await asyncio.wait([call.done], timeout=left)

@@ -25,10 +25,11 @@ from typing import Final
 
 from toolcelld.calls.call import Call
 from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.usage import Usage, disk_used, measure, passed
 from toolcelld.config.settings import Limits
-from toolcelld.lifecycle import CallState, WorkerState
+from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
 
 __all__ = ["LimitMonitor", "crossing"]
@@ -48,7 +49,7 @@ AT_ONCE: Final = frozenset({"memory", "processes"})
 class _Watch:
     """One call under the meter."""
 
-    call: Call
+    run: Run
     cpu_before_seconds: float
     """What its cell had used when it was first looked at: calls before it, and its own first moment."""
     looks: int = 0
@@ -64,7 +65,7 @@ class LimitMonitor:
         self._loop = asyncio.get_running_loop()
         # The mutable state: whether a look is to come, and what is known from those before.
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: dict[Call, _Watch] = {}
+        self._watched: dict[Run, _Watch] = {}
         self._loading: set[Worker] = set()
 
     @property
@@ -92,11 +93,11 @@ class LimitMonitor:
         began = time.thread_time()
         now = time.time()
         calls = [*self._calls()]
-        running = [call for call in calls if call.state in (CallState.RUNNING, CallState.ABORTING)]
-        self._watched = {call: self._watched[call] for call in running if call in self._watched}
-        for call in running:
-            if now - call.begun_at >= YOUNG_SECONDS:
-                self._look_at(call)
+        running = [call.run for call in calls if call.run is not None and call.run.has_worker]
+        self._watched = {run: self._watched[run] for run in running if run in self._watched}
+        for run in running:
+            if now - run.begun_at >= YOUNG_SECONDS:
+                self._look_at(run)
         self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
         for worker in self._loading:
             self._look_at_loading(worker)
@@ -116,41 +117,39 @@ class LimitMonitor:
             if crossed := crossing(limits, usage, 0.0, time.time() - worker.started_at):
                 worker.overran(crossed.cause, crossed.text)
 
-    def _look_at(self, call: Call) -> None:
-        assert call.worker is not None
-        cell = call.worker.cell
+    def _look_at(self, run: Run) -> None:
+        cell, limits = run.worker.cell, run.plan.limits
         if cell.ended.done():
             return
-        usage = _measured(cell, call.limits)
-        watch = self._watched.get(call)
+        usage = _measured(cell, limits)
+        watch = self._watched.get(run)
         if watch is None:
-            watch = self._watched[call] = _Watch(call, usage.cpu_seconds)
+            watch = self._watched[run] = _Watch(run, usage.cpu_seconds)
         used = usage.cpu_seconds - watch.cpu_before_seconds
-        if crossed := crossing(call.limits, usage, used, time.time() - call.begun_at):
-            self._stop(call, crossed)
-        elif call.limits.disk_bytes is not None and call.worker.scratch_path:
+        if crossed := crossing(limits, usage, used, time.time() - run.begun_at):
+            self._stop(run, crossed)
+        elif limits.disk_bytes is not None and run.worker.scratch_path:
             if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
-                watch.walk = self._tasks.create_task(self._walk(call), name=f"disk of {call.id}")
+                walk = self._walk(run, limits.disk_bytes)
+                watch.walk = self._tasks.create_task(walk, name=f"disk of {run.call.id}")
             watch.looks += 1
 
-    async def _walk(self, call: Call) -> None:
-        worker, limit = call.worker, call.limits.disk_bytes
-        assert worker is not None
-        assert limit is not None
+    async def _walk(self, run: Run, limit: int) -> None:
+        worker = run.worker
         if worker.spec.policy.enclosure == "strict":
             used = await asyncio.to_thread(_of_own_disk, worker.pid, worker.scratch_path)
             over = used >= limit  # the kernel gives no more than that
         else:
             used = await asyncio.to_thread(disk_used, worker.scratch_path, limit)
             over = used > limit
-        if over and not call.ended:
-            after = time.time() - call.begun_at
-            self._stop(call, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
+        if over and run.has_worker:
+            after = time.time() - run.begun_at
+            self._stop(run, Stop(Kind.LIMIT_EXCEEDED, "disk", passed("disk", used, limit, after)))
 
-    def _stop(self, call: Call, stop: Stop) -> None:
+    def _stop(self, run: Run, stop: Stop) -> None:
         if stop.cause in AT_ONCE:
-            call.end_cell(stop)  # first, so that the tool is not asked
-        call.stop(stop)
+            run.end_cell(stop)  # first, so that the tool is not asked
+        run.call.stop(stop)
 
 
 def _measured(cell: Cell, limits: Limits) -> Usage:

@@ -1,0 +1,258 @@
+"""The run of a call in its worker: clocks, questions, the abort, and what becomes of the worker.
+
+    RUNNING ⇄ ASKING → [ABORTING] → SETTLING → CLOSING → the outcome
+
+The state is the call's, and `Run` fires the events from RUNNING to the end. Every cause to stop it comes
+through `Call.stop`: a person, a clock, a limit, the end of the session. The first one counts. From there one
+ladder leads down: the worker is asked (it raises in the tool), the grace passes, the cell is ended. What the
+worker reports and how its cell died are evidence, from which the outcome is built.
+
+A stop cancels nothing: the run has to come to its end, because only there is it known that the cell is empty.
+The last event of a stopped call waits for that.
+
+RUNNING, ABORTING and SETTLING have a place in the session; `Pool.give_back` and `Pool.give_place` return it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from toolcelld.calls.collector import OutputCollector
+from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.questions import Questions
+from toolcelld.calls.record import CallRecord
+from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
+from toolcelld.config.settings import KEYS
+from toolcelld.errors import BugBarrier
+from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
+from toolcelld.pool.worker import Invocation, Worker
+from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
+
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
+    from toolcelld.calls.request import Plan
+
+__all__ = ["Run"]
+
+IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
+"""The states in which the worker has not reported."""
+WITH_WORKER: Final = IN_WORKER | {CallState.SETTLING}
+
+
+class Run:
+    """A call that a worker has.
+
+    Args:
+        call: the call, in WAITING.
+        plan: its plan.
+        worker: leased for it.
+    """
+
+    def __init__(self, call: Call, plan: Plan, worker: Worker) -> None:
+        session = call.session
+        self.call = call
+        self.plan = plan
+        self.worker = worker
+        self.begun_at = time.time()
+        self.course = CallRecord(
+            plan, call.accepted, worker.id, state_lost=session.take_state_lost(plan.spec)
+        )
+        self._pool = session.pool
+        self._sequence = 0
+        self._grace: AbortEscalation | None = None
+        self._timeout = PausableTimer(plan.limits.timeout_seconds, call.timed_out)
+        self._idle = IdleTimer(plan.limits.idle_seconds, self._silent)
+        name = plan.tool.name
+        self.questions = Questions(call.id, name, session, self._answer, self._questions_changed)
+        self.intake = OutputCollector(
+            call.id, name, plan.settings, plan.limits, session,
+            over=self._over, alive=self._idle.sign, questions=self.questions,
+        )  # fmt: skip
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether the worker is this call's still."""
+        return self.call.state in WITH_WORKER
+
+    # The beginning
+
+    def begin(self, arguments: bytes) -> None:
+        """Hand the call to its worker."""
+        call, session, worker = self.call, self.call.session, self.worker
+        call.machine.fire(CallEvent.LEASED)
+        worker.call_id = call.id
+        request = call.request
+        context: CallContext = {
+            "session_id": request.session_id or session.id,
+            "message_id": request.message_id,
+            "call_id": call.id,
+            "agent": request.agent,
+            "agent_name": request.agent_name or "main",
+            "directory": session.directory,
+            "worktree": session.worktree,
+        }
+        if request.traceparent:
+            context["traceparent"] = request.traceparent
+        invocation = Invocation(self.plan.tool.export, arguments, context)
+        self._sequence = worker.begin(invocation, self.intake)
+        self.intake.listen(worker.cell, self._sequence)
+        # The worker is at it while the rest is done.
+        self._timeout.run()
+        self._idle.run()
+        call.note(f"{worker.id} has it")
+        session.on_begun(call)
+
+    # Stopping
+
+    def stop(self, stop: Stop) -> bool:
+        """Stop the tool; False when the worker has reported. The first cause counts."""
+        call, worker = self.call, self.worker
+        if call.state not in IN_WORKER:
+            return False
+        if call.state is CallState.ABORTING:
+            return True
+        self.course.wish_to_stop(stop)
+        call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
+        self.questions.close("the call is being stopped")
+        call.machine.fire(CallEvent.ABORT)
+        worker.fire(WorkerEvent.ABORT)
+        worker.cell.abort(self._sequence, stop.text)
+        self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.remind, self._grace_over)
+        return True
+
+    def _grace_over(self) -> None:
+        assert self.course.stop is not None
+        self.call.note(f"ignored it for {self.plan.grace_seconds:g} s; its cell is being ended")
+        self.end_cell(self.course.stop)
+
+    def end_cell(self, stop: Stop) -> None:
+        """End the cell for that; a limit of the tool's own counts as the tool's failure, one that the call lowered does not."""
+        plan = self.plan
+        key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
+        if (
+            key
+            and self.intake.report is None
+            and getattr(plan.limits, key) == getattr(plan.settings.limits, key)
+        ):
+            self.worker.end_over(stop.cause)
+        else:
+            self.worker.cell.end()
+
+    def _silent(self) -> None:
+        seconds = self.plan.limits.idle_seconds or 0.0
+        self.call.stop(Stop(Kind.TIMED_OUT, "idle", f"{seconds:g} s without a sign of life"))
+
+    def run_clocks(self) -> None:
+        """Let the clocks of the run go on."""
+        self._timeout.run()
+        self._idle.run()
+
+    def stop_clocks(self) -> None:
+        """Halt the clocks of the run."""
+        self._timeout.pause()
+        self._idle.pause()
+
+    # Questions
+
+    def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
+        if self.worker.state is not WorkerState.DEAD:
+            self.worker.cell.wire.send(message, payload)
+
+    def _questions_changed(self) -> None:
+        """Halt the clocks and give up the place while a question is open."""
+        call = self.call
+        if self.questions.open and call.state is CallState.RUNNING:
+            call.machine.fire(CallEvent.ASKED)
+            call.deadline.pause()
+            self.stop_clocks()
+            self._pool.give_place(call.session.places)
+        elif not self.questions.open and call.state is CallState.ASKING:
+            call.session.places.take()
+            call.machine.fire(CallEvent.ANSWERED)
+            call.deadline.run()
+            self.run_clocks()
+
+    # The end
+
+    def _over(self) -> None:
+        """The worker reported, or its cell is gone: end the call, at once where nothing is to be waited for."""
+        call, report, state = self.call, self.intake.report, self.call.machine.state
+        if state not in IN_WORKER:
+            return
+        if state is CallState.ASKING:
+            call.session.places.take()
+        call.machine.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
+        self.course.reported = time.monotonic()
+        if self._grace is not None:
+            self._grace.cancel()
+        with BugBarrier(call.fail):
+            if (
+                self.course.stop is None
+                and self._is_clean()
+                and (settled := self.intake.settle_now()) is not None
+            ):
+                self._give_back(WorkerEvent.DONE)
+                call.end(CallEvent.JUDGED, self.course.outcome(self.intake, settled, ()))
+            else:
+                call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
+
+    def _is_clean(self) -> bool:
+        """Whether the worker may be used again, as far as can be seen without asking its keeper."""
+        report, worker = self.intake.report, self.worker
+        return (
+            report is not None
+            and worker.state is WorkerState.BUSY
+            and self.plan.settings.isolation != "call"
+            and not (report.threads or self.intake.broken)
+            and worker.cell.is_clear()
+        )
+
+    async def _finish(self) -> None:
+        """The end of a call that leaves something to be done."""
+        with BugBarrier(self.call.fail):
+            await self._settle()
+            result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
+            self.call.end(CallEvent.JUDGED, self.course.outcome(self.intake, result, logs))
+
+    async def _settle(self) -> None:
+        """Decide about the worker; a cell that will not be used again is empty when this returns."""
+        call, worker, report, stop = self.call, self.worker, self.intake.report, self.course.stop
+        if report is not None and self.intake.death is None and not worker.cell.is_clear():
+            self.course.leftovers = await worker.survey()
+        clean = report is not None and not (self.course.leftovers or report.threads or self.intake.broken)
+        if worker.state is WorkerState.DEAD:
+            worker.release()
+        elif stop is None:
+            reusable = clean and self.plan.settings.isolation != "call"
+            self._give_back(WorkerEvent.DONE if reusable else WorkerEvent.SPENT)
+        elif clean and self.plan.spec.serial:
+            self._give_back(WorkerEvent.SETTLED)
+        else:
+            worker.cell.end()
+        if call.state is CallState.SETTLING or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
+            self.intake.death = await asyncio.shield(worker.cell.ended)
+        if call.state is CallState.SETTLING:
+            call.machine.fire(CallEvent.LEFT)
+            self._pool.give_place(call.session.places)
+        if stop is not None:
+            self.course.stopped = time.monotonic()
+
+    def _give_back(self, event: WorkerEvent) -> None:
+        self.worker.call_id = ""
+        self.call.machine.fire(CallEvent.LEFT)
+        self._pool.give_back(self.worker, event, self.call.session.places)
+
+    def drop(self) -> None:
+        """End the run because of a bug: its cell is ended, and nothing of its output is kept."""
+        self.intake.discard()
+        if self._grace is not None:
+            self._grace.cancel()
+        if not self.has_worker:
+            return
+        if self.call.state is not CallState.ASKING:
+            self._pool.give_place(self.call.session.places)
+        if self.worker.state is not WorkerState.DEAD:
+            self.worker.release()
+            self.worker.cell.end()

@@ -1,0 +1,80 @@
+"""The idle workers of the pool: found by what their cell is, and retired when no call has come for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.worker import Worker
+
+__all__ = ["IdleWorkers"]
+
+
+class IdleWorkers:
+    """Workers without a call.
+
+    Args:
+        seconds: how long one is kept.
+        expired: retires one that was kept so long; it calls `discard`.
+    """
+
+    def __init__(self, seconds: float, expired: Callable[[Worker], object]) -> None:
+        self._seconds = seconds
+        self._expired = expired
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: the same workers twice, and the one timer for all of them.
+        self._workers: dict[CellSpec, list[Worker]] = {}  # the one that was used last is the last
+        self._since: dict[Worker, float] = {}  # the one that has been idle longest first
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, worker: Worker) -> None:
+        """Keep a worker that has become idle."""
+        self._workers.setdefault(worker.spec, []).append(worker)
+        self._since[worker] = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def take(self, spec: CellSpec) -> Worker | None:
+        """Remove and return the worker with such a cell that was used last; None where there is none."""
+        workers = self._workers.get(spec)
+        if not workers:
+            return None
+        worker = workers.pop()
+        if not workers:
+            del self._workers[spec]
+        del self._since[worker]
+        return worker
+
+    def discard(self, worker: Worker) -> None:
+        """Remove a worker; harmless where it is not idle."""
+        if self._since.pop(worker, None) is None:
+            return
+        workers = self._workers[worker.spec]
+        workers.remove(worker)
+        if not workers:
+            del self._workers[worker.spec]
+
+    def keep(self, seconds: float) -> None:
+        """Keep workers so long from now on."""
+        self._seconds = seconds
+        self._look()
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Retire the workers that have been idle too long. One timer for all: a call would set and stop its own."""
+        self.close()
+        now = self._loop.time()
+        for worker, since in list(self._since.items()):
+            if (left := since + self._seconds - now) > 0:
+                self._timer = self._loop.call_later(left, self._look)
+                return
+            self._expired(worker)
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self._since)

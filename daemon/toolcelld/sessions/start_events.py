@@ -1,0 +1,80 @@
+"""The events of a call's beginning, delayed: a quick call is told by its ending alone.
+
+Accepted and Started wait for some milliseconds. Where the call has ended by then they are left out; another
+event of the call sends them before itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from toolcelld.calls import events
+from toolcelld.sessions.outbox import Outbox
+
+if TYPE_CHECKING:
+    from toolcelld.calls.call import Call
+
+__all__ = ["StartEvents"]
+
+DELAY_SECONDS: Final = 0.005
+"""A warm call takes a tenth of it."""
+
+
+class _Delayed(NamedTuple):
+    call: Call
+    queued: int  # calls before it, when it came
+    until: float
+
+
+class StartEvents:
+    """The delayed beginnings of a session's calls.
+
+    Args:
+        outbox: where the events go.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: the calls of which nothing has been told, the oldest first, and one timer for all of them.
+        self._delayed: dict[str, _Delayed] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def accept(self, call: Call, queued: int) -> None:
+        """A call was accepted, with so many before it in the queue."""
+        self._delayed[call.id] = _Delayed(call, queued, self._loop.time() + DELAY_SECONDS)
+        if self._timer is None:
+            self._timer = self._loop.call_later(DELAY_SECONDS, self._look)
+
+    def start(self, call: Call) -> None:
+        """A worker has the call; its Started is sent now, or is delayed as its Accepted is."""
+        run = call.run
+        if run is not None and call.id not in self._delayed:
+            course = run.course
+            self._outbox.put(
+                events.Started(course.worker_id, course.queue_seconds, call_id=call.id, time=run.begun_at)
+            )
+
+    def send(self, call_id: str) -> None:
+        """Send what is delayed of a call: another event of it comes."""
+        if (delayed := self._delayed.pop(call_id, None)) is not None:
+            self._send(delayed)
+
+    def drop(self, call_id: str) -> None:
+        """Leave out what is delayed of a call: it has ended."""
+        self._delayed.pop(call_id, None)
+
+    def _look(self) -> None:
+        self._timer = None
+        for call_id, delayed in list(self._delayed.items()):
+            if (left := delayed.until - self._loop.time()) > 0:
+                self._timer = self._loop.call_later(left, self._look)
+                return
+            del self._delayed[call_id]
+            self._send(delayed)
+
+    def _send(self, delayed: _Delayed) -> None:
+        call = delayed.call
+        self._outbox.put(events.Accepted(delayed.queued, call_id=call.id, time=call.accepted_at))
+        self.start(call)
