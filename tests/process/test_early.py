@@ -97,18 +97,22 @@ async def test_an_abort_ends_a_call_that_waits_and_its_id_may_come_again(daemon:
 async def test_operators_see_a_call_that_waits_for_its_tool(daemon: RunningDaemon) -> None:
     def listed() -> list[tuple[str, str, str, str]]:
         answer = daemon.ask("Operator/ListCalls", op.ListCallsRequest(), op.ListCallsResponse)
-        return [(call.call_id, call.tool, call.state, call.outcome.cause) for call in answer.calls]
+        return [
+            (call.call_id, call.tool, call.state, call.outcome.cause)
+            for call in answer.calls
+            if call.call_id == "c-seen"
+        ]
 
     async with opened(daemon) as session:
-        call = session.call("late", call_id="c-1")
+        call = session.call("late", call_id="c-seen")
         while not listed():
             await asyncio.sleep(0.01)
-        assert listed() == [("c-1", "late", "waiting", "")]
+        assert listed() == [("c-seen", "late", "waiting", "")]
         assert daemon.status().calls == 1
-        abort = pb.AbortCallRequest(call_id="c-1", reason="by me")
+        abort = pb.AbortCallRequest(call_id="c-seen", reason="by me")
         assert daemon.ask("ToolCell/AbortCall", abort, pb.AbortCallResponse).running
         assert (await call).message == "by me; it had not started."
-        assert listed() == [("c-1", "late", "ended", "client")]
+        assert listed() == [("c-seen", "late", "ended", "client")]
         go(daemon)
 
 
@@ -129,8 +133,8 @@ async def test_a_call_that_waits_ends_with_its_session(daemon: RunningDaemon) ->
 
 
 async def test_a_call_that_waits_is_found_again_and_runs_once(daemon: RunningDaemon) -> None:
-    call = pb.AttachRequest(call=pb.Call(call_id="c-1", tool="late", arguments=b"{}"))
-    other = pb.AttachRequest(call=pb.Call(call_id="c-1", tool="late", arguments=b'{"n": 2}'))
+    call = pb.AttachRequest(call=pb.Call(call_id="c-seen", tool="late", arguments=b"{}"))
+    other = pb.AttachRequest(call=pb.Call(call_id="c-seen", tool="late", arguments=b'{"n": 2}'))
     async with dialled(daemon) as wire:
         stream = wire.tools.Attach(metadata=wire.agent)
         await stream.write(
@@ -148,7 +152,7 @@ async def test_a_call_that_waits_is_found_again_and_runs_once(daemon: RunningDae
         await stream.write(call)
         go(daemon)
         ended = await until(stream, "outcome")
-        assert ended.call_id == "c-1"
+        assert ended.call_id == "c-seen"
         await stream.write(pb.AttachRequest(close=pb.Close()))
         await stream.done_writing()
         while await stream.read() is not grpc.aio.EOF:
