@@ -123,7 +123,7 @@ class RunningDaemon:
         self,
         directory: Path,
         *,
-        program: Sequence[str] = ("toolcelld",),
+        command: Sequence[str] = (),
         options: Sequence[str] = ("--drain", "0"),
         config: str | None = None,
         environment: Mapping[str, str] | None = None,
@@ -133,16 +133,17 @@ class RunningDaemon:
 
         - `directory`: exists, is empty, and is short, as a socket's path has at most some hundred bytes.
           It is the daemon's $HOME.
-        - `program`: the module that is run, with its first arguments.
+        - `command`: a module and its arguments in place of `toolcelld` with the socket, the state and the
+          configuration; such a daemon finds them from its environment, and its configuration in $HOME/.config.
         - `options`: further arguments of every start; `start` may add to them.
-        - `config`: the text of the configuration; by default tools may write into the directory.
+        - `config`: the text of the configuration; "" writes no file, and by default tools may write into the directory.
         - `environment`: variables beside the few that the daemon of every test has.
         - `through`: a program, with its arguments, that becomes the daemon, as `sh -c 'exec "$@"' sh`.
         """
         self.directory = directory
         self.socket = str(directory / "run" / "daemon.sock")
         self.state = directory / "state"
-        self.config = directory / "config.toml"
+        self.config = directory / (".config/toolcell/config.toml" if command else "config.toml")
         self.log = directory / "daemon.log"
         self.project = directory / "project"
         self.environment = dict(environment or {})
@@ -151,16 +152,22 @@ class RunningDaemon:
         """Its control group, where the tests were given one to make it in."""
         self.process: subprocess.Popen[bytes] | None = None
         self.before: DaemonSnapshot | None = None
-        self._program = program
+        self._command = list(command)
         self._options = options
         self._default_config = ROOMY.format(directory=directory) if config is None else config
         self._numbers = itertools.count(2)
         self._blanks_ready: int | None = None
         self._log_bytes_read = 0
-        self.config.write_text(self._default_config)
-        (self.project / ".toolcell" / "tools").mkdir(parents=True)
+        self._write_config()
+        (self.project / ".toolcell" / "tools").mkdir(parents=True, exist_ok=True)
 
     def start(self, *options: str) -> None:
+        """Start it, let it do everything once, and look at what it holds then."""
+        self.launch(*options)
+        self.before = None
+        self.before = self._warmed_up()
+
+    def launch(self, *options: str) -> None:
         """Start it and wait until it reports that it serves, as it reports to systemd.
 
         Fails after `START_SECONDS_MAX`.
@@ -170,7 +177,7 @@ class RunningDaemon:
             manager.bind(notifications)
             manager.settimeout(START_SECONDS_MAX)
             self.process = subprocess.Popen(
-                [*self._through(), *self._command(), *options],
+                [*self._through(), sys.executable, "-m", *self._words(), *self._options, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -187,13 +194,17 @@ class RunningDaemon:
             except TimeoutError:
                 pytest.fail(f"the daemon does not start:\n{self.log.read_text()}")
         Path(notifications).unlink()
-        self.before = None
-        self.before = self._warmed_up()
 
-    def _command(self) -> list[str]:
-        module, *arguments = self._program
+    def _words(self) -> list[str]:
+        if self._command:
+            return self._command
         places = ["--socket", self.socket, "--state", str(self.state), "--config", str(self.config)]
-        return [sys.executable, "-m", module, *arguments, *places, *self._options]
+        return ["toolcelld", *places]
+
+    def _write_config(self) -> None:
+        if self._default_config:
+            self.config.parent.mkdir(parents=True, exist_ok=True)
+            self.config.write_text(self._default_config)
 
     def renew(self) -> None:
         """Give the next test a new project and the default configuration; starts the daemon if it does not run."""
@@ -203,7 +214,7 @@ class RunningDaemon:
         # Under another name, as the daemon remembers crashes and descriptions by the path of the file.
         self.project = self.directory / f"project-{next(self._numbers)}"
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
-        self.config.write_text(self._default_config)
+        self._write_config()
         if self.process is None:
             self.start()
         else:
@@ -377,6 +388,16 @@ def checked(daemon: RunningDaemon) -> Generator[RunningDaemon]:
             assert daemon.stop() == 0
 
 
+@contextmanager
+def renewed(daemon: RunningDaemon) -> Generator[None]:
+    """Renew a daemon for a test, and see it idle after the test, unless the test has ended it."""
+    daemon.renew()
+    yield
+    if daemon.process is not None:
+        daemon.settle()
+        daemon.check_log()
+
+
 @pytest.fixture
 def make_daemon() -> Iterator[Callable[[], RunningDaemon]]:
     """Makes daemons for one test, which starts them; each is checked and ended with the test."""
@@ -401,11 +422,8 @@ def shared_daemon() -> Iterator[RunningDaemon]:
 @pytest.fixture
 def daemon(shared_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
     """The daemon of a file of tests, as if it had just been started: its project is new, its configuration the default."""
-    shared_daemon.renew()
-    yield shared_daemon
-    if shared_daemon.process is not None:
-        shared_daemon.settle()
-        shared_daemon.check_log()
+    with renewed(shared_daemon):
+        yield shared_daemon
 
 
 @pytest.fixture

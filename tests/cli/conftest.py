@@ -7,21 +7,33 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.daemons import RunningDaemon, checked, renewed, spared
 
 import toolcell.cli
 from toolcell._arguments.jsonschema import violations
+
+__all__ = [
+    "Done",
+    "Project",
+    "daemon",
+    "fits",
+    "own_daemon",
+    "project",
+    "shared_daemon",
+    "spared",
+    "user_daemon",
+]
 
 # Half a second here; other tests may have the processors.
 SECONDS_MAX = 30
@@ -104,16 +116,16 @@ class Screen:
 class Project:
     """A directory with tools, a home of its own, and the command."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory / "project"
-        self.tools = self.directory / ".toolcell" / "tools"
-        self.tools.mkdir(parents=True)
-        self.home = directory
-        self.socket = str(directory / "run" / "daemon.sock")
+    def __init__(self, home: Path, directory: Path) -> None:
+        self.home = home
+        self.directory = directory
+        self.tools = directory / ".toolcell" / "tools"
+        self.tools.mkdir(parents=True, exist_ok=True)
+        self.socket = str(home / "run" / "daemon.sock")
         self.environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(directory),
-            "TMPDIR": str(directory),
+            "HOME": str(home),
+            "TMPDIR": str(home),
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
             "TOOLCELL_SOCKET": self.socket,
@@ -159,39 +171,38 @@ class Project:
 def project() -> Iterator[Project]:
     """A project without a daemon, in a short directory: a socket's path has at most some hundred bytes."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
-        yield Project(Path(directory))
+        yield Project(Path(directory), Path(directory) / "project")
 
 
 @contextmanager
-def serving(project: Project, *through: str) -> Generator[Project]:
-    """Have the user's daemon run, started by the command itself, or by a program that becomes the command."""
-    notifications = str(project.home / "notify")
-    words = ["serve", "--state", str(project.home / "state"), "--idle-exit", "600"]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
-        (project.home / "daemon.log").open("wb") as log,
-    ):
-        manager.bind(notifications)
-        manager.settimeout(SECONDS_MAX)
-        process = subprocess.Popen(
-            [*through, sys.executable, "-m", "toolcell.cli", *words],
-            cwd=project.directory,
-            env={**project.environment, "NOTIFY_SOCKET": notifications},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            assert b"READY=1" in manager.recv(4096)
-            yield project
-        finally:
-            process.terminate()
-            process.wait(SECONDS_MAX)
-    assert process.returncode == 0, (project.home / "daemon.log").read_text()
+def user_daemon(home: Path, through: Sequence[str] = ()) -> Generator[RunningDaemon]:
+    """The user's daemon, to be started by the command itself, or by a program that becomes the command."""
+    words = ["toolcell.cli", "serve", "--state", str(home / "state"), "--idle-exit", "600"]
+    environment = Project(home, home / "project").environment
+    with checked(
+        RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
+    ) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[RunningDaemon]:
+    """The daemon of a user, for the tests of a file."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home, user_daemon(Path(home)) as daemon:
+        daemon.start()
+        yield daemon
 
 
 @pytest.fixture
-def daemon(project: Project) -> Iterator[Project]:
+def daemon(shared_daemon: RunningDaemon) -> Iterator[Project]:
     """A project whose user's daemon runs."""
-    with serving(project) as served:
-        yield served
+    with renewed(shared_daemon):
+        yield Project(shared_daemon.directory, shared_daemon.project)
+
+
+@pytest.fixture
+def own_daemon(project: Project) -> Iterator[Project]:
+    """The same with a daemon that no other test has had."""
+    with user_daemon(project.home) as daemon:
+        daemon.start()
+        yield project

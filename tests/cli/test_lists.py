@@ -102,27 +102,27 @@ def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     assert project.run("check", "../other/nobody.py").code == 2
 
 
-def test_a_call_is_listed_told_and_logged(daemon: Project) -> None:
-    daemon.tool("add", ADD)
-    assert daemon.run("call", "add", "a=1", "b=2").out == "3\n"
-    heading, line = daemon.run("calls").out.splitlines()
+def test_a_call_is_listed_told_and_logged(own_daemon: Project) -> None:
+    own_daemon.tool("add", ADD)
+    assert own_daemon.run("call", "add", "a=1", "b=2").out == "3\n"
+    heading, line = own_daemon.run("calls").out.splitlines()
     assert heading.split() == ["CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY"]
     call_id, tool, state = line.split()[:3]
     assert (tool, state) == ("add", "ok")
-    (call,) = daemon.run("calls", "--json").json("calls")["calls"]
+    (call,) = own_daemon.run("calls", "--json").json("calls")["calls"]
     assert (call["call_id"], call["state"], call["outcome"]["kind"]) == (call_id, "ended", "ok")
-    story = daemon.run("calls", call_id[:8], "--json").json("calls ID")["story"]
+    story = own_daemon.run("calls", call_id[:8], "--json").json("calls ID")["story"]
     assert story[0]["text"] == "accepted"
-    assert "accepted" in daemon.run("calls", call_id).out
-    assert daemon.run("calls", "c-nobody").code == 3
-    (worker,) = daemon.run("ps", "--json").json("ps")["workers"]
+    assert "accepted" in own_daemon.run("calls", call_id).out
+    assert own_daemon.run("calls", "c-nobody").code == 3
+    (worker,) = own_daemon.run("ps", "--json").json("ps")["workers"]
     assert (worker["state"], worker["isolation"], worker["call_id"]) == ("idle", "worker", None)
-    assert daemon.run("ps").out.splitlines()[1].split()[1] == "idle"
-    (printed,) = daemon.run("logs", "add", "--json").json("logs")["logs"]
+    assert own_daemon.run("ps").out.splitlines()[1].split()[1] == "idle"
+    (printed,) = own_daemon.run("logs", "add", "--json").json("logs")["logs"]
     assert (printed["text"], printed["call_id"]) == ("adding 1 and 2\n", call_id)
-    assert daemon.run("logs", call_id).out.endswith(" add: adding 1 and 2\n")
-    assert daemon.run("restart", "--json").json("restart") == {"retired": 1, "retiring": 0}
-    assert daemon.run("restart").out == "0 workers retired.\n"
+    assert own_daemon.run("logs", call_id).out.endswith(" add: adding 1 and 2\n")
+    assert own_daemon.run("restart", "--json").json("restart") == {"retired": 1, "retiring": 0}
+    assert own_daemon.run("restart").out == "0 workers retired.\n"
 
 
 def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) -> None:

@@ -84,7 +84,8 @@ def test_a_second_interrupt_leaves_at_once_and_the_daemon_ends_the_call(here: Pr
         screen.type("\x03")
         assert screen.end() == 130
     assert "aborted: " not in screen.text
-    (call,) = here.run("calls", "--json").json("calls")["calls"]
+    listed = here.run("calls", "--json").json("calls")["calls"]
+    (call,) = [call for call in listed if call["directory"] == str(here.directory)]
     assert call["state"] in ("aborting", "ended")
 
 

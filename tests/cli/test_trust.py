@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .conftest import Project, serving
+from .conftest import Project, user_daemon
 
 ASKS = '''
 from toolcell import tool
@@ -109,7 +109,8 @@ def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Pr
     config.parent.mkdir(parents=True)
     config.write_text('[defaults]\nsandbox = "strict"\n')
     project.tool("plain", ASKS)
-    with serving(project, sys.executable, "-c", WITHOUT_NAMESPACES):
+    with user_daemon(project.home, through=[sys.executable, "-c", WITHOUT_NAMESPACES]) as daemon:
+        daemon.launch()
         told = project.run("doctor", "--json")
         assert told.code == 1
         found = told.json("doctor")
