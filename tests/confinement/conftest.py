@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.daemons import make_daemon
+from tests.daemons import daemon, shared_daemon, spared
 
 from .inside import as_nobody
 
-__all__ = ["make_daemon"]
+__all__ = ["daemon", "shared_daemon", "spared"]
 
 Wrap: TypeAlias = Callable[[Callable[[], Any]], Callable[[], Any]]
 

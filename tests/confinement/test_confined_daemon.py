@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
 
 import pytest
 from tests.daemons import RunningDaemon
@@ -13,11 +12,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(params=["baseline", "strict"])
-def daemon(make_daemon: Callable[[], RunningDaemon], request: pytest.FixtureRequest) -> RunningDaemon:
-    daemon = make_daemon()
+def daemon(daemon: RunningDaemon, request: pytest.FixtureRequest) -> RunningDaemon:
     daemon.config.write_text(f'[defaults]\nsandbox = "{request.param}"\n')
     (daemon.directory / "secret").write_text("topsecret")
-    daemon.start()
+    daemon.reload()
     return daemon
 
 
