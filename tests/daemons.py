@@ -215,6 +215,8 @@ class RunningDaemon:
         self.project = self.directory / f"project-{next(self._numbers)}"
         (self.project / ".toolcell" / "tools").mkdir(parents=True)
         self._write_config()
+        if self.process is not None and self.process.poll() is not None:
+            self.wait()  # it died in the test before, which has failed for it
         if self.process is None:
             self.start()
         else:
