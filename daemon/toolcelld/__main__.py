@@ -7,11 +7,14 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 import toolcelld
 from toolcell import _paths
 from toolcell._units import parse_seconds
+from toolcelld.detach import detached
 
 __all__ = ["main"]
 
@@ -22,6 +25,11 @@ EXIT_UNAVAILABLE: Final = 69  # EX_UNAVAILABLE
 def main() -> None:
     """Serve until told to stop. Exits 0 when another daemon serves already: it is as good."""
     arguments = _parser().parse_args()
+    with detached() if arguments.detach else nullcontext(lambda: None) as on_serving:
+        _serve(arguments, on_serving)
+
+
+def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
     os.umask(0o077)
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.INFO,
@@ -37,8 +45,8 @@ def main() -> None:
     arrangement = DaemonOptions(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),
         state_directory=os.path.abspath(arguments.state or _paths.state_directory()),
-        config_paths=(os.path.abspath(arguments.config),) if arguments.config else None,
-        only=tuple(os.path.abspath(path) for path in arguments.only),
+        config_paths=(arguments.config,) if arguments.config else None,
+        only=tuple(arguments.only),
         idle_exit_seconds=arguments.idle_exit,
         private=arguments.private,
         drain_seconds=arguments.drain,
@@ -62,7 +70,7 @@ def main() -> None:
     mistake: BaseException | None = None
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(run(arrangement, premises))
+            runner.run(run(arrangement, premises, on_serving))
     except* ConfigError as group:
         mistake = group.exceptions[0]  # an exit from within here becomes part of a group itself in early 3.11
     finally:
@@ -94,12 +102,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too."
     )
     parser.add_argument(
-        "--socket", help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR"
+        "--socket",
+        type=os.path.abspath,
+        help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR",
     )
-    parser.add_argument("--state", help="directory of outputs and records; default below $XDG_STATE_HOME")
-    parser.add_argument("--config", help="a configuration file in place of the user's")
+    parser.add_argument(
+        "--state",
+        type=os.path.abspath,
+        help="directory of outputs and records; default below $XDG_STATE_HOME",
+    )
+    parser.add_argument("--config", type=os.path.abspath, help="a configuration file in place of the user's")
     parser.add_argument(
         "--only",
+        type=os.path.abspath,
         action="append",
         default=[],
         metavar="FILE",
@@ -111,8 +126,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain", type=_seconds, default=10.0, metavar="SECONDS", help="what running calls get at the end"
     )
-    parser.add_argument(
+    started_by_client = parser.add_mutually_exclusive_group()
+    started_by_client.add_argument(
         "--private", action="store_true", help="end with stdin: for a client that owns this daemon"
+    )
+    started_by_client.add_argument(
+        "--detach",
+        action="store_true",
+        help="leave the caller's process tree, and return when the daemon serves; stdout and stderr stay its log",
     )
     parser.add_argument("--verbose", action="store_true", help="log more")
     parser.add_argument("--version", action="version", version=toolcelld.version())

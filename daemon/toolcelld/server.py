@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -285,8 +285,8 @@ class Daemon:
 
     # Its life
 
-    async def serve(self) -> None:
-        """Bind, serve until it is to stop, drain."""
+    async def serve(self, on_serving: Callable[[], None]) -> None:
+        """Bind, serve until it is to stop, drain; `on_serving` is called once it is bound."""
         await self.store.start()
         await self.spills.start()
         await self._scratch.start()
@@ -316,6 +316,7 @@ class Daemon:
             gc.freeze()
             self.machine.fire(DaemonEvent.BOUND)
             notify_systemd("READY=1", f"STATUS=Serving {self.socket}")
+            on_serving()
             logger.info("toolcelld %s serves %s", toolcelld.version(), self.socket)
             watching = self.tasks.create_task(self._stop_when_idle())
             await self._stopping.wait()
@@ -372,8 +373,8 @@ SERVER_OPTIONS: Final = (
 )
 
 
-async def run(arrangement: DaemonOptions, premises: RuntimeDirectory) -> None:
-    """A daemon's whole life, on premises that were taken."""
+async def run(arrangement: DaemonOptions, premises: RuntimeDirectory, on_serving: Callable[[], None]) -> None:
+    """Run a daemon in a runtime directory that is locked; `on_serving` is called when the socket answers."""
     loop = asyncio.get_running_loop()
     linux.set_dumpable(False)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -388,7 +389,7 @@ async def run(arrangement: DaemonOptions, premises: RuntimeDirectory) -> None:
         if arrangement.private:
             loop.add_reader(0, _watch_owner, daemon)
         try:
-            await daemon.serve()
+            await daemon.serve(on_serving)
         finally:
             logging.getLogger().removeHandler(handler)
             if arrangement.private:

@@ -24,8 +24,8 @@ import socket, sys
 place = sys.argv[sys.argv.index("--socket") + 1]
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(place)
+print("listening", *sys.argv[1:], flush=True)  # before it answers: then the client reads the log
 listener.listen()
-print("listening", *sys.argv[1:], flush=True)
 if "--private" in sys.argv:
     sys.stdin.read()
 else:
@@ -118,7 +118,7 @@ async def test_a_shared_daemon_is_detached_and_logs_into_the_state_directory(
     try:
         await Shared(socket).ready()
         log = (tmp_path / "state/toolcell/daemon.log").read_text()
-        assert log == f"listening --socket {socket} --idle-exit 600\n"
+        assert log == f"listening --socket {socket} --idle-exit 600 --detach\n"
     finally:
         place.write_text("now")
         os.unlink(socket)

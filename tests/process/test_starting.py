@@ -7,17 +7,25 @@ start at once are two processes. A daemon that was started for everybody is foun
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.process.place import (
+    ENDS,
+    End,
+    Place,
+    check_others_go_on,
+    read_line,
+    reap,
+    terminate_tree,
+    wait_for_end,
+)
 
 from toolcell.client import Unavailable, connect
 
@@ -25,20 +33,6 @@ pytestmark = pytest.mark.anyio
 
 ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "2"))
 """How often two clients start a daemon at once, a second and a half each; before a release take 100."""
-END_SECONDS_MAX = 20
-"""For a daemon to end, with the processors taken."""
-
-WHO = '''
-from toolcell import tool
-
-@tool
-def who() -> int:
-    """Say who runs this daemon."""
-    import os
-    with open(f"/proc/{os.getppid()}/stat") as keeper:
-        return int(keeper.read().rpartition(")")[2].split()[1])
-'''
-"""Answers with the zygote's process, of which a daemon has one."""
 
 CLIENT = """
 import asyncio, sys
@@ -47,71 +41,10 @@ from toolcell.client import connect
 async def main(directory):
     sys.stdin.read()  # both are here before either goes on
     async with connect(directory=directory) as session:
-        print((await session.call("who")).check().text)
+        print((await session.call("tools_who")).check().text)
 
 asyncio.run(main(sys.argv[1]))
 """
-
-
-class Place:
-    """A home in which nobody has started a daemon yet."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.run = directory / "run"
-        self.socket = str(self.run / "daemon.sock")
-        tools = directory / ".toolcell" / "tools"
-        tools.mkdir(parents=True)
-        (tools / "who.py").write_text(WHO)
-        self.config = directory / ".config" / "toolcell" / "config.toml"
-        self.config.parent.mkdir(parents=True)
-        self.config.write_text('[defaults]\nsandbox = "none"\n')  # so that `who` can see whom the host has
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory),
-            "TOOLCELL_SOCKET": self.socket,
-            "TMPDIR": str(self.directory),
-        }
-
-    async def client(self, code: str = CLIENT) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            code,
-            str(self.directory),
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    @property
-    def daemon_pid(self) -> int:
-        """Who holds the lock, by its own word; 0 for nobody."""
-        with suppress(OSError, ValueError):
-            return int((self.run / "daemon.lock").read_text())
-        return 0
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """End the daemon, and wait until it is gone."""
-        pid = self.daemon_pid
-        if pid and pid != os.getpid():  # a test writes its own number into the lock file
-            with suppress(ProcessLookupError):
-                process = os.pidfd_open(pid)
-                try:
-                    signal.pidfd_send_signal(process, number)
-                    wait_for_end(process)
-                finally:
-                    os.close(process)
-
-
-def wait_for_end(pidfd: int) -> None:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    assert poll.poll(END_SECONDS_MAX * 1000), "it does not end"
 
 
 @pytest.fixture
@@ -133,7 +66,7 @@ async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Pl
         with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
             fresh = Place(Path(directory))
             try:
-                clients = [await fresh.client() for _ in range(2)]
+                clients = [await fresh.client(CLIENT) for _ in range(2)]
                 # The ends of their inputs are the starting shot.
                 said = await asyncio.gather(*(client.communicate(b"") for client in clients))
                 for client, (_, errors) in zip(clients, said, strict=True):
@@ -145,14 +78,14 @@ async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Pl
 
 async def test_what_a_killed_daemon_left_behind_is_no_obstacle(place: Place) -> None:
     async with connect(directory=place.directory) as session:
-        first = (await session.call("who")).check().text
+        first = (await session.call("tools_who")).check().text
     killed = place.daemon_pid
     place.end(signal.SIGKILL)
     assert Path(place.socket).is_socket()
     assert place.daemon_pid == killed
 
     async with connect(directory=place.directory) as session:
-        second = (await session.call("who")).check().text
+        second = (await session.call("tools_who")).check().text
 
     assert first != second
     assert place.daemon_pid != killed
@@ -163,7 +96,7 @@ async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Pl
     (place.run / "daemon.lock").write_text(f"{os.getpid()}\n")  # the lock counts, and not the number
 
     async with connect(directory=place.directory) as session:
-        assert (await session.call("who")).ok
+        assert (await session.call("tools_who")).ok
 
     assert place.daemon_pid != os.getpid()
 
@@ -198,7 +131,7 @@ from toolcell.client import connect
 
 async def main(directory):
     async with connect(directory=directory, daemon="private") as session:
-        print((await session.call("who")).check().text, flush=True)
+        print((await session.call("tools_who")).check().text, flush=True)
         sys.stdin.readline()
 
 asyncio.run(main(sys.argv[1]))
@@ -226,3 +159,69 @@ async def test_a_private_daemon_ends_with_its_client(place: Place, killed: bool)
 
     assert run.exists() == killed  # nobody was left to remove it
     assert not Path(place.socket).exists()
+
+
+STARTS_AND_WAITS = """
+import asyncio, sys
+from toolcell.client import connect
+
+async def main(directory):
+    async with connect(directory=directory) as session:
+        print("connected", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+BLOCKING = """
+import sys
+from toolcell.client.blocking import connect
+
+with connect(directory=sys.argv[1]) as session:
+    print("connected", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_daemon_outlives_the_client_that_started_it(place: Place, end: End) -> None:
+    client = await place.client(STARTS_AND_WAITS)
+    try:
+        assert await read_line(client) == "connected"
+        await check_others_go_on(place, client, end)
+    finally:
+        await reap(client)
+
+
+async def test_a_daemon_outlives_the_process_tree_of_the_blocking_client_that_started_it(
+    place: Place,
+) -> None:
+    client = await place.client(BLOCKING)
+    try:
+        assert await read_line(client) == "connected"
+        await check_others_go_on(place, client, terminate_tree)
+    finally:
+        await reap(client)
+
+
+async def test_a_daemon_outlives_the_process_tree_of_the_mcp_server_that_started_it(place: Place) -> None:
+    pytest.importorskip("mcp")
+    opening = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    server = await place.run_process(sys.executable, "-m", "toolcell.cli", "mcp", "-C", str(place.directory))
+    try:
+        assert server.stdin is not None
+        server.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        while "tools_gate" not in await read_line(server):
+            pass
+        await check_others_go_on(place, server, terminate_tree)
+    finally:
+        await reap(server)

@@ -260,11 +260,12 @@ def serve(
         float | None,
         typer.Option(metavar="S", parser=_seconds, help="End after so long without a session."),
     ] = None,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
     """Be the daemon, in the foreground."""
     from . import init
 
-    return init.serve(told, state, config, idle_exit)
+    return init.serve(told, state, config, idle_exit, detach=detach)
 
 
 mcp_app = typer.Typer(rich_markup_mode=None, add_completion=False)

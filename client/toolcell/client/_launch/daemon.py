@@ -4,7 +4,9 @@ Starting is a race of three: the socket answers, the child ends, the time is up.
 last lines that the child wrote. A child that ends with 0 has lost another race, the one for the daemon's lock; then
 the winner's socket is about to answer.
 
-A daemon for everybody is detached and outlives us. A private one hangs on a life line, and ends however we end.
+A shared daemon leaves the process tree of the client (`--detach`), because agents end an MCP server together with its
+descendants; the child that is started waits for the start, and exits as it ends. A private daemon stays a child of the
+client: it reads a pipe from it, and ends when the pipe closes.
 """
 
 from __future__ import annotations
@@ -85,9 +87,8 @@ class Shared:
             await _until_answers(self.socket, None)
             return
         log_path = os.path.join(_paths.state_directory(), "daemon.log")
-        child = DaemonProcess(
-            [*_command(self.socket), "--idle-exit", str(IDLE_EXIT_SECONDS)], log_path, life_line=False
-        )
+        command = [*_command(self.socket), "--idle-exit", str(IDLE_EXIT_SECONDS), "--detach"]
+        child = DaemonProcess(command, log_path, life_line=False)
         await _until_answers(self.socket, child)
 
     async def end(self) -> None:

@@ -1,7 +1,10 @@
-"""A daemon process that we started, and the log that it writes.
+"""The process that starts a daemon, or is one, and the log that it writes.
+
+For a private daemon it is the daemon. For a shared one it is the starter, which exits when the daemon serves or has
+ended, with 0 or the daemon's exit status; the daemon itself is no child of this process.
 
 It is reaped by a thread that does nothing else. asyncio's own subprocesses would not do: closing the loop kills
-them, and a detached daemon must not notice that we are gone.
+them, and the start of a shared daemon has to go on.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ TAIL_LINES = 8
 
 
 class DaemonProcess:
-    """A daemon process that we started."""
+    """A child process, from its start until it is reaped."""
 
     def __init__(self, command: list[str], log_path: str, *, life_line: bool) -> None:
         os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)

@@ -51,16 +51,16 @@ export class Place {
     let ended = null
     try {
       const [program, ...words] = this.command
-      const serve = ["serve", "--socket", this.socket, "--idle-exit", String(IDLE_EXIT_SECONDS)]
+      const serve = ["serve", "--socket", this.socket, "--idle-exit", String(IDLE_EXIT_SECONDS), "--detach"]
       const child = spawn(program, [...words, ...serve], {
         cwd: "/",
-        detached: true, // it serves others as well, and outlives us
+        detached: true, // a session of its own; `--detach` takes the daemon out of the process tree as well
         env: without(this.environment),
         stdio: ["ignore", descriptor, descriptor],
       })
       child.on("error", (error) => (ended = `${this.command.join(" ")} cannot be run: ${error.message}`))
       child.on("exit", (code, signal) => {
-        // One that ends with 0 has lost the race for the daemon's lock; the winner is about to answer.
+        // 0: the daemon serves, or this one lost the race for the daemon's lock and the winner is about to answer.
         if (code !== 0) ended ??= `The daemon did not start: ${signal ?? `exit ${code}`}.\n${tail(log, begin)}`
       })
       child.unref()
