@@ -230,8 +230,8 @@ async def test_a_bug_while_a_call_waits_ends_it() -> None:
 @pytest.mark.parametrize("body_bytes", [0, 100, 60_000, 300_000])
 async def test_an_outcome_is_cut_into_messages_whatever_stands_around_its_body(body_bytes: int) -> None:
     body = bytes(body_bytes)
-    around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, body, b'{"title": "%s"}' % (b"x" * 30_000))
-    first, *rest = parts("c-1", around)
+    around = Outcome(Kind.TOOL_ERROR, "", "é" * 4000, b'{"title": "%s"}' % (b"x" * 30_000))
+    first, *rest = parts("c-1", around, body)
     assert isinstance(first, events.Ended)
     assert first.more is bool(rest)
     assert [chunk.last for chunk in rest] == [False] * (len(rest) - 1) + [True] * bool(rest)

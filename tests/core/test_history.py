@@ -29,8 +29,8 @@ def a_summary(number: int = 0, text: str = "", lines: int = 3, outputs: int = 0)
     facts = Facts(0.1 + number, 0.2 + number, 0.3 + number, 10**9 + number, 10**8 + number, logs=logs)
     message = f"message {number} {text}"
     return CallSummary(
-        made[0], made[1], made[2], made[3], CallState.ENDED, 1e9 + number, f"w-{number}", made[4], "main", made[5],
-        "", "", Outcome(Kind.TOOL_ERROR, "", message, b"", message.encode(), facts=facts),
+        made[0], made[1], made[2], made[3], CallState.ENDED, f"w-{number}", made[4], "main", made[5],
+        "", "", 1e9 + number, Outcome(Kind.TOOL_ERROR, "", message, message.encode(), facts=facts),
         tuple((1e9 + number + line, f"line {number} {line} {text}") for line in range(lines)),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from toolcelld.calls import events, outcome
 from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
-from toolcelld.calls.outcome import Kind, Outcome, Stop
+from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.run import Run
 from toolcelld.calls.timers import PausableTimer
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
+KEPT_BYTES: Final = 1024
+"""Of arguments, which stay in the request of a call as long as the call; longer ones go when a worker has them."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
 """Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
 SHOWN: Final = {CallState.WAITING: "waiting", CallState.ABORTING: "aborting", CallState.ENDED: "ended"}
@@ -54,7 +56,7 @@ class Call:
 
     def __init__(self, request: Request, session: Session) -> None:
         self.id = request.call_id
-        self.request = request._replace(arguments=b"")
+        self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.session = session
         self.machine = Machine(CALL, CallState.WAITING)
         self.accepted_at = time.time()
@@ -81,7 +83,7 @@ class Call:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended, without the body of its result; None before that, and for a call that was refused."""
+        """How it ended; None before that, and for a call that was refused."""
         return self.ending if isinstance(self.ending, Outcome) else None
 
     def summary(self) -> CallSummary:
@@ -89,20 +91,20 @@ class Call:
         request, plan, run, state = self.request, self.plan, self.run, self.machine.state
         running = "running" if run is None or run.course.stop is None else "aborting"
         return CallSummary(
-            call_id=self.id,
-            session_id=self.session.id,
-            tool=request.tool,
-            path=plan.tool.file.path if plan is not None else "",
-            state=SHOWN.get(state, running),
-            accepted_at=self.accepted_at,
-            worker_id=run.worker.id if run is not None else "",
-            agent=request.agent,
-            agent_name=request.agent_name,
-            directory=self.session.directory,
-            agent_session_id=request.session_id,
-            message_id=request.message_id,
-            outcome=self.ending if isinstance(self.ending, Outcome) else None,
-            story=tuple(self.story),
+            self.id,
+            self.session.id,
+            request.tool,
+            plan.tool.file.path if plan is not None else "",
+            SHOWN.get(state, running),
+            run.course.worker_id if run is not None else "",
+            request.agent,
+            request.agent_name,
+            self.session.directory,
+            request.session_id,
+            request.message_id,
+            self.accepted_at,
+            self.ending if isinstance(self.ending, Outcome) else None,
+            tuple(self.story),
         )
 
     def note(self, text: str) -> None:
@@ -198,20 +200,20 @@ class Call:
         if not self.ended:
             self.end(CallEvent.FAILED, outcome.failed(message, ran=self.run is not None))
 
-    def end(self, event: CallEvent, ending: Outcome | Refusal) -> None:
+    def end(self, event: CallEvent, ending: Outcome | Refusal, body: bytes = EMPTY_BODY) -> None:
         """Assign the ending, here and nowhere else, together with the state ENDED; then tell it.
 
         Args:
             event: what leads to ENDED.
             ending: the outcome, or the refusal of a call that no worker had.
+            body: of the result, as JSON; it is told and not kept.
         """
         told: tuple[events.Event, ...]
         if isinstance(ending, Refusal):
             told = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason}"
         else:
-            told = first, *_ = parts(self.id, ending)
-            ending = first.outcome  # without the body, which is told and not kept
+            told = parts(self.id, ending, body)
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
         self.machine.fire(event)
         self.ending = ending

@@ -119,7 +119,7 @@ class Requested(Event):
 
 @dataclass(slots=True)
 class Ended(Event):
-    """The call's outcome without its body; `body` is the first part of that, and `more` says that chunks follow."""
+    """The call's outcome; `body` is the first part of its result, and `more` says that chunks follow."""
 
     urgent = True
     outcome: Outcome
@@ -203,10 +203,9 @@ PART_BYTES: Final = 40 * 1024
 """Of a body in one event: with what is around it, less than a message."""
 
 
-def parts(call_id: str, outcome: Outcome) -> tuple[Ended, *tuple[Chunk, ...]]:
-    """The outcome as events: one, or one with the body's beginning and the chunks of its rest."""
-    body = outcome.body
-    ended = Ended(outcome._replace(body=b""), b"", call_id=call_id)
+def parts(call_id: str, outcome: Outcome, body: bytes) -> tuple[Ended, *tuple[Chunk, ...]]:
+    """The outcome and the body of its result as events: one, or one with the body's beginning and the chunks of its rest."""
+    ended = Ended(outcome, b"", call_id=call_id)
     first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
     ended.body, ended.more = body[:first], len(body) > first
     ended.measure()

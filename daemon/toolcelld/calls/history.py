@@ -8,7 +8,6 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 
 from toolcelld.calls.outcome import Outcome
-from toolcelld.output.spill import Output
 
 __all__ = ["CallHistory", "CallSummary"]
 
@@ -31,29 +30,30 @@ class CallSummary(NamedTuple):
     tool: str
     path: str
     state: str  # as the contract names it
-    accepted_at: float
     worker_id: str
     agent: str
     agent_name: str
     directory: str
     agent_session_id: str
     message_id: str
-    outcome: Outcome | None  # without its body
+    accepted_at: float
+    outcome: Outcome | None
     story: tuple[tuple[float, str], ...]
 
     @property
     def size_bytes(self) -> int:
         """The memory that it takes; texts that it shares with others count in full."""
-        texts = (
-            self.call_id, self.session_id, self.tool, self.path, self.worker_id, self.agent, self.agent_name,
-            self.directory, self.agent_session_id, self.message_id,
-        )  # fmt: skip
-        size = VALUES_BYTES + LINE_BYTES * len(self.story)
-        size += sum(map(getsizeof, texts)) + sum(getsizeof(text) for _, text in self.story)
+        size = VALUES_BYTES + sum(map(getsizeof, self[:TEXTS]))
+        for _, text in self.story:
+            size += LINE_BYTES + getsizeof(text)
         if (outcome := self.outcome) is not None:
-            outputs: tuple[Output | None, ...] = (outcome.output, *outcome.facts.logs)
-            size += getsizeof(outcome.message) + len(outcome.metadata) + OUTPUT_BYTES * len(outputs)
+            size += getsizeof(outcome.message) + len(outcome.metadata)
+            size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
         return size
+
+
+TEXTS: Final = CallSummary._fields.index("accepted_at")
+"""How many fields are texts: those before this one."""
 
 
 class CallHistory:

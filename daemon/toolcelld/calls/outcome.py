@@ -113,12 +113,11 @@ NO_FACTS: Final = Facts()
 
 
 class Outcome(NamedTuple):
-    """How a call ended."""
+    """How a call ended; the body of its result goes beside it, and is not kept."""
 
     kind: Kind
     cause: str
     message: str
-    body: bytes  # JSON: {"content": […], "details": …}
     metadata: bytes = b""  # JSON, an object; empty for none
     output: Output | None = None
     ran: bool = False
@@ -128,19 +127,19 @@ class Outcome(NamedTuple):
 
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'
+"""Of a result that there is not."""
 
 
 # The outcomes there are: of a call that ran, and of the three that did not come so far.
 
 
-def judged(evidence: Evidence, facts: Facts, body: bytes, metadata: bytes, output: Output | None) -> Outcome:
+def judged(evidence: Evidence, facts: Facts, metadata: bytes, output: Output | None) -> Outcome:
     """The outcome of a call that had a worker."""
     verdict = judge(evidence)
     return Outcome(
         kind=verdict.kind,
         cause=verdict.cause,
         message=verdict.message,
-        body=body,
         metadata=metadata,
         output=output,
         ran=verdict.ran,
@@ -153,17 +152,17 @@ def judged(evidence: Evidence, facts: Facts, body: bytes, metadata: bytes, outpu
 def stopped_waiting(stop: Stop, generation: int) -> Outcome:
     """The outcome of a call that was stopped before it had a worker."""
     message = f"{stop.text}; it had not started."
-    return Outcome(stop.kind, stop.cause, message, EMPTY_BODY, facts=Facts(generation=generation))
+    return Outcome(stop.kind, stop.cause, message, facts=Facts(generation=generation))
 
 
 def not_started(cause: str, message: str) -> Outcome:
     """The outcome of a call whose worker failed to start, by our fault or the host's."""
-    return Outcome(Kind.INTERNAL, cause, message, EMPTY_BODY)
+    return Outcome(Kind.INTERNAL, cause, message)
 
 
 def failed(message: str, *, ran: bool) -> Outcome:
     """The outcome of a call that met a bug of the daemon."""
-    return Outcome(Kind.INTERNAL, "failure", message, EMPTY_BODY, ran=ran, side_effects_possible=ran)
+    return Outcome(Kind.INTERNAL, "failure", message, ran=ran, side_effects_possible=ran)
 
 
 _LIMIT_SIGNALS: Final = {"SIGXCPU": "cpu", "SIGXFSZ": "file_size"}

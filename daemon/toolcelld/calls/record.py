@@ -105,4 +105,4 @@ class CallRecord:
             logs=logs,
         )
         metadata = heard.encoded_metadata() if heard.metadata else b""
-        return judged(evidence, facts, result.body, metadata, result.output)
+        return judged(evidence, facts, metadata, result.output)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.config.settings import NO_LIMITS, Limits, Settings
+from toolcelld.config.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.ruleset import Permit
 
 __all__ = ["Plan", "Request"]
 
@@ -35,3 +36,16 @@ class Plan(NamedTuple):
     spec: CellSpec
     generation: int  # of the catalog that has the tool
     grace_seconds: float
+
+    def under(self, limits: Limits, session_id: str, call_id: str) -> Plan:
+        """Return the plan for one call, under the limits that it lowers.
+
+        Args:
+            limits: The limits of the call and its session; `NO_LIMITS` for none.
+            session_id: The owner of the worker with isolation "session".
+            call_id: With the session, the owner with isolation "call".
+        """
+        if self.settings.isolation == "worker" and limits is NO_LIMITS:
+            return self
+        spec = Permit(self.tool, self.settings, self.spec).cell(session_id, call_id, limits)
+        return self._replace(limits=lower(self.settings.limits, limits), spec=spec)

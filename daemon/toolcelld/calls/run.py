@@ -194,7 +194,7 @@ class Run:
                 and (settled := self.intake.settle_now()) is not None
             ):
                 self._give_back(WorkerEvent.DONE)
-                call.end(CallEvent.JUDGED, self.course.outcome(self.intake, settled, ()))
+                call.end(CallEvent.JUDGED, self.course.outcome(self.intake, settled, ()), settled.body)
             else:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
 
@@ -214,7 +214,7 @@ class Run:
         with BugBarrier(self.call.fail):
             await self._settle()
             result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
-            self.call.end(CallEvent.JUDGED, self.course.outcome(self.intake, result, logs))
+            self.call.end(CallEvent.JUDGED, self.course.outcome(self.intake, result, logs), result.body)
 
     async def _settle(self) -> None:
         """Decide about the worker; a cell that will not be used again is empty when this returns."""

@@ -11,11 +11,12 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import Project
-from toolcelld.policy.ruleset import Permit, Ruleset
+from toolcelld.policy.ruleset import Ruleset
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -46,22 +47,29 @@ class Admission:
         self._deny = deny
         self._regime = regime()
         self._generation: int = 0
-        self._permits: dict[str, Permit] = {}
+        self._plans: dict[str, Plan] = {}
 
-    def prepare(self, name: str, catalog: Catalog) -> Permit:
-        """The permit for the calls of a tool. Raises `Refusal`."""
+    def plan(self, name: str, catalog: Catalog) -> Plan:
+        """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
         regime = self._read_regime()
         if regime is not self._regime or catalog.generation != self._generation:
             self._regime, self._generation = regime, catalog.generation
-            self._permits.clear()
-        if (permit := self._permits.get(name)) is None:
-            tool = find_tool(catalog, name)
-            if not self._may_call(name):
-                raise Refusal(
-                    RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool"
-                )
-            permit = self._permits[name] = regime.permit(tool, self._project, self._directory)
-        return permit
+            self._plans.clear()
+        if (plan := self._plans.get(name)) is not None:
+            return plan
+        tool = find_tool(catalog, name)
+        if not self._may_call(name):
+            raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
+        permit = regime.permit(tool, self._project, self._directory)
+        plan = self._plans[name] = Plan(
+            permit.tool,
+            permit.settings,
+            permit.settings.limits,
+            permit.spec,
+            catalog.generation,
+            regime.config.daemon.abort_grace_seconds,
+        )
+        return plan
 
     def _may_call(self, name: str) -> bool:
         return (not self._allow or _matches(name, self._allow)) and not _matches(name, self._deny)

@@ -253,20 +253,12 @@ class Session:
 
     def _plan(self, request: Request) -> Plan:
         """How the call is to run. Raises `Refusal`."""
-        prepared = self._admission.prepare(request.tool, self.catalog)
-        self.pool.quarantine.check(prepared.spec.file)
-        settings = prepared.settings
-        spec = prepared.cell(self.id, request.call_id, request.limits)
+        plan = self._admission.plan(request.tool, self.catalog)
+        self.pool.quarantine.check(plan.spec.file)
+        plan = plan.under(request.limits, self.id, request.call_id)
         if request.parent_call_id:
-            check_ancestors(request, spec, self._parent)
-        return Plan(
-            prepared.tool,
-            settings,
-            lower(settings.limits, request.limits),
-            spec,
-            self.catalog.generation,
-            self._daemon.config.daemon.abort_grace_seconds,
-        )
+            check_ancestors(request, plan.spec, self._parent)
+        return plan
 
     def _start(self, call: Call, plan: Plan) -> None:
         self._start_events.accept(call, self.places.queued)
