@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 import pytest
@@ -367,12 +367,16 @@ class RunningDaemon:
         return connect(self.socket, daemon="running", **options)
 
 
+KEPT: Final[set[RunningDaemon]] = set()
+"""The daemons that run for several tests; only `kept` changes it."""
+
+
 @contextmanager
 def running_daemon(**arguments: Any) -> Generator[RunningDaemon]:
-    """A daemon in a directory of its own, made with these arguments; checked and ended at the end."""
+    """A daemon for several tests in a directory of its own, made with these arguments; checked and ended at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory,
-        checked(RunningDaemon(Path(directory), **arguments)) as daemon,
+        kept(RunningDaemon(Path(directory), **arguments)) as daemon,
     ):
         daemon.start()
         yield daemon
@@ -388,6 +392,17 @@ def checked(daemon: RunningDaemon) -> Generator[RunningDaemon]:
     finally:
         if daemon.process is not None:
             assert daemon.stop() == 0
+
+
+@contextmanager
+def kept(daemon: RunningDaemon) -> Generator[RunningDaemon]:
+    """As `checked`, for a daemon of several tests: the check of each test for processes left behind passes it over."""
+    KEPT.add(daemon)
+    try:
+        with checked(daemon):
+            yield daemon
+    finally:
+        KEPT.discard(daemon)
 
 
 @contextmanager
@@ -429,8 +444,6 @@ def daemon(shared_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
 
 
 @pytest.fixture
-def spared(request: pytest.FixtureRequest) -> Callable[[], frozenset[int]]:
-    """The daemons that stay for several tests; what they leave is looked for when they end."""
-    names = {"shared_daemon", "kit"} & set(request.fixturenames)
-    daemons: list[RunningDaemon] = [request.getfixturevalue(name) for name in names]
-    return lambda: frozenset(daemon.pid for daemon in daemons if daemon.process is not None)
+def spared() -> Callable[[], frozenset[int]]:
+    """Returns the daemons of several tests, also for a test that uses none: their cells come and go meanwhile."""
+    return lambda: frozenset(daemon.pid for daemon in KEPT if daemon.process is not None)

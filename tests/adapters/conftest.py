@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemons import RunningDaemon, checked, daemon, make_daemon, shared_daemon, spared
+from tests.daemons import RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
 
 __all__ = ["KIT", "LATE", "TALK", "daemon", "make_daemon", "shared_daemon", "spared"]
 
@@ -33,6 +33,6 @@ def kit() -> Iterator[RunningDaemon]:
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
         daemon = RunningDaemon(Path(directory))
         shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
-        with checked(daemon):
+        with kept(daemon):
             daemon.start()
             yield daemon

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.daemons import RunningDaemon, checked, renewed, spared
+from tests.daemons import RunningDaemon, checked, kept, renewed, spared
 
 import toolcell.cli
 from toolcell._arguments.jsonschema import violations
@@ -174,21 +174,20 @@ def project() -> Iterator[Project]:
         yield Project(Path(directory), Path(directory) / "project")
 
 
-@contextmanager
-def user_daemon(home: Path, through: Sequence[str] = ()) -> Generator[RunningDaemon]:
+def user_daemon(home: Path, through: Sequence[str] = ()) -> RunningDaemon:
     """The user's daemon, to be started by the command itself, or by a program that becomes the command."""
     words = ["toolcell.cli", "serve", "--state", str(home / "state"), "--idle-exit", "600"]
     environment = Project(home, home / "project").environment
-    with checked(
-        RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
-    ) as daemon:
-        yield daemon
+    return RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
 
 
 @pytest.fixture(scope="module")
 def shared_daemon() -> Iterator[RunningDaemon]:
     """The daemon of a user, for the tests of a file."""
-    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home, user_daemon(Path(home)) as daemon:
+    with (
+        tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home,
+        kept(user_daemon(Path(home))) as daemon,
+    ):
         daemon.start()
         yield daemon
 
@@ -203,6 +202,6 @@ def daemon(shared_daemon: RunningDaemon) -> Iterator[Project]:
 @pytest.fixture
 def own_daemon(project: Project) -> Iterator[Project]:
     """The same with a daemon that no other test has had."""
-    with user_daemon(project.home) as daemon:
+    with checked(user_daemon(project.home)) as daemon:
         daemon.start()
         yield project

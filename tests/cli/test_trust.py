@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from tests.daemons import checked
+
 from .conftest import Project, user_daemon
 
 ASKS = '''
@@ -88,8 +90,8 @@ def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) ->
 
 WITHOUT_NAMESPACES = """
 import errno, os, sys
-from toolcelld.worker import linux, seccomp
-from toolcelld.worker.syscalls import NUMBERS
+from toolcelld.sandbox import linux, seccomp
+from toolcelld.sandbox.syscalls import NUMBERS
 
 program = [
     (seccomp.LOAD, 0, 0, seccomp.NUMBER_OFFSET),
@@ -109,7 +111,8 @@ def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Pr
     config.parent.mkdir(parents=True)
     config.write_text('[defaults]\nsandbox = "strict"\n')
     project.tool("plain", ASKS)
-    with user_daemon(project.home, through=[sys.executable, "-c", WITHOUT_NAMESPACES]) as daemon:
+    through = [sys.executable, "-c", WITHOUT_NAMESPACES]
+    with checked(user_daemon(project.home, through)) as daemon:
         daemon.launch()
         told = project.run("doctor", "--json")
         assert told.code == 1
