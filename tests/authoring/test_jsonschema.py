@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell._arguments.jsonschema import violations
-from toolcell._arguments.parameters import Unfit, from_args
+from toolcell._arguments.parameters import InvalidToolDefinition, from_args
 from toolcell._results.errors import InvalidArguments
 
 
@@ -80,7 +80,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
     ],
 )
 def test_a_schema_that_would_not_be_enforced_is_refused_at_load(schema: dict[str, Any]) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidToolDefinition):
         from_args(schema)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import typer
 
-from toolcell._arguments.parameters import Unfit
+from toolcell._arguments.parameters import InvalidToolDefinition
 from toolcell._authoring.options import checked
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli.app import app
@@ -77,7 +77,7 @@ def test_a_duration_is_the_same_everywhere(value: object, seconds: float | None,
 def test_what_is_no_size_is_refused_everywhere(value: str, tmp_path: Path) -> None:
     for refused, read in [
         (ConfigError, lambda: in_the_configuration(tmp_path, "memory", value)),
-        (Unfit, lambda: in_the_decorator("memory", value)),
+        (InvalidToolDefinition, lambda: in_the_decorator("memory", value)),
         (DeclarationError, lambda: declare({"memory": value})),
         (ValueError, lambda: in_the_limits_of_a_call("memory", value)),
     ]:

@@ -18,7 +18,7 @@ from toolcell.client._transport.messages import encode_arguments, read_outcome
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
 from toolcell.client.errors import refusal_of
-from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, Unread
+from toolcell.client.events import UNREAD_BYTES_MAX, UNREAD_EVENTS_MAX, Event, EventBuffer
 from toolcell.client.limits import encode_limits
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -116,7 +116,7 @@ def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths
 
 @given(st.lists(st.integers(1, 400_000), max_size=30))
 def test_what_nobody_reads_is_bounded_the_newest_stays_and_the_rest_is_counted(lengths: list[int]) -> None:
-    unread = Unread()
+    unread = EventBuffer()
     for number, length in enumerate(lengths):
         unread.put(Log(str(number), "stdout", "x"), length)
     read: list[Event] = []
@@ -131,7 +131,7 @@ def test_what_nobody_reads_is_bounded_the_newest_stays_and_the_rest_is_counted(l
 
 
 def test_a_talkative_sort_of_event_drives_out_its_own() -> None:
-    unread = Unread()
+    unread = EventBuffer()
     unread.put(Update((Text("half"),), None), 100)
     for number in range(2 * UNREAD_EVENTS_MAX):
         unread.put(Progress(number, None, ""), 1)

@@ -11,7 +11,7 @@ from tests.daemons import RunningDaemon
 from tests.process.wire import dialled
 
 from toolcell.client import Call, Kind, Session, Unavailable
-from toolcell.client.serving import RESULT_BYTES_MAX
+from toolcell.client.callbacks import RESULT_BYTES_MAX
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 pytestmark = pytest.mark.anyio

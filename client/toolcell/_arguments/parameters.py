@@ -30,7 +30,7 @@ from toolcell._results.errors import InvalidArguments, ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import to_json
 
-__all__ = ["Parameters", "Unfit", "from_args", "from_fields", "record"]
+__all__ = ["InvalidToolDefinition", "Parameters", "from_args", "from_fields", "record"]
 
 # A tool travels in one message of at most 64 KiB, with its description and its name.
 SCHEMA_BYTES_MAX = 48 * 1024
@@ -38,7 +38,7 @@ SCHEMA_BYTES_MAX = 48 * 1024
 VIOLATIONS_MAX = 1000
 
 
-class Unfit(Exception):
+class InvalidToolDefinition(Exception):
     """A tool cannot be used; the message says what is wrong with it and what to do."""
 
 
@@ -52,7 +52,7 @@ class Parameters:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of an object; raises Unfit."""
+        """JSON Schema of an object; raises InvalidToolDefinition."""
         return self.make_schema()
 
     def read(self, raw: bytes) -> Any:
@@ -84,14 +84,14 @@ def from_fields(fields: Mapping[str, Any]) -> Parameters:
     try:
         adapter = record(fields, ConfigDict(allow_inf_nan=False))
     except Exception as error:  # its types have hooks of their own, which may raise anything
-        raise Unfit(_culprit(fields, error)) from error
+        raise InvalidToolDefinition(_culprit(fields, error)) from error
 
     @functools.cache
     def make_schema() -> dict[str, Any]:
         try:
             return _closed(adapter.json_schema(schema_generator=_Plain))
         except Exception as error:  # its types have hooks of their own, which may raise anything
-            raise Unfit(_culprit(fields, error)) from error
+            raise InvalidToolDefinition(_culprit(fields, error)) from error
 
     return Parameters(fields, adapter, make_schema)
 
@@ -117,16 +117,18 @@ def from_args(args: object) -> Parameters:
         fields = {name: _field(name, item) for name, item in items.items()}
         return from_fields(fields)
     if not isinstance(args, type):
-        raise Unfit(
+        raise InvalidToolDefinition(
             f"args is {args!r}; it is a model, a dict of types such as {{'path': str}}, or a JSON Schema"
         )
     try:
         adapter = TypeAdapter[Any](args)
         schema = adapter.json_schema(schema_generator=_Plain)
     except Exception as error:  # its types have hooks of their own, which may raise anything
-        raise Unfit(f"args={args.__name__} has no JSON Schema: {_first_line(error)}") from error
+        raise InvalidToolDefinition(
+            f"args={args.__name__} has no JSON Schema: {_first_line(error)}"
+        ) from error
     if schema.get("type") != "object" and "$ref" not in schema:
-        raise Unfit(
+        raise InvalidToolDefinition(
             f"args={args.__name__} is no object; for single arguments write args={{'name': {args.__name__}}}"
         )
     return _known(_closed(schema), adapter)
@@ -134,11 +136,13 @@ def from_args(args: object) -> Parameters:
 
 def _field(name: str, item: Any) -> Any:
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  what a tool really passed
-        raise Unfit(f"args has the key {name!r}; the names of arguments are strings")
+        raise InvalidToolDefinition(f"args has the key {name!r}; the names of arguments are strings")
     if isinstance(item, FieldInfo):
         return Annotated[Any if item.annotation is None else item.annotation, item]
     if isinstance(item, str | Mapping):
-        raise Unfit(f"args[{name!r}] is {item!r}; give its type, for example {{{name!r}: str}}")
+        raise InvalidToolDefinition(
+            f"args[{name!r}] is {item!r}; give its type, for example {{{name!r}: str}}"
+        )
     return item
 
 
@@ -151,7 +155,7 @@ def _by_hand(schema: dict[str, Any]) -> Parameters:
     try:
         check_schema(schema, schema)
     except ValueError as error:
-        raise Unfit(str(error)) from error
+        raise InvalidToolDefinition(str(error)) from error
     return _known(_closed(schema), None)
 
 
@@ -166,9 +170,9 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     try:
         size = len(to_json(schema))
     except ToolError as error:
-        raise Unfit("its schema holds something that is no JSON") from error
+        raise InvalidToolDefinition("its schema holds something that is no JSON") from error
     if size > SCHEMA_BYTES_MAX:
-        raise Unfit(
+        raise InvalidToolDefinition(
             f"its schema has {size} bytes, the most is {SCHEMA_BYTES_MAX}; take fewer or simpler arguments"
         )
     return schema

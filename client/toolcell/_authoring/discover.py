@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from toolcell._arguments.parameters import Parameters, Unfit, from_args
+from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
 from toolcell._authoring.function import (
     GENERATOR,
     Call,
@@ -56,11 +56,11 @@ class Export:
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments; raises Unfit where the types have none."""
+        """JSON Schema of the arguments; raises InvalidToolDefinition where the types have none."""
         return self._parameters.schema
 
     def check_schema(self) -> None:
-        """Raise Unfit unless the arguments have a JSON Schema."""
+        """Raise InvalidToolDefinition unless the arguments have a JSON Schema."""
         _ = self.input_schema
 
     def arguments(self, raw: bytes) -> Any:
@@ -116,16 +116,16 @@ def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True
         name = _name(names, stem, found.options)
         try:
             if len(tools) == TOOLS_MAX:
-                raise Unfit(f"the file has more than {TOOLS_MAX} tools")
+                raise InvalidToolDefinition(f"the file has more than {TOOLS_MAX} tools")
             if name in tools:
-                raise Unfit(
+                raise InvalidToolDefinition(
                     f"line {tools[name].line} has a tool of this name already; give one of them name='…'"
                 )
             export = _export(name, found)
             if describe:
                 export.check_schema()
             tools[name] = export
-        except Unfit as error:
+        except InvalidToolDefinition as error:
             problems.append(Problem(name, str(error), found.line))
     return Exports(tuple(tools.values()), tuple(problems))
 
@@ -212,11 +212,11 @@ def _name(names: list[str], stem: str, options: Mapping[str, Any]) -> str:
 def _export(name: str, found: _Found) -> Export:
     options = checked(found.options)
     if not _NAME.fullmatch(name) or "__" in name:
-        raise Unfit(
+        raise InvalidToolDefinition(
             "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it name='…'"
         )
     if yields(found.function):
-        raise Unfit(GENERATOR)
+        raise InvalidToolDefinition(GENERATOR)
     if found.specified:
         check_execute(found.function)
         description, parameters, call = "", from_args(found.args), found.function
@@ -224,7 +224,7 @@ def _export(name: str, found: _Found) -> Export:
         description, parameters, call = read_function(found.function)
     description = str(options.get("description", description))
     if len(description.encode(errors="replace")) > DESCRIPTION_BYTES_MAX:
-        raise Unfit(
+        raise InvalidToolDefinition(
             f"its description has more than {DESCRIPTION_BYTES_MAX} bytes; say less, models read it every time"
         )
     return Export(

@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from toolcell._arguments.docstring import parse
-from toolcell._arguments.parameters import Parameters, Unfit, from_fields
+from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_fields
 from toolcell._context.context import ToolContext
 
 __all__ = ["GENERATOR", "Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
@@ -26,7 +26,7 @@ GENERATOR = "it is a generator; use context.update() to show what is done so far
 
 
 def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call]:
-    """The description, the parameters and the call of a decorated function; raises Unfit."""
+    """The description, the parameters and the call of a decorated function; raises InvalidToolDefinition."""
     description, sentences = parse(inspect.getdoc(function) or "")
     known = _known_names(function)
     fields: dict[str, Any] = {}
@@ -34,7 +34,9 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
     positional: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise Unfit(f"it takes {parameter}, and the arguments of a tool have names; write them out")
+            raise InvalidToolDefinition(
+                f"it takes {parameter}, and the arguments of a tool have names; write them out"
+            )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
         hint = _resolved(name, parameter.annotation, known)
@@ -51,11 +53,11 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
 
 
 def check_execute(execute: Any) -> None:
-    """Raise Unfit unless it can be called with arguments and a context."""
+    """Raise InvalidToolDefinition unless it can be called with arguments and a context."""
     try:
         inspect.signature(execute).bind({}, None)
     except TypeError as error:
-        raise Unfit(f"execute is called with the arguments and a context: {error}") from None
+        raise InvalidToolDefinition(f"execute is called with the arguments and a context: {error}") from None
     except ValueError:
         return  # written in C, without a signature
 
@@ -99,7 +101,9 @@ def _resolved(name: str, annotation: Any, known: Mapping[str, Any]) -> Any:
     try:
         return get_type_hints(holder, globalns=dict(known), include_extras=True)[name]
     except Exception as error:  # an annotation is an expression of the tool's
-        raise Unfit(f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}") from error
+        raise InvalidToolDefinition(
+            f"parameter {name!r}: its annotation {annotation!r} cannot be read: {error}"
+        ) from error
 
 
 def _is_context(hint: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import ConfigDict, ValidationError
 
 from toolcell._arguments.messages import complaints
-from toolcell._arguments.parameters import Unfit, record
+from toolcell._arguments.parameters import InvalidToolDefinition, record
 from toolcell._authoring.tool import Options
 from toolcell._units import optional, parse_bytes
 
@@ -23,27 +23,27 @@ _adapter = record(OPTIONS, ConfigDict(strict=True), total=False)
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as plain data; raises Unfit for the first that is wrong."""
+    """The options as plain data; raises InvalidToolDefinition for the first that is wrong."""
     for name in options:
         if name not in OPTIONS:
             nearest = difflib.get_close_matches(name, OPTIONS, 1)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(OPTIONS)}"
-            raise Unfit(f"there is no option {name!r}; {hint}")
+            raise InvalidToolDefinition(f"there is no option {name!r}; {hint}")
     plain = {name: _plain(value) for name, value in options.items()}
     try:
         _adapter.validate_python(plain)
     except ValidationError as error:
         path, sentence = complaints(error, plain)[0]
-        raise Unfit(f"option {path}: {sentence}") from error
+        raise InvalidToolDefinition(f"option {path}: {sentence}") from error
     for name, value in plain.items():
         if name in SIZES and isinstance(value, str):
             try:
                 optional(parse_bytes)(value)
             except ValueError:
                 text = f"option {name}: should be bytes or a size such as '512MiB', or 'off', got {value!r}"
-                raise Unfit(text) from None
+                raise InvalidToolDefinition(text) from None
         if isinstance(value, int | float) and not 0 <= value < math.inf:
-            raise Unfit(f"option {name}: should be 0 or more, got {value}")
+            raise InvalidToolDefinition(f"option {name}: should be 0 or more, got {value}")
     return plain
 
 

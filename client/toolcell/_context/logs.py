@@ -14,7 +14,7 @@ __all__ = ["LogHandler", "logger"]
 TEXT_BYTES_MAX = 16 * 1024
 
 
-class Listens(Protocol):
+class LogSink(Protocol):
     """What a record is told to: a channel, or whoever passes it on."""
 
     def tell(self, kind: Literal["log"], header: Mapping[str, Any], /) -> None:
@@ -24,7 +24,7 @@ class Listens(Protocol):
 class LogHandler(logging.Handler):
     """Tells every record as `{"level", "text"}`; the worker puts one on the root logger as well."""
 
-    def __init__(self, channel: Listens) -> None:
+    def __init__(self, channel: LogSink) -> None:
         super().__init__()
         self._channel = channel
 
@@ -55,7 +55,7 @@ def _level(number: int) -> str:
     return "info" if number >= logging.INFO else "debug"
 
 
-def logger(channel: Listens) -> logging.Logger:
+def logger(channel: LogSink) -> logging.Logger:
     """A logger outside logging's registry, so that it goes away with its context."""
     own = logging.Logger("tool", logging.DEBUG)  # noqa: LOG001  the registry keeps its loggers for ever
     own.addHandler(LogHandler(channel))

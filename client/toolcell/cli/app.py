@@ -47,7 +47,7 @@ def _timeout(text: str) -> float | None:
 @app.command()
 @command
 def call(
-    told: CommandContext,
+    context: CommandContext,
     tool: Annotated[str, typer.Argument(help="A tool's name, or a file: ./lint.py, ./orders.py:total.")],
     arguments: Annotated[
         list[str] | None,
@@ -57,7 +57,7 @@ def call(
         ),
     ] = None,
     args: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one object.")
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as client object.")
     ] = None,
     timeout: Annotated[
         float | None,
@@ -73,8 +73,8 @@ def call(
     from . import call as calling
 
     return calling.call(
-        told,
-        calling.Wanted(
+        context,
+        calling.CallOptions(
             tool=tool,
             words=arguments or (),
             arguments=args,
@@ -89,64 +89,64 @@ def call(
 @app.command()
 @command
 def tools(
-    told: CommandContext,
+    context: CommandContext,
     name: Annotated[str | None, typer.Argument(help="One tool, with its schema and settings.")] = None,
 ) -> Ending:
     """What the directory sees."""
     from . import tools
 
-    return tools.tools(told, name)
+    return tools.tools(context, name)
 
 
 @app.command()
 @command
 def check(
-    told: CommandContext,
+    context: CommandContext,
     files: Annotated[list[str] | None, typer.Argument(help="Only these, wherever they are.")] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
     from . import tools
 
-    return tools.check(told, files or ())
+    return tools.check(context, files or ())
 
 
 @app.command()
 @command
 def calls(
-    told: CommandContext,
+    context: CommandContext,
     call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None,
 ) -> Ending:
     """Running and recent calls, or one call's whole story."""
     from . import calls as listing
 
-    return listing.calls(told, call)
+    return listing.calls(context, call)
 
 
 @app.command()
 @command
 def sessions(
-    told: CommandContext,
+    context: CommandContext,
     session: Annotated[str | None, typer.Argument(help="A session's id or its beginning.")] = None,
 ) -> Ending:
     """The sessions, or one with its calls."""
     from . import calls as listing
 
-    return listing.sessions(told, session)
+    return listing.sessions(context, session)
 
 
 @app.command()
 @command
-def ps(told: CommandContext) -> Ending:
+def ps(context: CommandContext) -> Ending:
     """The workers."""
     from . import calls as listing
 
-    return listing.ps(told)
+    return listing.ps(context)
 
 
 @app.command()
 @command
 def output(
-    told: CommandContext,
+    context: CommandContext,
     output: Annotated[str, typer.Argument(help="An output's id or its beginning.")],
     lines: Annotated[str | None, typer.Option(metavar="A:B", help="Lines, from 1, both included.")] = None,
     extent: Annotated[
@@ -156,13 +156,13 @@ def output(
     """An output that was cut, whole."""
     from . import output as reading
 
-    return reading.output(told, output, lines, extent)
+    return reading.output(context, output, lines, extent)
 
 
 @app.command()
 @command
 def logs(
-    told: CommandContext,
+    context: CommandContext,
     subject: Annotated[
         str | None, typer.Argument(metavar="[TOOL|CALL]", help="Only of this tool or call.")
     ] = None,
@@ -171,45 +171,46 @@ def logs(
     """What tools printed and logged, with tracebacks."""
     from . import output as reading
 
-    return reading.logs(told, subject, follow)
+    return reading.logs(context, subject, follow)
 
 
 @app.command()
 @command
 def abort(
-    told: CommandContext, calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")]
+    context: CommandContext,
+    calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")],
 ) -> Ending:
     """Stop calls."""
     from . import control
 
-    return control.abort(told, calls)
+    return control.abort(context, calls)
 
 
 @app.command()
 @command
-def reload(told: CommandContext) -> Ending:
+def reload(context: CommandContext) -> Ending:
     """Read the configuration and the tools again."""
     from . import control
 
-    return control.reload(told)
+    return control.reload(context)
 
 
 @app.command()
 @command
 def restart(
-    told: CommandContext,
+    context: CommandContext,
     tool: Annotated[str | None, typer.Argument(help="Only those with the file of this tool.")] = None,
 ) -> Ending:
     """Retire the workers, so that the next call gets a new one."""
     from . import control
 
-    return control.restart(told, tool)
+    return control.restart(context, tool)
 
 
 @app.command()
 @command
 def trust(
-    told: CommandContext,
+    context: CommandContext,
     project: Annotated[str, typer.Argument(metavar="[DIR]", help="A project; default where you are.")] = ".",
     digest: Annotated[bool, typer.Option("--digest", help="Only its code as it is now.")] = False,
     show: Annotated[
@@ -222,34 +223,34 @@ def trust(
     from . import trust
 
     if everything:
-        return trust.trusted(told)
-    return trust.trust(told, project, pinned=digest, show=show, revoke=revoke)
+        return trust.trusted(context)
+    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke)
 
 
 @app.command()
 @command
-def doctor(told: CommandContext) -> Ending:
+def doctor(context: CommandContext) -> Ending:
     """What this host can hold tools to, layer by layer, and what is missing."""
     from . import trust
 
-    return trust.doctor(told)
+    return trust.doctor(context)
 
 
 @app.command()
 @command
 def release(
-    told: CommandContext, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
+    context: CommandContext, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
 ) -> Ending:
     """Let a tool that was shut out because its workers died run again."""
     from . import control
 
-    return control.release(told, tool)
+    return control.release(context, tool)
 
 
 @app.command()
 @command
 def serve(
-    told: CommandContext,
+    context: CommandContext,
     state: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where outputs and records are kept.")
     ] = None,
@@ -265,7 +266,7 @@ def serve(
     """Be the daemon, in the foreground."""
     from . import init
 
-    return init.serve(told, state, config, idle_exit, detach=detach)
+    return init.serve(context, state, config, idle_exit, detach=detach)
 
 
 mcp_app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -275,7 +276,7 @@ app.add_typer(mcp_app, name="mcp")
 @mcp_app.callback(invoke_without_command=True)
 @command
 def mcp(
-    told: CommandContext,
+    context: CommandContext,
     http: Annotated[
         str | None,
         typer.Option("--http", metavar="[HOST:]PORT", help="Over HTTP, for whoever has the token."),
@@ -291,16 +292,16 @@ def mcp(
     from . import mcp
 
     if http is not None:
-        return mcp.mcp_over_http(told, mcp.Door(http, token_file, token_env))
+        return mcp.mcp_over_http(context, mcp.HttpOptions(http, token_file, token_env))
     if token_file is not None or token_env is not None:
         raise Failure(Exit.USAGE, "usage", "A token is for HTTP.", "Add --http PORT.")
-    return mcp.mcp(told)
+    return mcp.mcp(context)
 
 
 @mcp_app.command()
 @command
 def install(
-    told: CommandContext,
+    context: CommandContext,
     host: Annotated[str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode")],
     write: Annotated[bool, typer.Option("--write", help="Put it into the host's file.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take it out of the host's file again.")] = False,
@@ -308,13 +309,13 @@ def install(
     """Print what a host is to be told so that it starts `toolcell mcp`, or write it."""
     from ._mcp_install import install
 
-    return install.install(told, host, write=write, remove=remove)
+    return install.install(context, host, write=write, remove=remove)
 
 
 @app.command()
 @command
 def init(
-    told: CommandContext,
+    context: CommandContext,
     file: Annotated[
         str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default hello.")
     ] = None,
@@ -322,13 +323,13 @@ def init(
     """Write a tool that works, and say how to call it."""
     from . import init
 
-    return init.init(told, file)
+    return init.init(context, file)
 
 
 @app.command()
 @command
-def version(told: CommandContext) -> Ending:
+def version(context: CommandContext) -> Ending:
     """Which Toolcell this is."""
     from . import init
 
-    return init.version(told)
+    return init.version(context)

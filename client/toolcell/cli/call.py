@@ -44,7 +44,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._ui import outcome_text
 
-__all__ = ["Wanted", "call"]
+__all__ = ["CallOptions", "call"]
 
 LINGER_SECONDS = 0.0  # when this process is gone, nobody waits for the call any more
 PATTERNS_SHOWN_MAX = 8
@@ -52,7 +52,7 @@ ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CallOptions:
     """A call as the command line has it."""
 
     tool: str  # a name, ./lint.py or ./orders.py:total
@@ -64,30 +64,35 @@ class Wanted:
     events: bool = False
 
 
-async def call(told: CommandContext, wanted: Wanted) -> Exit:
+async def call(context: CommandContext, options: CallOptions) -> Exit:
     """Run it, show it, and say how it ended."""
-    given = read(wanted.words, wanted.arguments)
-    file, export = _file_of(wanted.tool)
-    terminal = Terminal(quiet=told.quiet)
+    given = read(options.words, options.arguments)
+    file, export = _file_of(options.tool)
+    terminal = Terminal(quiet=context.quiet)
     only = () if file is None else (file,)
-    async with daemon(told, private=wanted.private, only=only) as found:
-        ask = _asking(terminal, wanted.allow_all)
+    async with daemon(context, private=options.private, only=only) as selected_daemon:
+        ask = _asking(terminal, options.allow_all)
         async with connect(
-            found.socket, agent="cli", directory=".", ask=ask, daemon="running", linger=LINGER_SECONDS
+            selected_daemon.socket,
+            agent="cli",
+            directory=".",
+            ask=ask,
+            daemon="running",
+            linger=LINGER_SECONDS,
         ) as session:
-            name = wanted.tool if file is None else _tool_of(file, export, session.catalog)
+            name = options.tool if file is None else _tool_of(file, export, session.catalog)
             if name not in session.catalog.tools:
-                await _wait_for_catalog(found, session)
+                await _wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
-            running = _started(session, name, arguments, wanted.timeout_seconds)
-            show = _events_shown(running) if wanted.events else _shown(terminal, running)
-            with _interrupts(terminal, running, found):
+            running = _started(session, name, arguments, options.timeout_seconds)
+            show = _events_shown(running) if options.events else _shown(terminal, running)
+            with _interrupts(terminal, running, selected_daemon):
                 async for event in running:
                     show(event)
                 outcome = await running
             terminal.clear()
-    _tell(told, wanted, terminal, running, outcome)
+    _tell(context, options, terminal, running, outcome)
     return KIND_EXITS[outcome.kind.value]
 
 
@@ -116,10 +121,10 @@ def _tool_of(file: str, export: str, catalog: Catalog) -> str:
     raise Failure(Exit.USAGE, "usage", f"{path} {what}.", f"Take one of: {choices}")
 
 
-async def _wait_for_catalog(found: Daemon, session: Session) -> None:
+async def _wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
     """Opening a session does not wait for files that are slow to load; a person who names a tool does."""
-    async with operate(found) as one:
-        await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+    async with operate(selected_daemon) as client:
+        await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
         await session.reload()
 
 
@@ -184,7 +189,7 @@ def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
 
 
 @contextmanager
-def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[None]:
+def _interrupts(terminal: Terminal, running: Call, selected_daemon: Daemon) -> Generator[None]:
     """While it runs: ^C, and a polite kill, abort the call; the second one leaves at once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -194,9 +199,9 @@ def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[N
         nonlocal asked
         if asked:
             terminal.clear()
-            if isinstance(found, Private):
+            if isinstance(selected_daemon, Private):
                 shutil.rmtree(
-                    os.path.dirname(found.socket), ignore_errors=True
+                    os.path.dirname(selected_daemon.socket), ignore_errors=True
                 )  # it ends by itself when we do
             os._exit(Exit.ABORTED)
         asked = True
@@ -212,13 +217,15 @@ def _interrupts(terminal: Terminal, running: Call, found: Daemon) -> Generator[N
             loop.remove_signal_handler(number)
 
 
-def _tell(told: CommandContext, wanted: Wanted, terminal: Terminal, running: Call, outcome: Outcome) -> None:
+def _tell(
+    context: CommandContext, options: CallOptions, terminal: Terminal, running: Call, outcome: Outcome
+) -> None:
     """The result to stdout, the rest to stderr."""
     record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
-    if wanted.events:
+    if options.events:
         _print_json({"event": "outcome", **record})
         return
-    if told.as_json:
+    if context.as_json:
         _print_json(record)
         return
     if text := outcome_text.result(outcome):

@@ -23,15 +23,15 @@ from ._ui import outcome_text
 __all__ = ["calls", "ps", "sessions"]
 
 
-async def calls(told: CommandContext, call_id: str | None) -> Exit:
+async def calls(context: CommandContext, call_id: str | None) -> Exit:
     """Running and recent calls, or the whole story of one."""
-    async with operator(told) as one:
+    async with operator(context) as client:
         if call_id is not None:
-            answer = await one.ask(one.operator.GetCall, op.GetCallRequest(call_id=call_id))
-            print_json(record(answer)) if told.as_json else _print_story(answer)
+            answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call_id))
+            print_json(record(answer)) if context.as_json else _print_story(answer)
             return Exit.OK
-        found = (await one.ask(one.operator.ListCalls, op.ListCallsRequest())).calls
-    if told.as_json:
+        found = (await client.ask(client.operator.ListCalls, op.ListCallsRequest())).calls
+    if context.as_json:
         print_json({"calls": [record(call) for call in found]})
     else:
         _print_calls(found)
@@ -119,14 +119,16 @@ def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
         yield "left", f"{facts.leftover_processes} processes, {facts.leftover_threads} threads"
 
 
-async def sessions(told: CommandContext, session_id: str | None) -> Exit:
+async def sessions(context: CommandContext, session_id: str | None) -> Exit:
     """The sessions, or one with its calls."""
-    async with operator(told) as one:
+    async with operator(context) as client:
         found = (
-            await one.ask(one.operator.ListSessions, op.ListSessionsRequest(session_id=session_id or ""))
+            await client.ask(
+                client.operator.ListSessions, op.ListSessionsRequest(session_id=session_id or "")
+            )
         ).sessions
         if session_id is None:
-            _list_sessions(told, found)
+            _list_sessions(context, found)
             return Exit.OK
         if len(found) != 1:
             what = f"{len(found)} sessions begin" if found else "There is no session that begins"
@@ -137,8 +139,8 @@ async def sessions(told: CommandContext, session_id: str | None) -> Exit:
                 "See: toolcell sessions",
             )
         request = op.ListCallsRequest(session_id=found[0].session_id)
-        running = (await one.ask(one.operator.ListCalls, request)).calls
-    if told.as_json:
+        running = (await client.ask(client.operator.ListCalls, request)).calls
+    if context.as_json:
         print_json({"session": record(found[0]), "calls": [record(call) for call in running]})
         return Exit.OK
     for name, value in record(found[0]).items():
@@ -148,8 +150,8 @@ async def sessions(told: CommandContext, session_id: str | None) -> Exit:
     return Exit.OK
 
 
-def _list_sessions(told: CommandContext, found: Sequence[op.SessionInfo]) -> None:
-    if told.as_json:
+def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo]) -> None:
+    if context.as_json:
         print_json({"sessions": [record(session) for session in found]})
         return
     now = datetime.now(UTC)
@@ -171,12 +173,12 @@ def _list_sessions(told: CommandContext, found: Sequence[op.SessionInfo]) -> Non
     )
 
 
-async def ps(told: CommandContext) -> Exit:
+async def ps(context: CommandContext) -> Exit:
     """The workers, and the files that none is started for."""
-    async with operator(told) as one:
-        answer = await one.ask(one.operator.ListWorkers, op.ListWorkersRequest())
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.ListWorkers, op.ListWorkersRequest())
     found = answer.workers
-    if told.as_json:
+    if context.as_json:
         held = [record(file) for file in answer.quarantined]
         print_json({"workers": [record(worker) for worker in found], "quarantined": held})
         return Exit.OK

@@ -31,7 +31,7 @@ def {name}(name: str, times: int = 1) -> str:
 '''
 
 
-def init(told: CommandContext, file: str | None) -> Exit:
+def init(context: CommandContext, file: str | None) -> Exit:
     """Write a tool that works, and say how to call it; what is there already stays."""
     path = file or FIRST_TOOL
     path = path if path.endswith(".py") else f"{path}.py"
@@ -62,7 +62,7 @@ def init(told: CommandContext, file: str | None) -> Exit:
         raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {error.strerror}.") from error
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
     command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
-    if told.as_json:
+    if context.as_json:
         print(json.dumps({"path": os.path.abspath(path), "tool": name, "command": command}))
     else:
         print(f"Wrote {path}. Call it:\n  {command}")
@@ -70,7 +70,7 @@ def init(told: CommandContext, file: str | None) -> Exit:
 
 
 def serve(
-    told: CommandContext,
+    context: CommandContext,
     state: str | None,
     config: str | None,
     idle_exit_seconds: float | None,
@@ -79,7 +79,7 @@ def serve(
 ) -> Exit:
     """Become the daemon, or with `detach` its starter; does not return."""
     options = {
-        "--socket": told.socket,
+        "--socket": context.socket,
         "--state": state,
         "--config": config,
         "--idle-exit": idle_exit_seconds,
@@ -91,8 +91,8 @@ def serve(
     os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
 
 
-def version(told: CommandContext) -> Exit:
+def version(context: CommandContext) -> Exit:
     """Which Toolcell this is."""
     ours = metadata.version("toolcell")
-    print(json.dumps({"version": ours}) if told.as_json else f"toolcell {ours}")
+    print(json.dumps({"version": ours}) if context.as_json else f"toolcell {ours}")
     return Exit.OK

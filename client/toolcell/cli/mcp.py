@@ -17,7 +17,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 if TYPE_CHECKING:
     from toolcell.adapters.mcp import Address
 
-__all__ = ["Door", "mcp", "mcp_over_http"]
+__all__ = ["HttpOptions", "mcp", "mcp_over_http"]
 
 MISSING = Failure(
     Exit.UNAVAILABLE,
@@ -28,14 +28,14 @@ MISSING = Failure(
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def mcp(told: CommandContext) -> Exit:
+async def mcp(context: CommandContext) -> Exit:
     """Serve until the host closes its end, or somebody sends SIGINT or SIGTERM."""
     try:
         from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
     except ImportError as error:
         raise MISSING from error
-    surroundings = HostContext.of(os.environ, told.directory)
-    bridge = Bridge(surroundings, socket=told.socket, daemon="running" if told.socket else "start")
+    surroundings = HostContext.of(os.environ, context.directory)
+    bridge = Bridge(surroundings, socket=context.socket, daemon="running" if context.socket else "start")
     loop = asyncio.get_running_loop()
     try:
         async with Pipes() as pipes:
@@ -51,7 +51,7 @@ async def mcp(told: CommandContext) -> Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpOptions:
     """Where hosts come in, and where the token is that lets them."""
 
     address: str
@@ -59,14 +59,14 @@ class Door:
     token_variable: str | None = None
 
 
-async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
+async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
     """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
     try:
         from toolcell.adapters.mcp import PATH, AccessGuard, HttpServer, HttpSessions
     except ImportError as error:
         raise MISSING from error
-    address = _address(door)
-    token, whence = _token(door)
+    address = _address(options)
+    token, whence = _token(options)
     try:
         listener = HttpServer(address)
     except OSError as error:
@@ -80,11 +80,11 @@ async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     directory = os.getcwd()
     try:
         async with asyncio.TaskGroup() as group:
-            daemon: Literal["start", "running"] = "running" if told.socket else "start"
-            async with HttpSessions(directory, socket=told.socket, daemon=daemon) as guests:
+            daemon: Literal["start", "running"] = "running" if context.socket else "start"
+            async with HttpSessions(directory, socket=context.socket, daemon=daemon) as guests:
                 gate = AccessGuard(guests, authorities=listener.address.authorities, token=token)
                 group.create_task(listener.serve(gate), name="http")
-                _say(told, f"{listener.address.origin}{PATH}", directory, whence)
+                _say(context, f"{listener.address.origin}{PATH}", directory, whence)
                 await ended.wait()
             listener.end()
     finally:
@@ -92,19 +92,19 @@ async def mcp_over_http(told: CommandContext, door: Door) -> Exit:
     return Exit.OK
 
 
-def _address(door: Door) -> Address:
+def _address(options: HttpOptions) -> Address:
     from toolcell.adapters.mcp import Address
 
     try:
-        address = Address.parse(door.address)
+        address = Address.parse(options.address)
     except ValueError as error:
         raise Failure(
             Exit.USAGE,
             "usage",
-            f"--http {door.address}: {error}.",
+            f"--http {options.address}: {error}.",
             "Take a port, or an IP address and a port: --http 8137, --http 127.0.0.1:8137, --http [::1]:8137",
         ) from error
-    if not address.is_loopback and door.token_file is None and door.token_variable is None:
+    if not address.is_loopback and options.token_file is None and options.token_variable is None:
         raise Failure(
             Exit.USAGE,
             "usage",
@@ -115,17 +115,17 @@ def _address(door: Door) -> Address:
     return address
 
 
-def _token(door: Door) -> tuple[str, str]:
+def _token(options: HttpOptions) -> tuple[str, str]:
     """The token, and where it is, in words."""
     from toolcell.adapters.mcp import BadToken, token_in_environment, token_in_file
 
     try:
-        if door.token_variable is not None:
-            if door.token_file is not None:
+        if options.token_variable is not None:
+            if options.token_file is not None:
                 raise BadToken("--token-file and --token-env are two tokens, and there is one.")
-            token = token_in_environment(door.token_variable, os.environ)
-            return token, f"in the environment variable {door.token_variable}"
-        path = os.path.abspath(door.token_file or os.path.join(_paths.state_directory(), "mcp.token"))
+            token = token_in_environment(options.token_variable, os.environ)
+            return token, f"in the environment variable {options.token_variable}"
+        path = os.path.abspath(options.token_file or os.path.join(_paths.state_directory(), "mcp.token"))
         token, made = token_in_file(path)
         return token, f"in {path}" + (", made for you now" if made else "")
     except BadToken as error:
@@ -137,13 +137,13 @@ def _token(door: Door) -> tuple[str, str]:
         ) from error
 
 
-def _say(told: CommandContext, url: str, directory: str, whence: str) -> None:
+def _say(context: CommandContext, url: str, directory: str, whence: str) -> None:
     """Where hosts find the server; on stdout, as it is what the command gives."""
-    if told.as_json:
+    if context.as_json:
         print(json.dumps({"url": url, "directory": directory, "token": whence}), flush=True)
         return
     print(f"The tools of {directory} are at {url}", flush=True)
     print(f"The token is {whence}; hosts send it as Authorization: Bearer TOKEN", flush=True)
-    if not url.startswith(("http://127.", "http://[::1]")) and not told.quiet:
+    if not url.startswith(("http://127.", "http://[::1]")) and not context.quiet:
         warning = "Others can read along: the token and all else travel in clear text. Put a proxy with TLS before it."
         print(warning, file=sys.stderr)

@@ -22,7 +22,7 @@ __all__ = ["logs", "output"]
 TRIPLE_BYTES = 3  # what base64 turns into whole characters
 
 
-async def output(told: CommandContext, output_id: str, lines: str | None, extent: str | None) -> Exit:
+async def output(context: CommandContext, output_id: str, lines: str | None, extent: str | None) -> Exit:
     """An output that was cut, whole or a range of it, to stdout as it comes."""
     request = pb.ReadOutputRequest(output_id=output_id)
     if lines is not None and extent is not None:
@@ -40,10 +40,10 @@ async def output(told: CommandContext, output_id: str, lines: str | None, extent
             return Exit.OK
         request.start_bytes, request.length_bytes = start or 0, (end or 0) - (start or 0) if end else 0
     out = sys.stdout.buffer
-    async with daemon(told) as found, operate(found) as one:
+    async with daemon(context) as selected_daemon, operate(selected_daemon) as client:
         held = b""  # less than a triple, for base64
-        async for part in one.watch(one.tools.ReadOutput, request):
-            if not told.as_json:
+        async for part in client.watch(client.tools.ReadOutput, request):
+            if not context.as_json:
                 out.write(part.data)
                 continue
             if part.HasField("output"):
@@ -52,7 +52,7 @@ async def output(told: CommandContext, output_id: str, lines: str | None, extent
             whole = len(data := held + part.data) // TRIPLE_BYTES * TRIPLE_BYTES
             out.write(base64.b64encode(data[:whole]))
             held = data[whole:]
-        if told.as_json:
+        if context.as_json:
             out.write(base64.b64encode(held) + b'"}\n')
     out.flush()
     return Exit.OK
@@ -70,21 +70,21 @@ def _range(option: str, text: str) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def logs(told: CommandContext, subject: str | None, follow: bool) -> Exit:
+async def logs(context: CommandContext, subject: str | None, follow: bool) -> Exit:
     """What tools printed and logged; with `follow` until interrupted."""
     request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow)
     kept: list[dict[str, Any]] = []
-    async with operator(told) as one:
-        async for part in one.watch(one.operator.TailLogs, request):
+    async with operator(context) as client:
+        async for part in client.watch(client.operator.TailLogs, request):
             for line in part.lines:
-                if told.as_json and follow:
+                if context.as_json and follow:
                     print_json(record(line))
-                elif told.as_json:
+                elif context.as_json:
                     kept.append(record(line))
                 else:
                     _print_line(line)
             sys.stdout.flush()
-    if told.as_json and not follow:
+    if context.as_json and not follow:
         print_json({"logs": kept})
     return Exit.OK
 

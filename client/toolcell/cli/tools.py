@@ -25,14 +25,14 @@ __all__ = ["check", "tools"]
 HARMLESS = frozenset({"shadowed"})
 
 
-async def tools(told: CommandContext, name: str | None) -> Exit:
+async def tools(context: CommandContext, name: str | None) -> Exit:
     """What the directory sees, or one tool with what applies to it."""
-    async with daemon(told) as found, operate(found) as one:
+    async with daemon(context) as found, operate(found) as client:
         if name is not None:
-            await _one_tool(told, one, name)
+            await _one_tool(context, client, name)
             return Exit.OK
-        answer = await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
-    if not told.as_json:
+        answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+    if not context.as_json:
         print(answer.text)
         return Exit.OK
     catalog = read_catalog([answer.catalog])
@@ -47,10 +47,10 @@ async def tools(told: CommandContext, name: str | None) -> Exit:
     return Exit.OK
 
 
-async def _one_tool(told: CommandContext, one: Operator, name: str) -> None:
-    answer = await one.ask(one.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
+async def _one_tool(context: CommandContext, client: Operator, name: str) -> None:
+    answer = await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
     (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
-    if told.as_json:
+    if context.as_json:
         print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
@@ -69,19 +69,19 @@ async def _one_tool(told: CommandContext, one: Operator, name: str) -> None:
         print(f"  {setting.key:{keys}}  {setting.value:{values}}  {setting.origin}")
 
 
-async def check(told: CommandContext, files: Sequence[str]) -> Exit:
+async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     """Load, report, and exit with 1 where something cannot be used."""
     only = tuple(dict.fromkeys(tool_file(file) for file in files))
     async with (
-        daemon(told, only=only) as found,
+        daemon(context, only=only) as found,
         connect(found.socket, agent="cli", directory=".", daemon="running", linger=0) as session,
-        operate(found) as one,
+        operate(found) as client,
     ):
         await session.reload()
-        answer = await one.ask(one.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+        answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
     reports = _reports(read_catalog([answer.catalog]), only)
     broken = any(wrong.reason not in HARMLESS for _, _, problems in reports for wrong in problems)
-    if told.as_json:
+    if context.as_json:
         records = [
             {"path": path, "tools": names, "problems": [problem(wrong) for wrong in problems]}
             for path, names, problems in reports

@@ -21,11 +21,11 @@ __all__ = ["doctor", "trust", "trusted"]
 EVERYTHING = "*"
 
 
-async def trusted(told: CommandContext) -> Exit:
+async def trusted(context: CommandContext) -> Exit:
     """The projects that are trusted."""
-    async with daemon(told) as found, operate(found) as one:
-        trusts = (await one.ask(one.operator.ListTrust, op.ListTrustRequest())).trusts
-    if told.as_json:
+    async with daemon(context) as found, operate(found) as client:
+        trusts = (await client.ask(client.operator.ListTrust, op.ListTrustRequest())).trusts
+    if context.as_json:
         print_json({"trusts": [record(it) for it in trusts]})
         return Exit.OK
     print_table(
@@ -39,39 +39,39 @@ def _may_have(trust: op.TrustInfo) -> str:
     return ", ".join((*_network(trust.network), *trust.secrets)) or "nothing beyond its project"
 
 
-async def trust(told: CommandContext, directory: str, *, pinned: bool, show: bool, revoke: bool) -> Exit:
+async def trust(context: CommandContext, directory: str, *, pinned: bool, show: bool, revoke: bool) -> Exit:
     """Show what a project's tools ask for, and grant it; or only one of the two; or take it back."""
     directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
-    async with daemon(told) as found, operate(found) as one:
+    async with daemon(context) as found, operate(found) as client:
         if revoke:
-            answer = await one.ask(one.operator.Distrust, op.DistrustRequest(directory=directory))
-            if told.as_json:
+            answer = await client.ask(client.operator.Distrust, op.DistrustRequest(directory=directory))
+            if context.as_json:
                 print_json({"directory": directory, "was_trusted": answer.was_trusted})
-            elif not told.quiet:
+            elif not context.quiet:
                 print(
                     f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}."
                 )
             return Exit.OK
-        asked = await one.ask(one.operator.GetTrust, op.GetTrustRequest(directory=directory))
-        if not told.as_json and not told.quiet:
+        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
+        if not context.as_json and not context.quiet:
             print("\n".join(_asks(asked)))
         if not show:
-            asked = await _grant(told, one, asked, pinned=pinned)
-    if told.as_json:
+            asked = await _grant(context, client, asked, pinned=pinned)
+    if context.as_json:
         print_json(record(asked) | {"problems": [problem(found) for found in asked.problems]})
     return Exit.OK
 
 
 async def _grant(
-    told: CommandContext, one: Operator, asked: op.GetTrustResponse, *, pinned: bool
+    context: CommandContext, client: Operator, asked: op.GetTrustResponse, *, pinned: bool
 ) -> op.GetTrustResponse:
     """Trust exactly what was shown."""
     request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
-    await one.ask(one.operator.Trust, request)
-    if not told.as_json and not told.quiet:
+    await client.ask(client.operator.Trust, request)
+    if not context.as_json and not context.quiet:
         how = "as its code is now" if pinned else "whatever its code will be"
         print(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
-    return await one.ask(one.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
+    return await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
 
 
 def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
@@ -111,11 +111,11 @@ def _state(state: str) -> str:
     }.get(state, state)
 
 
-async def doctor(told: CommandContext) -> Exit:
+async def doctor(context: CommandContext) -> Exit:
     """What this host can give a cell; exits with 1 where it cannot give the configured default."""
-    async with daemon(told) as found, operate(found) as one:
-        answer = await one.ask(one.operator.Doctor, op.DoctorRequest())
-    if told.as_json:
+    async with daemon(context) as found, operate(found) as client:
+        answer = await client.ask(client.operator.Doctor, op.DoctorRequest())
+    if context.as_json:
         print_json(record(answer))
     else:
         _print_doctor(answer)

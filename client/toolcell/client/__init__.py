@@ -7,8 +7,8 @@ A call ends in an Outcome, never in an exception, whatever happened to the tool,
 Cancelling whoever awaits a call aborts it, and the cancellation is delivered when the tool has stopped.
 """
 
-from .asking import Answer, Ask
 from .call import Call
+from .callbacks import Answer, Ask
 from .catalog import Catalog, Problem, ToolInfo
 from .errors import Refused, Unavailable
 from .events import Event, Gap, Log, Metadata, Progress, Started, Update

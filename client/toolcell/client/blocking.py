@@ -27,8 +27,8 @@ from queue import SimpleQueue
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from . import session as asynchronous
-from .asking import Answer, Ask
 from .call import CANCELLED, Call
+from .callbacks import Answer, Ask
 from .catalog import Catalog
 from .events import Event
 from .limits import Limits

@@ -19,7 +19,7 @@ from toolcell.client._transport.stream import Stream
 from toolcell.client._transport.tracing import CallSpan
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
-from .events import Event, Unread
+from .events import Event, EventBuffer
 from .outcome import Kind, Outcome
 
 __all__ = ["Call", "CallState"]
@@ -29,7 +29,7 @@ ANSWERS_KEPT_MAX = 64  # to be sent again after a drop; more questions than a to
 CANCELLED = "whoever waited for it was cancelled"
 
 
-class Carrier(Protocol):
+class CallTransport(Protocol):
     """What carries flights: the session's attachment."""
 
     def send(self, message: pb.AttachRequest, /) -> None:
@@ -51,11 +51,11 @@ class CallState:
     __slots__ = (
         "_answers",
         "_arguments",
-        "_carrier",
+        "_buffer",
         "_reader",
         "_request",
         "_traced",
-        "_unread",
+        "_transport",
         "_waiters",
         "abort_reason",
         "accepted",
@@ -67,7 +67,7 @@ class CallState:
     )
 
     def __init__(
-        self, request: pb.Call, arguments: bytes, carrier: Carrier, traced: CallSpan | None = None
+        self, request: pb.Call, arguments: bytes, transport: CallTransport, traced: CallSpan | None = None
     ) -> None:
         if len(arguments) > PART_BYTES_MAX:
             request.arguments = arguments[:PART_BYTES_MAX]
@@ -76,10 +76,10 @@ class CallState:
             request.arguments = arguments
         self._request = request
         self._arguments = arguments
-        self._carrier = carrier
+        self._transport = transport
         self._traced = traced
         self._answers: dict[int, pb.AttachRequest] = {}
-        self._unread: Unread | None = None
+        self._buffer: EventBuffer | None = None
         self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
         self._waiters: list[asyncio.Future[None]] = []  # who awaits
         self.asks: dict[int, asyncio.Task[None]] = {}
@@ -126,7 +126,7 @@ class CallState:
         """Say once that the call is to stop. One whose arguments have not all gone up has not begun, and ends here."""
         if self.outcome is None and self.abort_reason is None:
             self.abort_reason = reason
-            self._carrier.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
+            self._transport.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
             if not self.whole:
                 self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
@@ -141,13 +141,13 @@ class CallState:
             self._answers[ask_id] = answer
             if len(self._answers) > ANSWERS_KEPT_MAX:
                 del self._answers[next(iter(self._answers))]
-            self._carrier.send(answer)
+            self._transport.send(answer)
 
     def deliver(self, event: Event, size_bytes: int) -> None:
         """Keep an event for whoever iterates."""
-        if self._unread is None:
-            self._unread = Unread()
-        self._unread.put(event, size_bytes)
+        if self._buffer is None:
+            self._buffer = EventBuffer()
+        self._buffer.put(event, size_bytes)
         self._wake_reader()
 
     def end(self, outcome: Outcome) -> None:
@@ -162,7 +162,7 @@ class CallState:
             self._wake_reader()
             for ask in self.asks.values():
                 ask.cancel()
-            self._carrier.land(self)
+            self._transport.land(self)
 
     async def ended(self) -> Outcome:
         """The outcome; being cancelled is the abort."""
@@ -177,7 +177,7 @@ class CallState:
     async def events(self) -> AsyncIterator[Event]:
         """The events that nobody has read, as they come; being cancelled is the abort."""
         while True:
-            while self._unread is not None and (event := self._unread.take()) is not None:
+            while self._buffer is not None and (event := self._buffer.take()) is not None:
                 yield event
             if self.outcome is not None:
                 return

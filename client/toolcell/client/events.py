@@ -1,7 +1,7 @@
 """What a running call says before it ends, and where that waits until somebody reads it.
 
 Telling never blocks a tool, so what nobody reads must be able to go.
-`Unread` holds the newest of it within a bound, and counts the rest into one Gap, which is read first.
+`EventBuffer` holds the newest of it within a bound, and counts the rest into one Gap, which is read first.
 A queue without a bound would let one talkative tool fill the agent's memory; a queue that makes the sender wait
 would let one forgotten call hold up the outcomes of all others, which share its stream.
 """
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from .outcome import Block
 
-__all__ = ["Event", "Gap", "Log", "Metadata", "Progress", "Started", "Unread", "Update"]
+__all__ = ["Event", "EventBuffer", "Gap", "Log", "Metadata", "Progress", "Started", "Update"]
 
 UNREAD_EVENTS_MAX = 1024  # a screenful of log lines many times over, and what a step of the loop brings
 UNREAD_BYTES_MAX = 1024 * 1024  # as much as the daemon retains for a whole session
@@ -73,7 +73,7 @@ class Gap:
 Event: TypeAlias = Started | Update | Progress | Metadata | Log | Gap
 
 
-class Unread:
+class EventBuffer:
     """The events of one call that nobody has read yet: the newest of each sort, and a count of what went."""
 
     __slots__ = ("_bytes", "_events", "_lost")

@@ -21,12 +21,11 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 from ._transport import tracing
-from .asking import Answer, Ask
 from .call import Call, CallState
+from .callbacks import SERVED, Answer, Ask, Service
 from .catalog import Catalog
 from .errors import Refusal, Refused, Unavailable, refusal_of_rpc
 from .limits import Limits, encode_limits
-from .serving import SERVED, Service
 
 __all__ = ["Session", "connect"]
 

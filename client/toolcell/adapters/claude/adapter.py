@@ -24,8 +24,8 @@ from toolcell.adapters.base import AgentAdapter, Origin
 from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
 
 from .callers import Callers
-from .conversations import Conversations
 from .convert import OUTPUT_BYTES, result_of, tool_of
+from .sub_sessions import SubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
 
@@ -52,7 +52,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self.chosen: ClaudeAgentOptions | None = None
         """The options that `options` made last; what sessions that tools begin have too."""
         self._origins = Callers()
-        self._conversations = Conversations(self.observe)
+        self._sub_sessions = SubSessions(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
         self._server: Server[Any] = Server(
             SERVER,
@@ -95,7 +95,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
         """Talk with other sessions of the agent; see `AgentAdapter.serve`."""
         if service == "session.list":
-            return {"sessions": self._conversations.list()}
+            return {"sessions": self._sub_sessions.list()}
         if self.chosen is None:
             raise RuntimeError(
                 "no options were made by toolcell.adapters.claude.options, so there are none to take"
@@ -104,16 +104,14 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
             str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
         )
         if service == "session.start":
-            return {"session_id": await self._conversations.start(self.chosen, prompt, agent_name)}
+            return {"session_id": await self._sub_sessions.start(self.chosen, prompt, agent_name)}
         caller = self._callers.get(call.id, "")
-        session_id, reply = await self._conversations.send(
-            self.chosen, prompt, session_id, agent_name, caller
-        )
+        session_id, reply = await self._sub_sessions.send(self.chosen, prompt, session_id, agent_name, caller)
         return {"session_id": session_id, "reply": reply}
 
     async def leave(self) -> None:
         """End the sessions that tools began."""
-        await self._conversations.leave()
+        await self._sub_sessions.leave()
 
     # What Claude Code calls
 

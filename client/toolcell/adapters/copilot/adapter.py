@@ -43,11 +43,11 @@ from toolcell.client import (
     Session,
     ToolInfo,
 )
-from toolcell.client.serving import SERVED
+from toolcell.client.callbacks import SERVED
 
-from .begun import Begun, Caller
 from .convert import line_of, result_of, tool_of
-from .session import Asked, Conversation, Decide, Made, origin_of
+from .session import Asked, Conversation, Decide, SessionSettings, origin_of
+from .sub_sessions import ServiceCaller, SubSessions
 
 __all__ = ["CopilotAdapter"]
 
@@ -70,8 +70,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         super().__init__(session)
         self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
         self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
-        self._begun = Begun(self._begin)
-        self._last: Made | None = None
+        self._sub_sessions = SubSessions(self._begin)
+        self._last: SessionSettings | None = None
         self._tasks: set[asyncio.Future[object]] = set()
 
     # Sessions
@@ -84,14 +84,14 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         `ask` answers the questions of tools; without it `on_permission_request` does. Raises ValueError where the
         session is to work in another directory.
         """
-        self._last = made = Made(client, options, ask)
+        self._last = made = SessionSettings(client, options, ask)
         return await self._create(made)
 
     async def resume_session(
         self, client: CopilotClient, session_id: str, *, ask: Asked | None = None, **options: Any
     ) -> CopilotSession:
         """As `client.resume_session(session_id, **options)`, with the tools that the directory has now."""
-        self._last = made = Made(client, options, ask)
+        self._last = made = SessionSettings(client, options, ask)
         conversation, options = await self._prepare(made)
         self._conversations[session_id] = conversation
         return self._made(await client.resume_session(session_id, **options), conversation)
@@ -113,14 +113,14 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         session.on(conversation.on_event)
         self._made(session, conversation)
 
-    async def _create(self, made: Made) -> CopilotSession:
+    async def _create(self, made: SessionSettings) -> CopilotSession:
         conversation, options = await self._prepare(made)
         if options.get("cloud") is None:
             options["session_id"] = options.get("session_id") or str(uuid.uuid4())
             self._conversations[options["session_id"]] = conversation
         return self._made(await made.client.create_session(**options), conversation)
 
-    async def _prepare(self, made: Made) -> tuple[Conversation, dict[str, Any]]:
+    async def _prepare(self, made: SessionSettings) -> tuple[Conversation, dict[str, Any]]:
         """What a session of ours has beside what its host wants."""
         options: dict[str, Any] = {"working_directory": self.directory, **made.options}
         if _resolved(options["working_directory"]) != self.directory:
@@ -192,30 +192,30 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         again must have begun it here; the host's own sessions are for its user.
         """
         if service == "session.list":
-            return {"sessions": self._begun.list()}
+            return {"sessions": self._sub_sessions.list()}
         prompt, session_id, agent_name = (
             str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
         )
         conversation, _ = self._running.get(call.id, (None, None))
-        caller = Caller(
+        caller = ServiceCaller(
             call.id,
             "" if conversation is None or conversation.session is None else conversation.session.session_id,
             self._last if conversation is None else conversation.made,
         )
         if service == "session.start":
-            return {"session_id": await self._begun.start(caller, prompt, agent_name)}
-        session_id, reply = await self._begun.send(caller, prompt, session_id, agent_name)
+            return {"session_id": await self._sub_sessions.start(caller, prompt, agent_name)}
+        session_id, reply = await self._sub_sessions.send(caller, prompt, session_id, agent_name)
         return {"session_id": session_id, "reply": reply}
 
     async def leave(self) -> None:
         """End the turns that tools began; sessions of the host's own go on, without our tools."""
-        await self._begun.leave()
+        await self._sub_sessions.leave()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _begin(self, made: Made) -> tuple[CopilotSession, Conversation]:
+    async def _begin(self, made: SessionSettings) -> tuple[CopilotSession, Conversation]:
         session = await self._create(made)
         return session, self._conversations[session.session_id]
 

@@ -41,7 +41,7 @@ from toolcell.client import Answer, Ask, Kind, Outcome
 
 from .convert import answer_of, question_of, result_of
 
-__all__ = ["MAIN", "Asked", "Conversation", "Decide", "Made", "origin_of"]
+__all__ = ["MAIN", "Asked", "Conversation", "Decide", "SessionSettings", "origin_of"]
 
 MAIN = "main"
 ABORT_SECONDS_MAX = 5.0
@@ -56,7 +56,7 @@ Asked: TypeAlias = Callable[[Ask], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SessionSettings:
     """What a session was made with, by its host."""
 
     client: CopilotClient
@@ -64,7 +64,7 @@ class Made:
     ask: Asked | None
 
 
-class Owner(Protocol):
+class SessionOwner(Protocol):
     """What a conversation needs of the adapter."""
 
     @property
@@ -86,13 +86,13 @@ class Conversation:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: SessionOwner,
         *,
         beside: Sequence[Tool] = (),
         decide: Decide | None = None,
         ask: Asked | None = None,
         managed: bool = False,
-        made: Made | None = None,
+        made: SessionSettings | None = None,
     ) -> None:
         self.session: CopilotSession | None = None
         """None until it has been created."""
@@ -103,7 +103,7 @@ class Conversation:
         self.agent_name = MAIN
         """The agent that the session is with; sub-agents have names of their own."""
         self._owner = owner
-        self._beside = tuple(beside)
+        self._host_tools = tuple(beside)
         self._decide = decide
         self._ask = ask
         self._managed = managed
@@ -112,7 +112,7 @@ class Conversation:
         self._messages: dict[str, str] = {}
         self._agents: dict[str, str] = {}
         self._requests: dict[str, str] = {}
-        self._begun: dict[str, str] = {}
+        self._running: dict[str, str] = {}
         self._calls: set[asyncio.Task[object]] = set()
 
     @property
@@ -123,10 +123,10 @@ class Conversation:
     def tools(self) -> list[Tool]:
         """What the session registers: the host's own tools, and ours; a tool of the host wins over one of that name."""
         self._shown = self._owner.generation
-        taken = {tool.name for tool in self._beside}
+        taken = {tool.name for tool in self._host_tools}
         ours = [tool for tool in self._owner.tools() if tool.name not in taken]
         self._offered.update(tool.name for tool in ours)
-        return [*self._beside, *ours]
+        return [*self._host_tools, *ours]
 
     async def renew(self) -> None:
         """Give the session the tools of the newest catalog."""
@@ -150,14 +150,14 @@ class Conversation:
                 self._owner.look_after(self._answer_for_nobody(data))
             case ExternalToolCompletedData(request_id=request_id):
                 self._requests.pop(request_id, None)
-                self._begun.pop(request_id, None)
+                self._running.pop(request_id, None)
             case _:
                 pass
 
     def begin(self, invocation: ToolInvocation) -> tuple[Origin, str]:
         """Who calls, and in which directory; empty where the agent did not say."""
         request_id = invocation.request_id or ""
-        _remember(self._begun, request_id, invocation.tool_name)
+        _remember(self._running, request_id, invocation.tool_name)
         agent_id = invocation.agent_id
         origin = origin_of(
             invocation,
@@ -206,7 +206,7 @@ class Conversation:
 
         The SDK starts a handler before it tells its subscribers, so by the time this runs there was one or none.
         """
-        if data.request_id in self._begun or self.session is None:
+        if data.request_id in self._running or self.session is None:
             return
         self._requests.pop(data.request_id, None)
         gone = Outcome(Kind.refused, "unknown_tool", f"{data.tool_name} was not run: it has been removed.")

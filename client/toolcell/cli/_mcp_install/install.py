@@ -28,7 +28,7 @@ __all__ = ["install"]
 FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
 
 
-def install(told: CommandContext, name: str, *, write: bool, remove: bool) -> Exit:
+def install(context: CommandContext, name: str, *, write: bool, remove: bool) -> Exit:
     """Print a host's configuration, write it, or take it back."""
     host = HOSTS.get(name)
     if host is None:
@@ -37,14 +37,14 @@ def install(told: CommandContext, name: str, *, write: bool, remove: bool) -> Ex
     if write and remove:
         raise Failure(Exit.USAGE, "usage", "--write and --remove are opposites.", "Take one of them.")
     path = host.file(os.environ)
-    entry = host.entry(_command(told))
+    entry = host.entry(_command(context))
     configuration = {host.outer: {NAME: entry}}
     if not write and not remove:
-        if told.as_json:
+        if context.as_json:
             print(json.dumps({"host": name, "file": path, "configuration": configuration}))
             return Exit.OK
         print(json.dumps(configuration, indent=2, ensure_ascii=False), flush=True)
-        if not told.quiet:
+        if not context.quiet:
             again = f"toolcell mcp install {name} --write"
             print(f"For {host.title}, in {path}; {again} puts it there.", file=sys.stderr)
         return Exit.OK
@@ -63,9 +63,9 @@ def install(told: CommandContext, name: str, *, write: bool, remove: bool) -> Ex
         raise _by_hand(path, str(error), host, configuration, remove=remove) from error
     except OSError as error:
         raise _by_hand(path, error.strerror or str(error), host, configuration, remove=remove) from error
-    if told.as_json:
+    if context.as_json:
         print(json.dumps({"host": name, "file": path, "changed": changed}))
-    elif not told.quiet:
+    elif not context.quiet:
         print(_said(path, host, changed, remove=remove))
     return Exit.OK
 
@@ -89,11 +89,11 @@ def _by_hand(path: str, why: str, host: McpHost, configuration: dict[str, Any], 
     return Failure(Exit.USAGE, "kept", f"{path} stays as it is: {why}.", what)
 
 
-def _command(told: CommandContext) -> list[str]:
+def _command(context: CommandContext) -> list[str]:
     """How a host starts the bridge: by the whole path, as its PATH may be another."""
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
     program = beside if os.path.exists(beside) else shutil.which("toolcell") or "toolcell"
-    options = {"-C": told.directory, "--socket": told.socket}
+    options = {"-C": context.directory, "--socket": context.socket}
     given = [word for name, value in options.items() if value is not None for word in (name, value)]
     return [program, *given, "mcp"]
 

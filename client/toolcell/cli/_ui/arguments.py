@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 from .exit_codes import Exit, Failure
 
-__all__ = ["Given", "fit", "read"]
+__all__ = ["ParsedArguments", "fit", "read"]
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -32,14 +32,14 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParsedArguments:
     """What the command line gives: whole values, and texts in their order."""
 
     values: Mapping[str, Any]
     texts: Mapping[str, Sequence[str]]
 
 
-def read(words: Sequence[str], whole: str | None = None) -> Given:
+def read(words: Sequence[str], whole: str | None = None) -> ParsedArguments:
     """Take the words apart; what is wrong with them is a Failure that says how to write it."""
     files = _Files()
     values: dict[str, Any] = {}
@@ -48,10 +48,10 @@ def read(words: Sequence[str], whole: str | None = None) -> Given:
     texts: dict[str, list[str]] = {}
     exact: set[str] = set()
     for word in words:
-        found = _WORD.fullmatch(word)
-        if found is None or not found[1]:
+        match = _WORD.fullmatch(word)
+        if match is None or not match[1]:
             _refuse(f"{word!r} is no argument.", "Write key=value, or 'key:=JSON'.")
-        key, sign, value = found.groups()
+        key, sign, value = match.groups()
         if key in exact or (sign == ":=" and key in texts):
             _refuse(f"{key} is given twice.", f'An array is {key}=a {key}=b, or \'{key}:=["a", "b"]\'.')
         if sign == ":=":
@@ -60,10 +60,10 @@ def read(words: Sequence[str], whole: str | None = None) -> Given:
         else:
             values.pop(key, None)
             texts.setdefault(key, []).append(files.text(key, value[1:]) if value.startswith("@") else value)
-    return Given(values, texts)
+    return ParsedArguments(values, texts)
 
 
-def fit(given: Given, schema: Schema) -> dict[str, Any]:
+def fit(given: ParsedArguments, schema: Schema) -> dict[str, Any]:
     """The arguments, each text read as the schema says; a Failure where a key comes twice and takes one value."""
     properties = _mapping(schema.get("properties"))
     arguments = dict(given.values)

@@ -25,7 +25,7 @@ __all__ = ["CommandContext", "daemon", "operator", "tool_file"]
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What every command was told."""
+    """What every command gets: the options that all commands share."""
 
     socket: str | None = None
     directory: str | None = None  # where -C led to; the command stands there already
@@ -35,13 +35,13 @@ class CommandContext:
 
 @asynccontextmanager
 async def daemon(
-    told: CommandContext, *, private: bool = False, only: Sequence[str] = ()
+    context: CommandContext, *, private: bool = False, only: Sequence[str] = ()
 ) -> AsyncGenerator[Daemon]:
     """The user's daemon if it runs, else a private one; for files of their own always a private one."""
     from toolcell.client._launch.daemon import Private, answers, find
 
-    running = find(told.socket, "running")
-    if not private and not only and (told.socket is not None or answers(running.socket)):
+    running = find(context.socket, "running")
+    if not private and not only and (context.socket is not None or answers(running.socket)):
         yield running
         return
     own = Private(*(option for path in only for option in ("--only", path)))
@@ -53,12 +53,12 @@ async def daemon(
 
 
 @asynccontextmanager
-async def operator(told: CommandContext) -> AsyncGenerator[Operator]:
+async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
     """The running daemon, as operators see it. Raises Unavailable."""
     from toolcell.client._launch.daemon import find
     from toolcell.client._operator import operate
 
-    async with operate(find(told.socket, "running")) as found:
+    async with operate(find(context.socket, "running")) as found:
         yield found
 
 

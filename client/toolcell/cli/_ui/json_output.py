@@ -38,21 +38,21 @@ def time_of(time: Timestamp) -> datetime | None:
     return time.ToDatetime(tzinfo=UTC) if time.seconds or time.nanos else None
 
 
-def tool(found: ToolInfo) -> dict[str, Any]:
+def tool(item: ToolInfo) -> dict[str, Any]:
     """A tool as JSON has it."""
-    return asdict(found)
+    return asdict(item)
 
 
-def problem(found: Problem | pb.Problem) -> dict[str, Any]:
+def problem(item: Problem | pb.Problem) -> dict[str, Any]:
     """A problem as JSON has it."""
-    if isinstance(found, pb.Problem):
-        (found,) = read_catalog([pb.CatalogPart(problems=[found])]).problems
-    return asdict(found) | {"tool": found.tool or None}
+    if isinstance(item, pb.Problem):
+        (item,) = read_catalog([pb.CatalogPart(problems=[item])]).problems
+    return asdict(item) | {"tool": item.tool or None}
 
 
-def output_record(found: pb.Output) -> dict[str, Any]:
+def output_record(item: pb.Output) -> dict[str, Any]:
     """An output that was cut, as an Outcome shows it."""
-    output = read_outcome(pb.Outcome(output=found), b"").output
+    output = read_outcome(pb.Outcome(output=item), b"").output
     assert output is not None
     return output.to_dict()
 

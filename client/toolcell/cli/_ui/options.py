@@ -47,10 +47,10 @@ def everywhere(
     quiet: Quiet = False,
 ) -> None:
     """Keep what was said before the name of the command."""
-    context.obj = _told(CommandContext(), directory, socket, as_json, quiet)
+    context.obj = _merged(CommandContext(), directory, socket, as_json, quiet)
 
 
-def _told(
+def _merged(
     before: CommandContext, directory: str | None, socket: str | None, as_json: bool, quiet: bool
 ) -> CommandContext:
     """What was said, on top of what was said before."""
@@ -79,11 +79,11 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
         quiet: bool,
         **own: Any,
     ) -> None:
-        told = _told(context.obj, directory, socket, as_json, quiet)
+        invocation = _merged(context.obj, directory, socket, as_json, quiet)
         if context.invoked_subcommand is not None:  # it is the word before a command, and that one runs
-            context.obj = told
+            context.obj = invocation
             return
-        raise typer.Exit(_run(lambda: function(told, **own), told))
+        raise typer.Exit(_run(lambda: function(invocation, **own), invocation))
 
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
     common = [
@@ -103,14 +103,14 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
     return framed
 
 
-def _run(start: Callable[[], Ending], told: CommandContext) -> int:
+def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
     """Run a command to its exit code."""
     try:
         ending = start()
         code = ending if isinstance(ending, Exit) else _awaited(ending)
         sys.stdout.flush()
     except Failure as failure:
-        return _failed(failure, told.as_json)
+        return _failed(failure, invocation.as_json)
     except KeyboardInterrupt:
         return Exit.ABORTED
     except BrokenPipeError:

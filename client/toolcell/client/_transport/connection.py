@@ -23,13 +23,12 @@ import grpc
 
 from toolcell import _paths
 from toolcell.client._launch.daemon import Daemon
-from toolcell.client.asking import Asked, answer
 from toolcell.client.call import Call, CallState
+from toolcell.client.callbacks import AskCallback, Service, answer, serve
 from toolcell.client.catalog import Catalog
 from toolcell.client.errors import CUT_OFF, Refusal, Refused, Unavailable, refusal_of
 from toolcell.client.events import Gap
 from toolcell.client.outcome import NOT_UNDONE, Kind, Outcome
-from toolcell.client.serving import Service, serve
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .channel import Channel, dial
@@ -61,7 +60,7 @@ class Connection:
         daemon: Daemon,
         opening: pb.Open,
         linger_seconds: float,
-        asked: Asked | None = None,
+        ask_callback: AskCallback | None = None,
         services: Mapping[str, Service] | None = None,
         on_catalog: OnCatalog | None = None,
     ) -> None:
@@ -73,7 +72,7 @@ class Connection:
         self.over: Refusal | None = None  # why there will never be a line again
         self._daemon = daemon
         self._linger_seconds = linger_seconds
-        self._asked = asked
+        self._ask_callback = ask_callback
         self._services = services or {}
         self._on_catalog = on_catalog
         self._inbox = ReceiveBuffer()
@@ -291,8 +290,8 @@ class Connection:
         return [reload for reload in reloads if not reload.done()]
 
     async def _answer(self, flight: CallState, ask: pb.Ask) -> None:
-        if self._asked is not None:
-            said = await answer(self._asked, flight.call, ask)
+        if self._ask_callback is not None:
+            said = await answer(self._ask_callback, flight.call, ask)
             flight.answer(ask.ask_id, pb.AttachRequest(answer=said))
 
     async def _serve(self, flight: CallState, request: pb.Request) -> None:

@@ -1,6 +1,6 @@
 """The HTTP server: a socket, uvicorn on it, and an end that leaves nothing.
 
-uvicorn has no bound for connections that say nothing, or say it one byte a minute; `Impatient` adds it.
+uvicorn has no bound for connections that say nothing, or say it one byte a minute; `TimedProtocol` adds it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class Impatient(H11Protocol):
+class TimedProtocol(H11Protocol):
     """A connection that ends when its next request is not there in time."""
 
     _patience: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class HttpServer:
         """Serve until the end; returns when every request has been answered or given up."""
         config = uvicorn.Config(
             app,
-            http=Impatient,
+            http=TimedProtocol,
             ws="none",
             lifespan="off",
             loop="none",

@@ -18,18 +18,18 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, Resul
 
 from .callers import MAIN
 
-__all__ = ["Conversations"]
+__all__ = ["SubSessions"]
 
 TURNS_MAX = 8
 """At once, those that wait for their session among them; each is a process of 200 MB."""
 INTERRUPT_SECONDS_MAX = 2.0
 """For an agent to heed an interrupt, which takes it some milliseconds; then its process is ended all the same."""
-CONVERSATIONS_MAX = 1000
+SUB_SESSIONS_MAX = 1000
 """That are remembered; the agent keeps its own files of all of them."""
 
 
 @dataclass(eq=False)
-class Conversation:
+class SubSession:
     """One session."""
 
     session_id: str
@@ -38,12 +38,12 @@ class Conversation:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Conversations:
+class SubSessions:
     """All sessions that tools began. `leave` ends the turns that nobody waits for."""
 
     def __init__(self, observe: Callable[[Message], None]) -> None:
         self._observe = observe
-        self._known: dict[str, Conversation] = {}
+        self._known: dict[str, SubSession] = {}
         self._waits: list[tuple[str, str]] = []  # which session waits for which
         self._turns = 0
         self._tasks: set[asyncio.Task[str]] = set()
@@ -103,10 +103,10 @@ class Conversations:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _new(self, agent_name: str) -> Conversation:
-        one = Conversation(str(uuid.uuid4()), agent_name or MAIN)
+    def _new(self, agent_name: str) -> SubSession:
+        one = SubSession(str(uuid.uuid4()), agent_name or MAIN)
         self._known[one.session_id] = one
-        if len(self._known) > CONVERSATIONS_MAX:
+        if len(self._known) > SUB_SESSIONS_MAX:
             del self._known[next(iter(self._known))]
         return one
 
@@ -121,7 +121,7 @@ class Conversations:
     async def _turn(
         self,
         options: ClaudeAgentOptions,
-        one: Conversation,
+        one: SubSession,
         prompt: str,
         at_work: asyncio.Future[None] | None = None,
     ) -> str:
@@ -160,7 +160,7 @@ class Conversations:
             task.exception()  # who wants to know how it ended asks with the next turn
 
 
-def _for(options: ClaudeAgentOptions, one: Conversation) -> ClaudeAgentOptions:
+def _for(options: ClaudeAgentOptions, one: SubSession) -> ClaudeAgentOptions:
     """The application's options, for another session than its own."""
     agent = {} if one.agent_name == MAIN else {"agent": one.agent_name}
     return replace(

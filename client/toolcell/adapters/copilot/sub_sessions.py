@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from copilot import CopilotSession
 from copilot.session_events import AssistantMessageData
 
-from .session import MAIN, Conversation, Made
+from .session import MAIN, Conversation, SessionSettings
 
-__all__ = ["Begun", "Caller"]
+__all__ = ["ServiceCaller", "SubSessions"]
 
 TURNS_MAX = 8
 """At once, those that wait for their session among them; a model is asked for each."""
@@ -32,50 +32,52 @@ NOT_SHARED = ("session_id", "name", "cloud", "on_event")
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ServiceCaller:
     """On whose behalf."""
 
     call_id: str
     session_id: str
-    made: Made | None
+    settings: SessionSettings | None
 
 
 @dataclass(eq=False)
-class _One:
+class _SubSession:
     session: CopilotSession
     conversation: Conversation
     turns: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-Begin: TypeAlias = Callable[[Made], Awaitable[tuple[CopilotSession, Conversation]]]
+Begin: TypeAlias = Callable[[SessionSettings], Awaitable[tuple[CopilotSession, Conversation]]]
 
 
-class Begun:
+class SubSessions:
     """All sessions that tools began through one adapter. Its state changes on the loop only."""
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        self._known: dict[str, _One] = {}
+        self._known: dict[str, _SubSession] = {}
         self._turns = 0
         self._waits: list[tuple[str, str]] = []  # which session waits for which
         self._tasks: set[asyncio.Task[str]] = set()
 
-    async def start(self, caller: Caller, prompt: str, agent_name: str) -> str:
+    async def start(self, caller: ServiceCaller, prompt: str, agent_name: str) -> str:
         """Begin a session that goes on by itself; its id. Raises RuntimeError and what the SDK raises."""
         self._take_turn()
         try:
-            one = await self._new(caller, agent_name)
+            sub_session = await self._new(caller, agent_name)
         except BaseException:
             self._turns -= 1
             raise
-        turn = self._turn(one, prompt, caller)
-        task = asyncio.create_task(turn, name=f"session {one.session.session_id}")  # ended by `leave`
+        turn = self._turn(sub_session, prompt, caller)
+        task = asyncio.create_task(turn, name=f"session {sub_session.session.session_id}")  # ended by `leave`
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return one.session.session_id
+        return sub_session.session.session_id
 
-    async def send(self, caller: Caller, prompt: str, session_id: str, agent_name: str) -> tuple[str, str]:
+    async def send(
+        self, caller: ServiceCaller, prompt: str, session_id: str, agent_name: str
+    ) -> tuple[str, str]:
         """Say something to a session, a new one where none is named; its id, and what it answers.
 
         Being cancelled aborts the turn, and returns when the tools in it have stopped. Raises LookupError,
@@ -87,11 +89,11 @@ class Begun:
             raise LookupError(f"no session {session_id!r} was begun here")
         self._take_turn()
         try:
-            one = self._known[session_id] if session_id else await self._new(caller, agent_name)
-            waits = (caller.session_id, one.session.session_id)
+            sub_session = self._known[session_id] if session_id else await self._new(caller, agent_name)
+            waits = (caller.session_id, sub_session.session.session_id)
             self._waits.append(waits)
             try:
-                return one.session.session_id, await self._turn(one, prompt, caller)
+                return sub_session.session.session_id, await self._turn(sub_session, prompt, caller)
             finally:
                 self._waits.remove(waits)
         finally:
@@ -100,8 +102,12 @@ class Begun:
     def list(self) -> list[dict[str, Any]]:
         """The sessions that can be talked with."""
         return [
-            {"session_id": session_id, "agent_name": one.conversation.agent_name, "running": one.turns > 0}
-            for session_id, one in self._known.items()
+            {
+                "session_id": session_id,
+                "agent_name": sub_session.conversation.agent_name,
+                "running": sub_session.turns > 0,
+            }
+            for session_id, sub_session in self._known.items()
         ]
 
     async def leave(self) -> None:
@@ -111,48 +117,48 @@ class Begun:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _new(self, caller: Caller, agent_name: str) -> _One:
-        if caller.made is None:
+    async def _new(self, caller: ServiceCaller, agent_name: str) -> _SubSession:
+        if caller.settings is None:
             raise RuntimeError(
                 "the adapter made no session by create_session or resume_session, so it does not know how"
             )
-        known = inspect.signature(caller.made.client.create_session).parameters
+        known = inspect.signature(caller.settings.client.create_session).parameters
         options = {
             name: value
-            for name, value in caller.made.options.items()
+            for name, value in caller.settings.options.items()
             if name in known and name not in NOT_SHARED
         }
         if agent_name and agent_name != MAIN:
             options["agent"] = agent_name
-        session, conversation = await self._begin(replace(caller.made, options=options))
-        one = self._known[session.session_id] = _One(session, conversation)
+        session, conversation = await self._begin(replace(caller.settings, options=options))
+        sub_session = self._known[session.session_id] = _SubSession(session, conversation)
         for session_id, old in list(self._known.items()):
-            if len(self._known) > SESSIONS_MAX and old is not one and not old.turns:
+            if len(self._known) > SESSIONS_MAX and old is not sub_session and not old.turns:
                 del self._known[session_id]
                 with suppress(Exception):  # the SDK's own; it is forgotten all the same
                     await old.session.disconnect()
-        return one
+        return sub_session
 
     def _take_turn(self) -> None:
         if self._turns >= TURNS_MAX:
             raise RuntimeError(f"{TURNS_MAX} sessions are at work for tools already; wait for one of them")
         self._turns += 1
 
-    async def _turn(self, one: _One, prompt: str, caller: Caller) -> str:
+    async def _turn(self, sub_session: _SubSession, prompt: str, caller: ServiceCaller) -> str:
         """What the session answers to a message."""
-        one.turns += 1
+        sub_session.turns += 1
         try:
-            async with one.turn:
-                one.conversation.served = caller.call_id
+            async with sub_session.turn:
+                sub_session.conversation.served = caller.call_id
                 try:
-                    event = await one.session.send_and_wait(prompt, timeout=TURN_SECONDS_MAX)
+                    event = await sub_session.session.send_and_wait(prompt, timeout=TURN_SECONDS_MAX)
                 except (asyncio.CancelledError, TimeoutError):
-                    await one.conversation.stop()
+                    await sub_session.conversation.stop()
                     raise
                 finally:
-                    one.conversation.served = ""
+                    sub_session.conversation.served = ""
         finally:
-            one.turns -= 1
+            sub_session.turns -= 1
         return event.data.content if event and isinstance(event.data, AssistantMessageData) else ""
 
     def _is_waited_for(self, caller: str, session_id: str) -> bool:
