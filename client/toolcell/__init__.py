@@ -1,9 +1,9 @@
-"""What the author of a tool holds: the decorator, the context, and the ways to answer.
+"""The API for tool authors: the decorator `tool`, the context of a call, result types and exceptions.
 
 Importing this package is cheap, because every tool file, every test of one and every short command does it:
-it loads neither asyncio nor pydantic nor logging. What needs them is loaded at its first use. Two names,
-`Field` and `ExecResult`, come from such modules, so they are found through `__getattr__`; type checkers do not
-see that function, otherwise they would accept any misspelt name from here.
+it loads neither asyncio nor pydantic nor logging. Modules that need them are loaded at their first use. Two names,
+`Field` and `ExecResult`, come from such modules, so `__getattr__` imports them; it is hidden from type checkers,
+which would otherwise accept any misspelt name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where the daemon and its clients meet: the one place that reads the environment for paths.
+"""The paths of sockets, tokens, state and configuration; the only module that reads the environment for paths.
 
-Both halves import this module, so that a client and a daemon that were told nothing agree.
+The daemon and its clients both import this module, so that they agree without configuration.
 Directories follow XDG. The runtime directory holds the socket, the lock and the two tokens;
 `TOOLCELL_SOCKET` moves all of them together. The state directory holds what survives a restart.
 """
@@ -21,45 +21,45 @@ __all__ = [
 
 
 def socket_path() -> str:
-    """The socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
+    """Return the path of the socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
     if chosen := os.environ.get("TOOLCELL_SOCKET"):
         return os.path.abspath(chosen)
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "toolcell", "daemon.sock")
-    # No session manager: a directory that only this user can have made; both ends check its owner and mode.
+    # No session manager: a directory that only this user could have created; both ends check its owner and mode.
     return f"/tmp/toolcell-{os.getuid()}/daemon.sock"  # noqa: S108
 
 
 def lock_path(socket: str) -> str:
-    """The file whose lock a daemon holds for life."""
+    """Return the path of the file that a running daemon keeps locked."""
     return os.path.join(os.path.dirname(socket), "daemon.lock")
 
 
 def agent_token_path(socket: str) -> str:
-    """The file with the token that agents show."""
+    """Return the path of the token for agents."""
     return os.path.join(os.path.dirname(socket), "agent.token")
 
 
 def operator_token_path(socket: str) -> str:
-    """The file with the token that operators show."""
+    """Return the path of the token for operators."""
     return os.path.join(os.path.dirname(socket), "operator.token")
 
 
 def state_directory() -> str:
-    """Where outputs, records and the describe cache are kept."""
+    """Return the directory of outputs, records and the describe cache."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(base, "toolcell")
 
 
 def config_paths() -> list[str]:
-    """The configuration files, the later on top of the earlier; `$TOOLCELL_CONFIG` replaces them all."""
+    """Return the configuration files; later ones override earlier ones. `$TOOLCELL_CONFIG` replaces them all."""
     if chosen := os.environ.get("TOOLCELL_CONFIG"):
         return [os.path.abspath(chosen)]
     return ["/etc/toolcell/config.toml", os.path.join(_config_directory(), "config.toml")]
 
 
 def tool_directories() -> list[str]:
-    """Where the user's own tools are, whatever directory a session works in."""
+    """Return the directories of the user's tools, which every session sees."""
     return [os.path.join(_config_directory(), "tools"), os.path.expanduser("~/.atomic/tools")]
 
 

@@ -1,4 +1,4 @@
-"""A context for tests of tools: no daemon, no worker, everything that the tool says is kept in lists.
+"""A context for tests of tools: without daemon or worker, it records all messages of the tool in lists.
 
     def test_a_table_is_dropped_after_a_yes(tmp_path):
         context = FakeContext(directory=tmp_path, answers=[True])
@@ -26,7 +26,7 @@ Answer = bool | Literal["always"]
 
 
 class Asked(NamedTuple):
-    """A question that the tool asked."""
+    """A recorded `ToolContext.ask`; the fields are its arguments, "" or empty where not given."""
 
     question: str
     permission: str
@@ -36,14 +36,14 @@ class Asked(NamedTuple):
 
 
 class Requested(NamedTuple):
-    """A service that the tool requested."""
+    """A recorded `ToolContext.request`: the service and its arguments, as read from JSON."""
 
     service: str
     arguments: dict[str, Any]
 
 
 class Progressed(NamedTuple):
-    """Progress that the tool told."""
+    """A recorded `ToolContext.progress`."""
 
     done: float
     total: float | None
@@ -51,25 +51,41 @@ class Progressed(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A line that the tool logged with `context.log`."""
+    """A recorded line of `ToolContext.log`: the level in lower case, and the text."""
 
     level: str
     text: str
 
 
 class FakeContext(ToolContext):
-    """A ToolContext for tests: answers questions from a list, and denies when the list is empty.
+    """A ToolContext for tests that records messages and answers questions from a list.
 
-    `services` are functions by name, which get the arguments of `context.request`.
+    Args:
+        directory: The session's directory, where `exec` runs programs; default: the current one.
+        answers: The answers to `ask`, in order: True, False or "always". When there are none left, questions are denied.
+        services: Functions by name that answer `request`; called with its arguments. Default: none.
+        session_id: Default: "session".
+        message_id: Default: "".
+        call_id: Default: "call".
+        agent: Default: "test".
+        agent_name: Default: "main".
+        worktree: The repository; default: `directory`.
     """
 
     updates: list[object]
+    """The content of each `update`, unchanged."""
     progressed: list[Progressed]
+    """Each `progress`."""
     asked: list[Asked]
+    """Each `ask`."""
     requested: list[Requested]
+    """Each `request`."""
     logs: list[Logged]
+    """Each record of `log`."""
     title: str
+    """The newest title of `metadata`; "" if there is none."""
     values: dict[str, Any]
+    """The merged values of `metadata`."""
 
     def __init__(
         self,
@@ -106,17 +122,17 @@ class FakeContext(ToolContext):
         self.values = {}
 
     def update(self, content: object, *, details: object = None) -> None:
-        """Keep what the tool showed, as it gave it."""
+        """Record the content unchanged."""
         super().update(content, details=details)
         self.updates.append(content)
 
     def stop(self, reason: str = "by the test") -> None:
-        """Set `context.abort`, as an abort does; nothing is raised in the tool."""
+        """Set `abort` with `reason`, default "by the test"; nothing is raised in the tool."""
         self.abort._set(reason)  # pyright: ignore[reportPrivateUsage]  the other half of the same class
 
 
 class _Recorder:
-    """The channel of a FakeContext: what a worker would send is written down."""
+    """The channel of a FakeContext: records what a worker would send."""
 
     def __init__(
         self, context: FakeContext, answers: Iterable[Answer], services: Mapping[str, Callable[..., object]]

@@ -1,8 +1,8 @@
-"""How a function becomes a tool: the decorator, the specification's form, and their options.
+"""The decorator `@tool`, the class `Tool` and the types of their options.
 
-`@tool` returns the function itself with a mark on it, so types stay, a test can call it and a class can carry it.
-Nothing is checked here but what cannot be anything else than a mistake in the call itself: names, options and
-schemas are judged when the file is loaded, in `_exports`, so that one bad tool does not take the others along.
+`@tool` returns the function itself with an attribute set, so its type stays, tests can call it and methods can have it.
+Only mistakes in the call of `tool` itself are errors here. Names, options and schemas are checked when the file is
+loaded, in `discover`, so that one invalid tool does not prevent the others from loading.
 """
 
 from __future__ import annotations
@@ -23,38 +23,75 @@ M = TypeVar("M")
 
 
 class Limits(TypedDict, total=False):
-    """What a call may use; the same keys as in the configuration."""
+    """The limits of a call: the same keys as in `[defaults]`, `[max]` and `[tool.NAME]` of the configuration.
+
+    Times are in seconds. Sizes are in bytes, or text such as "512MiB". The defaults are those of the shipped
+    configuration; a key that is left out keeps the configured value.
+    """
 
     timeout: float
+    """Seconds of running time; time spent in `ask()` does not count. In a call's limits it includes the queue. Default: 120."""
     queue: float
+    """Seconds to wait for a worker. Default: 30."""
     cpu: float
+    """Seconds of processor time of all the call's processes together. Default: off."""
     idle: float
+    """Seconds without output, update or progress. Default: off."""
     memory: int | str
+    """Memory of all the call's processes together, in bytes or as text such as "512MiB". Default: 512MiB."""
     processes: int
+    """Number of processes and threads of the call. Default: 64."""
     open_files: int
+    """Number of open files of each process. Default: 1024."""
     file_size: int | str
+    """Size of the largest file that the tool may write, in bytes or as text such as "1GiB". Default: 1GiB."""
     disk: int | str
+    """Space in the private temporary directory, in bytes or as text such as "1GiB". Default: 256MiB."""
     output_lines: int
+    """Lines of output that the model reads; the full output is stored. Default: 2000."""
     output_bytes: int | str
+    """Bytes of output that the model reads; the full output is stored. Default: 50000."""
 
 
 class Options(Limits, total=False):
-    """What a tool may declare about itself."""
+    """The options of a tool: its limits, its name and description, its isolation, its hints and its needs.
+
+    Limits and needs are requests: the user's configuration decides what the tool gets.
+    """
 
     name: str
+    """The tool's name, `^[a-zA-Z0-9_-]{1,64}$` without "__". Default: the file's stem for the export named like the file
+    or `default`, else `<file>_<export>`."""
     description: str
+    """The text that the model reads. Default: the docstring without its `Args:` section."""
     isolation: Literal["worker", "session", "call"]
+    """The lifetime of the worker process: shared by all sessions (the default), one per session, or one per call."""
     output: Literal["head", "tail", "middle"]
+    """Which part of a too long output the model reads."""
     read_only: bool
+    """True: the tool gets no write access except to its private /tmp, and agents may run it in parallel. Default: False."""
     destructive: bool
+    """A hint for the agent that the tool deletes or overwrites data."""
     idempotent: bool
+    """True: the call may be repeated after an internal failure. Default: False."""
     network: bool | Sequence[str]
+    """The host names that the tool connects to, or True for all. Default: none."""
     secrets: Sequence[str]
+    """The names of the configured secrets that the tool needs in `os.environ`. Default: none."""
     sandbox: Literal["baseline", "strict"]
+    """The sandbox profile to run in. Default: the configured profile."""
 
 
 class Tool:
-    """A tool in the specification's form: arguments, a function of them and a context, options."""
+    """A tool made with `tool(execute=…)`: export it as a module attribute.
+
+    Attributes:
+        args: The argument model, the JSON Schema or mapping of types, or None for no arguments.
+        execute: The function, called as `execute(arguments, context)`.
+        options: The options as given.
+        module: The module that made the tool; a file exports only its own tools.
+        line: The line that made the tool, for messages; 0 if unknown.
+    """
 
     __slots__ = ("args", "execute", "line", "module", "options")
 
@@ -70,7 +107,7 @@ class Tool:
         self.args = args
         self.execute = execute
         self.options = options
-        self.module = module  # where it was made: a file exports its own tools, not those it imports
+        self.module = module
         self.line = line
 
     def __repr__(self) -> str:
@@ -93,7 +130,20 @@ def tool(
 @overload
 def tool(**options: Unpack[Options]) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, args: object = None, execute: Any = None, **options: Any) -> Any:
-    """Make a tool: `@tool`, `@tool(timeout=60)`, or `tool(description=…, args=…, execute=…)`."""
+    """Declare a tool: `@tool`, `@tool(timeout=60)`, or `tool(description=…, args=…, execute=…)`.
+
+    As a decorator it returns the function itself, marked as a tool; with `execute` it returns a `Tool`.
+
+    Args:
+        function: The function to mark. Its parameters are the tool's arguments, except the one annotated `ToolContext`.
+        args: Only with `execute`: a model class, a mapping of names to types, or a JSON Schema. Default: no arguments.
+        execute: A function `execute(arguments, context)`, sync or async, to use instead of a decorated one.
+        **options: The keys of `Options`, including those of `Limits`.
+
+    Raises:
+        TypeError: `args` without `execute`, or the marked object is not a function. All other mistakes are
+            reported when the file is loaded.
+    """
     if execute is not None:
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  the file that makes the tool; inspect is heavy
         return Tool(args, execute, options, module=caller.f_globals.get("__name__", ""), line=caller.f_lineno)
@@ -111,7 +161,7 @@ def tool(function: Any = None, /, *, args: object = None, execute: Any = None, *
 def _mark(function: F, options: Mapping[str, Any]) -> F:
     if isinstance(function, type) or not callable(function) or not hasattr(function, "__qualname__"):
         raise TypeError(
-            f"@tool marks a function, and {function!r} is none; write @tool or @tool(timeout=60) above a def"
+            f"@tool marks a function, and {function!r} is not one; write @tool or @tool(timeout=60) above a def"
         )
     try:
         setattr(function, MARK, dict(options))

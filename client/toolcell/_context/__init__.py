@@ -1,1 +1,1 @@
-"""`ToolContext`: what one call gives to its tool, with subprocesses and logging bound to that call."""
+"""`ToolContext`: the context of one call, with its subprocesses and its logger."""

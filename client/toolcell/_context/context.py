@@ -1,10 +1,10 @@
-"""The context of a call: what a tool knows of it, and how it speaks while it runs.
+"""The context of a call: its ids, its abort flag, and the messages that a running tool sends.
 
-Everything goes through a `Channel`, which the worker implements over its socket and `toolcell.testing` over lists.
-Telling (`update`, `progress`, `metadata`, `log`) returns at once and never raises: a tool must not fail because its
-progress could not be shown. Asking is a coroutine, and `wait` runs one for a synchronous tool.
+All messages go through a `Channel`, which the worker implements over its socket and `toolcell.testing` over lists.
+`update`, `progress`, `metadata` and `log` return at once and never raise: a tool must not fail because its progress
+could not be shown. `ask`, `exec` and `request` are coroutines, and `wait` runs one for a synchronous tool.
 
-This module is imported by every tool file, so what is heavy is imported where it is used.
+This module is imported by every tool file, so heavy modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["Abort", "Channel", "ToolContext"]
 
 T = TypeVar("T")
 
-# What a line of progress and a question can show to a person.
+# Bounds of the texts that the user is shown.
 MESSAGE_CHARACTERS_MAX = 1000
 QUESTION_CHARACTERS_MAX = 16 * 1024
 PATTERNS_MAX = 100
 
 
 class Channel(Protocol):
-    """What a context speaks through."""
+    """The transport of a context's messages."""
 
     def tell(
         self,
@@ -44,12 +44,12 @@ class Channel(Protocol):
         payload: bytes = b"",
         /,
     ) -> None:
-        """Pass something on; return at once and never raise."""
+        """Send a message; return at once and never raise."""
 
     def ask(
         self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask", /
     ) -> concurrent.futures.Future[Mapping[str, Any]]:
-        """Ask a question, whose answer has `allowed`, `always` and `message`; or for a service: `result`, `message`."""
+        """Send a question, answered with `allowed`, `always` and `message`; or a request, with `result` and `message`."""
         ...
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
@@ -58,7 +58,7 @@ class Channel(Protocol):
 
 
 class Abort:
-    """Whether this call is to stop: `if context.abort:`, `await context.abort.wait()`."""
+    """The abort flag of a call: true once the call is being stopped. `reason` is "" until then."""
 
     __slots__ = ("_happened", "_waiters", "reason")
 
@@ -73,20 +73,20 @@ class Abort:
         return self._happened
 
     async def wait(self) -> None:
-        """Return when the call is to stop."""
+        """Return when the call is being stopped."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         waiter = (loop, loop.create_future())
         self._waiters.append(waiter)
         try:
-            if not self._happened:  # looked at after joining the list: an abort in between finds us there
+            if not self._happened:  # checked after joining the list, so that no abort in between is missed
                 await waiter[1]
         finally:
             self._waiters.remove(waiter)
 
     def _set(self, reason: str) -> None:
-        """Say so, from any thread or from a signal handler: takes no lock and never blocks."""
+        """Set the flag, from any thread or a signal handler: takes no lock and never blocks."""
         if self._happened:
             return
         self.reason = reason
@@ -102,16 +102,22 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 class ToolContext:
-    """One call, as its tool sees it; every member works in sync and async tools, from any thread."""
+    """The context of one call; every member works in sync and async tools, from any thread."""
 
     session_id: str
+    """The agent's session id; the daemon's where the agent has none."""
     message_id: str
+    """The agent's id of the message that requested the call; "" where the agent has none."""
     call_id: str
+    """The id of the call, unique in its session."""
     agent: str
+    """The program that calls: "claude", "copilot", "opencode", "mcp", "cli", …"""
     agent_name: str
+    """The agent in that program: "main", or the name of a sub-agent."""
     abort: Abort
+    """True once the call is being stopped; `abort.reason` says why, `await abort.wait()` waits for it."""
     traceparent: str
-    """The W3C trace context of whoever called; empty where nobody traces."""
+    """The W3C trace context of the caller; "" without tracing."""
 
     def __init__(
         self,
@@ -145,33 +151,46 @@ class ToolContext:
 
     @cached_property
     def directory(self) -> Path:
-        """The directory that the session works in; absolute, and the working directory."""
+        """The absolute path of the session's directory, which is also the working directory."""
         from pathlib import Path
 
         return Path(self._directory)
 
     @cached_property
     def worktree(self) -> Path:
-        """The repository around the directory, else the same."""
+        """The absolute path of the repository that contains `directory`; `directory` itself outside of a repository."""
         from pathlib import Path
 
         return Path(self._worktree)
 
     @cached_property
     def log(self) -> logging.Logger:
-        """A logger of this call; `logging.getLogger()` and `print()` arrive as well."""
+        """The logger of this call. Records of `logging.getLogger()` and the text of `print()` are captured too."""
         from toolcell._context.logs import logger
 
         return logger(self._channel)
 
     def update(self, content: object, *, details: object = None) -> None:
-        """Show the partial result so far; it replaces the one before and is what a stopped call leaves."""
+        """Publish the partial result so far, which replaces the previous one. Returns at once, never raises.
+
+        A call that is stopped has its last update as content. The model does not see updates while the tool runs.
+
+        Args:
+            content: Any value that a tool may return.
+            details: Data for programs, as JSON; default: what `content` gives.
+        """
         from toolcell._results.normalise import update_body
 
         self._channel.tell("update", {}, update_body(content, details))
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Show how far the tool is, in its own unit; a sign of life for the limit `idle`."""
+        """Report progress, which also resets the limit `idle`. Returns at once, never raises.
+
+        Args:
+            done: The steps done, in a unit of the tool's choice.
+            total: The steps in all, in the same unit; None (the default) if unknown.
+            message: One line of at most 1000 characters for the user; default: none.
+        """
         header = {
             "done": _finite(done) or 0.0,
             "total": None if total is None else _finite(total),
@@ -180,7 +199,12 @@ class ToolContext:
         self._channel.tell("progress", header)
 
     def metadata(self, title: str | None = None, /, **values: object) -> None:
-        """Give the call a title and values; they are merged and kept in its Outcome."""
+        """Set the title of the call and add metadata, which its Outcome contains. Returns at once, never raises.
+
+        Args:
+            title: At most 1000 characters; None (the default) keeps the previous title.
+            **values: JSON values, merged over the earlier ones.
+        """
         from toolcell._results.normalise import metadata_body
 
         header = {} if title is None else {"title": _shown(title)[:MESSAGE_CHARACTERS_MAX]}
@@ -195,9 +219,20 @@ class ToolContext:
         always: Sequence[str] = (),
         details: object = None,
     ) -> None:
-        """Ask a person; return when allowed, raise `Denied` when not or when nobody is there.
+        """Ask the user for permission, and return when it is granted.
 
-        No clock of the call runs meanwhile. Cancelled, the question is withdrawn.
+        The time limits of the call are paused meanwhile. Cancelling withdraws the question.
+
+        Args:
+            question: The text to show, at most 16384 characters.
+            permission: The kind of permission, for the agent's rules; default: none.
+            patterns: What the permission is for, such as paths or commands; at most 100; default: none.
+            always: The patterns that the answer "always" allows from now on; at most 100; default: none.
+            details: Data for the agent's dialog, as JSON; default: none.
+
+        Raises:
+            Denied: The user refused, or the agent cannot ask.
+            ToolError: The question is too long.
         """
         import asyncio
 
@@ -231,10 +266,22 @@ class ToolContext:
         timeout: float | None = None,  # noqa: ASYNC109  the program is killed, which a cancelled wait is not
         check: bool = False,
     ) -> ExecResult:
-        """Run a program, without a shell, and wait for it; its child ends with the call.
+        """Run a program without a shell and wait for it; it is killed at the latest when the call ends.
 
-        `env` replaces the environment, as in `subprocess`. After `timeout` seconds the program is killed and the
-        result says so. Raises ToolError for a missing program and, with `check`, for a failing one.
+        Args:
+            *argv: The program and its arguments.
+            stdin: The input, text or bytes; default: empty.
+            cwd: The working directory, relative to `directory`; default: `directory`.
+            env: The whole environment, as in `subprocess`; default: the tool's own.
+            timeout: Seconds until the program is killed, with `killed` set in the result; default: no limit.
+            check: Whether a program that fails raises; default: False.
+
+        Returns:
+            The exit code and the output, up to 10 MiB of each stream.
+
+        Raises:
+            ToolError: The program could not be started, or with `check` it failed or was killed; the message has the
+                last lines of stderr.
         """
         from toolcell._context.exec import run
 
@@ -242,10 +289,19 @@ class ToolContext:
         return await run(argv, stdin=stdin, cwd=where, env=env, timeout_seconds=timeout, check=check)
 
     async def request(self, service: str, /, **arguments: object) -> Any:
-        """Use a service that the agent's adapter offers, and return what it gives.
+        """Request a service of the agent's adapter, and return its result.
 
-        No clock of the call runs meanwhile. Raises ToolError where the adapter offers none of that name, and with the
-        reason where the service failed. Cancelled, nobody waits for it any more.
+        The time limits of the call are paused meanwhile. Cancelling withdraws the request.
+
+        Args:
+            service: The name of the service, such as "session.send".
+            **arguments: The arguments of the service, as JSON.
+
+        Returns:
+            The result, as read from JSON.
+
+        Raises:
+            ToolError: The adapter does not offer the service, or the service failed, with the reason.
         """
         import asyncio
         import json
@@ -256,11 +312,19 @@ class ToolContext:
             self._channel.ask({"service": _shown(service)}, to_json(arguments), "request")
         )
         if not reply["result"]:
-            raise ToolError(f"{_shown(service)}: {reply.get('message') or 'it failed, and did not say why'}")
+            raise ToolError(f"{_shown(service)}: {reply.get('message') or 'it failed without a reason'}")
         return json.loads(reply["result"])
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
-        """Run one of the coroutines above in a synchronous tool."""
+        """Run a coroutine of this context in a synchronous tool, and return its result.
+
+        Args:
+            coroutine: For example `context.ask("…")`.
+
+        Raises:
+            RuntimeError: Called where an event loop runs; await the coroutine there instead.
+            Exception: What the coroutine raises.
+        """
         import asyncio
 
         try:
@@ -274,19 +338,19 @@ class ToolContext:
 
 
 def _finite(number: object) -> float | None:
-    """A number that JSON can carry, or None: telling never raises."""
+    """Return a finite number, or None: JSON has no others, and reporting never raises."""
     try:
-        value = float(number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  whatever the tool passed
+        value = float(number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  any value that the tool passed
     except (TypeError, ValueError, OverflowError):
         return None
     return value if -float("inf") < value < float("inf") else None
 
 
 def _shown(text: object) -> str:
-    """Text that JSON can carry: lone surrogates, as in odd file names, are replaced."""
+    """Return text that JSON can carry: lone surrogates, as in invalid file names, are replaced."""
     from toolcell._results.json_value import whole
 
     try:
         return whole(str(text))
-    except Exception:  # noqa: BLE001  a tool's own __str__, and telling never raises
+    except Exception:  # noqa: BLE001  a tool's own __str__, and reporting never raises
         return f"({type(text).__name__} without text)"

@@ -2,11 +2,11 @@
 
 A `subprocess.Popen` whose pipes and pidfd are watched by the running loop. asyncio's own subprocesses are not used
 because before 3.12 they start a thread per child, and a worker reports its threads after every call; and because
-they wait for the end of the pipes, which a daemon that the program left behind holds open for ever. Here the end of
-the program is the end: what it has written by then is read, what others write later is not.
+they wait for the end of the pipes, which a daemon that the program left behind keeps open. Here the
+result ends with the program: its output until then is read, later output of other processes is not.
 
-The child leads a session of its own, so that a time-out or the end of the call kills it with what it started.
-Nothing returns before the child has been reaped.
+The child leads a new process session, so that a time-out or the end of the call kills it with what it started.
+`run` returns only after the child has been reaped.
 """
 
 from __future__ import annotations
@@ -35,17 +35,22 @@ QUOTED_CHARACTERS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a program left: its streams as text, its exit code (negative for a signal), and whether we ended it."""
+    """The result of `ToolContext.exec`."""
 
     stdout: str
+    """The standard output as text, at most 10 MiB; invalid UTF-8 is replaced."""
     stderr: str
+    """The standard error as text, at most 10 MiB; invalid UTF-8 is replaced."""
     code: int
+    """The exit code; negative for a signal, as in `subprocess`."""
     killed: bool
+    """Whether the program was killed because its `timeout` had passed."""
     truncated: bool
+    """Whether a stream was longer than 10 MiB and its end was dropped."""
 
     @property
     def output(self) -> str:
-        """stdout, then stderr."""
+        """`stdout` followed by `stderr`."""
         return self.stdout + self.stderr
 
 
@@ -58,14 +63,14 @@ async def run(
     timeout_seconds: float | None = None,
     check: bool = False,
 ) -> ExecResult:
-    """Run a program to its end; cancelled, kill it with its session, reap it, and only then be cancelled."""
+    """Run a program to its end; on cancellation kill its process session and reap it before raising."""
     data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
     process = _started(argv, bool(data), cwd, env)
     with _Watch(process, data) as watch:
         try:
             ended = await watch.end(timeout_seconds)
         finally:
-            await watch.ended_by_force()
+            await watch.kill_if_running()
     result = ExecResult(
         stdout=watch.stdout.text(),
         stderr=watch.stderr.text(),
@@ -99,7 +104,7 @@ def _started(
         )
     except (OSError, ValueError) as error:  # ValueError: a null byte in an argument
         if cwd is not None and not os.path.isdir(cwd):
-            reason = f"its directory {os.fspath(cwd)} is not there"
+            reason = f"its directory {os.fspath(cwd)} does not exist"
         elif isinstance(error, FileNotFoundError):
             reason = "there is no such program; install it, or name it with its path"
         else:
@@ -108,7 +113,7 @@ def _started(
 
 
 class _Watch:
-    """A child on the running loop: its pipes, its end, its death."""
+    """Watches a child on the running loop: its pipes and its exit."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes) -> None:
         assert process.stdout is not None
@@ -124,7 +129,7 @@ class _Watch:
     def __enter__(self) -> Self:
         try:
             self._pidfd = os.pidfd_open(self._process.pid)
-        except OSError:  # no descriptor left: nothing could tell us of its end
+        except OSError:  # no descriptor left, so its end could not be watched
             self._process.kill()
             self.__exit__()
             raise
@@ -138,7 +143,7 @@ class _Watch:
         for pipe in (self.stdout, self.stderr, self._feed):
             if pipe is not None:
                 pipe.close()
-        self._process.wait()  # it has exited: this only takes its status away
+        self._process.wait()  # it has exited: this only reaps it
 
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._pidfd)
@@ -147,11 +152,11 @@ class _Watch:
         self._exited.set_result(None)
 
     async def end(self, timeout_seconds: float | None) -> bool:
-        """Wait for the child; whether it ended by itself in time."""
+        """Wait for the child; return whether it exited in time."""
         done, _ = await asyncio.wait([self._exited], timeout=timeout_seconds)
         return bool(done)
 
-    async def ended_by_force(self) -> None:
+    async def kill_if_running(self) -> None:
         """Kill the child's whole session if the child is still there, and wait until it is dead."""
         cancelled: asyncio.CancelledError | None = None
         while not self._exited.done():
@@ -159,13 +164,13 @@ class _Watch:
             try:
                 await asyncio.wait([self._exited])
             except asyncio.CancelledError as error:
-                cancelled = error  # a child that is dying is waited for, whoever is in a hurry
+                cancelled = error  # the killed child is reaped before the cancellation is raised
         if cancelled is not None:
             raise cancelled
 
 
 class _Capture:
-    """What a pipe delivers, up to a bound; the rest is read and forgotten, so that the child can go on."""
+    """Reads a pipe and keeps a bounded part; the rest is read and dropped, so that the child does not block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pipe: IO[bytes]) -> None:
         self._loop = loop
@@ -176,11 +181,11 @@ class _Capture:
         loop.add_reader(pipe.fileno(), self._read)
 
     def text(self) -> str:
-        """What was kept; bytes that are no UTF-8 are replaced."""
+        """Return the kept bytes as text; invalid UTF-8 is replaced."""
         return self._kept.decode(errors="replace")
 
     def finish(self) -> None:
-        """Take what is in the pipe now, without waiting for those who still hold its other end."""
+        """Read what is in the pipe now, without waiting for processes that keep its other end open."""
         for _ in range(LAST_CHUNKS_MAX):
             if not self._read():
                 break
@@ -235,9 +240,9 @@ class _Feed:
 
 def _failure(program: str, result: ExecResult, timeout_seconds: float | None) -> str:
     what = f"was killed after {timeout_seconds:g} s" if result.killed else f"ended with {_code(result.code)}"
-    said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-QUOTED_LINES_MAX:]
-    quoted = "\n".join(said)[-QUOTED_CHARACTERS_MAX:]
-    return f"{program} {what}:\n{quoted}" if quoted else f"{program} {what} and said nothing."
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()[-QUOTED_LINES_MAX:]
+    quoted = "\n".join(lines)[-QUOTED_CHARACTERS_MAX:]
+    return f"{program} {what}:\n{quoted}" if quoted else f"{program} {what} without any output."
 
 
 def _code(code: int) -> str:

@@ -1,4 +1,4 @@
-"""Logging that arrives with the call: a handler that tells, and the logger of a context."""
+"""The logger of a call's context, and the handler that sends log records to the daemon."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ TEXT_BYTES_MAX = 16 * 1024
 
 
 class LogSink(Protocol):
-    """What a record is told to: a channel, or whoever passes it on."""
+    """The receiver of log records: a channel, or a function that forwards to one."""
 
     def tell(self, kind: Literal["log"], header: Mapping[str, Any], /) -> None:
         """Return at once and never raise."""
 
 
 class LogHandler(logging.Handler):
-    """Tells every record as `{"level", "text"}`; the worker puts one on the root logger as well."""
+    """Sends every record as `{"level", "text"}`; the worker also adds one to the root logger."""
 
     def __init__(self, channel: LogSink) -> None:
         super().__init__()
         self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record on; one that cannot be formatted is reported on stderr, as logging does."""
+        """Send a record; one that cannot be formatted is reported on stderr, as logging does."""
         try:
             text = clipped(whole(self.format(record)))
         except Exception:  # noqa: BLE001  the arguments of a record are the tool's, and logging never raises

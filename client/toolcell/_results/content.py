@@ -1,7 +1,7 @@
-"""What a tool may return beside text and data: pictures, links, and a result with its parts named.
+"""The values that a tool may return besides text and data: `Image`, `Link` and `ToolResult`.
 
 Plain classes in place of dataclasses keep `import toolcell` light. An `Image` reads its file when it is made,
-not when the result is sent: the file is often a temporary one that is gone by then.
+not when the result is sent: the file is often a temporary one that no longer exists by then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,18 @@ _ALIASES = {"jpg": "jpeg", "svg": "svg+xml"}
 
 
 class Image:
-    """A picture for the model: a file, or bytes with their format where it is not plain from them."""
+    """A picture for the model.
+
+    Args:
+        path: The file to read, at once; relative to the working directory.
+        data: The bytes of the picture, instead of `path`; at most 10 MiB.
+        format: The format, such as "png"; default: detected for PNG, JPEG, GIF, WebP and SVG.
+
+    Raises:
+        TypeError: Neither or both of `path` and `data` are given.
+        ToolError: The picture is too large, or its format is unknown.
+        OSError: The file cannot be read.
+    """
 
     __slots__ = ("data", "mime_type")
 
@@ -42,7 +53,7 @@ class Image:
         path: str | PathLike[str] | None = None,
         *,
         data: bytes | None = None,
-        format: str | None = None,  # noqa: A002  the word for it
+        format: str | None = None,  # noqa: A002  the public name
     ) -> None:
         if (path is None) == (data is None):
             raise TypeError("Image takes either a path or data=…")
@@ -78,7 +89,13 @@ def _kind(data: bytes) -> str | None:
 
 
 class Link:
-    """A resource that the agent may open: a URI with a name for it."""
+    """A resource that the agent may open.
+
+    Args:
+        uri: The address of the resource.
+        name: The name to show; default: the last part of the URI.
+        mime_type: The media type; default: unknown.
+    """
 
     __slots__ = ("mime_type", "name", "uri")
 
@@ -96,7 +113,15 @@ Content = Union[str, Image, Link, Sequence[Union[str, Image, Link]]]  # noqa: UP
 
 
 class ToolResult:
-    """A result with its parts named: what the model reads, and what stays beside it."""
+    """A result with content for the model and data for programs.
+
+    Args:
+        content: What the model reads: text, an `Image`, a `Link`, or a list of them; default: empty.
+        details: Data for programs, as JSON, which the model does not read; default: none.
+        title: The title of the call, for the user; default: unchanged.
+        metadata: JSON values to merge over those of `ToolContext.metadata`; default: none.
+        is_error: Whether the call ends as `tool_error`; default: False.
+    """
 
     __slots__ = ("content", "details", "is_error", "metadata", "title")
 

@@ -1,8 +1,8 @@
-"""What a tool raises, and what is raised in it or before it.
+"""The exceptions of tools.
 
-Three audiences. `ToolError` speaks to the model. `Aborted` speaks to the tool: it derives from BaseException, so
-that `except Exception` in a tool does not swallow a Ctrl-C that somebody else pressed. `InvalidArguments` speaks
-to the model about its own arguments, before any line of the tool has run.
+A tool raises `ToolError` with a message for the model. `Aborted` is raised in a tool to stop it: it derives from
+BaseException, so that `except Exception` in a tool does not swallow it. `InvalidArguments` is raised before the tool
+runs, with a message for the model.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from collections.abc import Iterable
 
 __all__ = ["Aborted", "Denied", "InvalidArguments", "ToolError"]
 
-# A model mends its arguments from the first few complaints; more of them only fill its context.
+# The first few messages are enough for a model to correct its arguments; more only fill its context.
 PROBLEMS_SHOWN = 20
 
 
 class ToolError(Exception):
-    """Raise it to tell the model what went wrong; the message arrives unchanged."""
+    """Raise it to report a failure to the model; the message is passed on unchanged.
+
+    Args:
+        message: The text for the model.
+        details: Data for programs, as JSON, which becomes `Outcome.details`; default: none.
+    """
 
     def __init__(self, message: str, *, details: object = None) -> None:
         super().__init__(message)
@@ -24,15 +29,18 @@ class ToolError(Exception):
 
 
 class Denied(ToolError):
-    """A question was refused, or nobody was there to answer it."""
+    """Raised by `ToolContext.ask` when the user refuses or the agent cannot ask; uncaught, the Outcome is `denied`."""
 
 
 class Aborted(BaseException):
-    """Raised in a synchronous tool that is being stopped; clean up in `finally` and let it pass."""
+    """Raised in a synchronous tool that is being stopped; clean up in `finally` and do not catch it.
+
+    A tool that catches it may return its partial result, which becomes the content of the Outcome.
+    """
 
 
 class InvalidArguments(Exception):
-    """The arguments do not fit; `str()` is the message, `problems` pairs of a path and a sentence."""
+    """The arguments do not match the schema; `str()` is the message, `problems` pairs of a path and a sentence."""
 
     problems: tuple[tuple[str, str], ...]
 
@@ -42,7 +50,7 @@ class InvalidArguments(Exception):
             sentences = merged.setdefault(path, [])
             if sentence not in sentences:
                 sentences.append(sentence)
-        # Several complaints about one place are the branches of a union: either would do.
+        # Several messages for one place are the branches of a union: either would do.
         every = [(path, ", or ".join(sentences)) for path, sentences in merged.items()]
         self.problems = tuple(every[:PROBLEMS_SHOWN])
         super().__init__(_message(self.problems, len(every)))

@@ -1,6 +1,6 @@
-"""The words of the command line: each command, its arguments and options, and where it goes from there.
+"""The command-line interface: declares every command with its arguments and options, and calls its implementation.
 
-What a command needs is imported when it runs: `toolcell version` and `--help` load neither grpc nor rich.
+A command imports its implementation when it runs, so that `toolcell version` and `--help` load neither grpc nor rich.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="toolcell",
-    help="Runs the tools that you write for your coding agent, each in a process of its own.",
+    help="Run the tools that you write for your coding agent, each in a separate process.",
     epilog="Exit codes: 0 ok, 1 the tool failed, 2 command line or arguments, 3 refused or denied, 4 crashed, "
-    "5 a limit, 69 no daemon, 70 our own fault, 124 timed out, 130 aborted.",
+    "5 limit exceeded, 69 no daemon, 70 internal error, 124 timed out, 130 aborted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -53,7 +53,7 @@ def call(
         list[str] | None,
         typer.Argument(
             metavar="key=value",
-            help="key=text, key=@FILE, key=@-, 'key:=JSON', key:=@FILE; twice is an array.",
+            help="key=text, key=@FILE, key=@-, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
         ),
     ] = None,
     args: Annotated[
@@ -61,15 +61,19 @@ def call(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="S", parser=_timeout, help='Seconds, or "500ms", "2m"; the queue included.'),
+        typer.Option(
+            metavar="S", parser=_timeout, help='Time limit including the queue: seconds, or "500ms", "2m".'
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Allow whatever the tool asks.")] = False,
-    private: Annotated[bool, typer.Option("--private", help="By a daemon of its own.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Use a private daemon that ends with the command.")
+    ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
     ] = False,
 ) -> Ending:
-    """Call a tool; its result goes to stdout, alone."""
+    """Call a tool. Only its result is written to stdout."""
     from . import call as calling
 
     return calling.call(
@@ -90,9 +94,9 @@ def call(
 @command
 def tools(
     context: CommandContext,
-    name: Annotated[str | None, typer.Argument(help="One tool, with its schema and settings.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this tool with its schema and settings.")] = None,
 ) -> Ending:
-    """What the directory sees."""
+    """List the tools of the directory, or show one."""
     from . import tools
 
     return tools.tools(context, name)
@@ -102,7 +106,9 @@ def tools(
 @command
 def check(
     context: CommandContext,
-    files: Annotated[list[str] | None, typer.Argument(help="Only these, wherever they are.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Check only these files, in any directory.")
+    ] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
     from . import tools
@@ -114,9 +120,9 @@ def check(
 @command
 def calls(
     context: CommandContext,
-    call: Annotated[str | None, typer.Argument(help="A call's id or its beginning.")] = None,
+    call: Annotated[str | None, typer.Argument(help="A call id or a prefix of it.")] = None,
 ) -> Ending:
-    """Running and recent calls, or one call's whole story."""
+    """List running and recent calls, or show the history of one."""
     from . import calls as listing
 
     return listing.calls(context, call)
@@ -126,9 +132,9 @@ def calls(
 @command
 def sessions(
     context: CommandContext,
-    session: Annotated[str | None, typer.Argument(help="A session's id or its beginning.")] = None,
+    session: Annotated[str | None, typer.Argument(help="A session id or a prefix of it.")] = None,
 ) -> Ending:
-    """The sessions, or one with its calls."""
+    """List the sessions, or show one with its calls."""
     from . import calls as listing
 
     return listing.sessions(context, session)
@@ -137,7 +143,7 @@ def sessions(
 @app.command()
 @command
 def ps(context: CommandContext) -> Ending:
-    """The workers."""
+    """List the workers."""
     from . import calls as listing
 
     return listing.ps(context)
@@ -147,13 +153,15 @@ def ps(context: CommandContext) -> Ending:
 @command
 def output(
     context: CommandContext,
-    output: Annotated[str, typer.Argument(help="An output's id or its beginning.")],
-    lines: Annotated[str | None, typer.Option(metavar="A:B", help="Lines, from 1, both included.")] = None,
+    output: Annotated[str, typer.Argument(help="An output id or a prefix of it.")],
+    lines: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Lines A to B, counted from 1, both included.")
+    ] = None,
     extent: Annotated[
-        str | None, typer.Option("--bytes", metavar="A:B", help="Bytes, from 0, without B.")
+        str | None, typer.Option("--bytes", metavar="A:B", help="Bytes A to B, counted from 0, B excluded.")
     ] = None,
 ) -> Ending:
-    """An output that was cut, whole."""
+    """Print the full text of an output that was truncated."""
     from . import output as reading
 
     return reading.output(context, output, lines, extent)
@@ -164,11 +172,11 @@ def output(
 def logs(
     context: CommandContext,
     subject: Annotated[
-        str | None, typer.Argument(metavar="[TOOL|CALL]", help="Only of this tool or call.")
+        str | None, typer.Argument(metavar="[TOOL|CALL]", help="Show only this tool or call.")
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
 ) -> Ending:
-    """What tools printed and logged, with tracebacks."""
+    """Show what tools printed and logged, with tracebacks."""
     from . import output as reading
 
     return reading.logs(context, subject, follow)
@@ -178,9 +186,9 @@ def logs(
 @command
 def abort(
     context: CommandContext,
-    calls: Annotated[list[str], typer.Argument(help="Calls, by id or its beginning.")],
+    calls: Annotated[list[str], typer.Argument(help="Call ids or prefixes of them.")],
 ) -> Ending:
-    """Stop calls."""
+    """Abort running calls."""
     from . import control
 
     return control.abort(context, calls)
@@ -189,7 +197,7 @@ def abort(
 @app.command()
 @command
 def reload(context: CommandContext) -> Ending:
-    """Read the configuration and the tools again."""
+    """Reload the configuration and rescan the tools."""
     from . import control
 
     return control.reload(context)
@@ -199,9 +207,9 @@ def reload(context: CommandContext) -> Ending:
 @command
 def restart(
     context: CommandContext,
-    tool: Annotated[str | None, typer.Argument(help="Only those with the file of this tool.")] = None,
+    tool: Annotated[str | None, typer.Argument(help="Retire only the workers of this tool's file.")] = None,
 ) -> Ending:
-    """Retire the workers, so that the next call gets a new one."""
+    """Retire the workers, so that the next call starts a new one."""
     from . import control
 
     return control.restart(context, tool)
@@ -211,13 +219,17 @@ def restart(
 @command
 def trust(
     context: CommandContext,
-    project: Annotated[str, typer.Argument(metavar="[DIR]", help="A project; default where you are.")] = ".",
-    digest: Annotated[bool, typer.Option("--digest", help="Only its code as it is now.")] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Show what its tools ask for, and grant nothing.")
+    project: Annotated[
+        str, typer.Argument(metavar="[DIR]", help="The project directory; default: the current one.")
+    ] = ".",
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Trust only the current code; a change revokes the trust.")
     ] = False,
-    everything: Annotated[bool, typer.Option("--list", help="The projects that are trusted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Trust it no longer.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show what the tools ask for without granting it.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--list", help="List the trusted projects.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke trust.")] = False,
 ) -> Ending:
     """Show what a project's tools ask for, and grant it."""
     from . import trust
@@ -230,7 +242,7 @@ def trust(
 @app.command()
 @command
 def doctor(context: CommandContext) -> Ending:
-    """What this host can hold tools to, layer by layer, and what is missing."""
+    """Show which sandbox layers this host supports, and what is missing."""
     from . import trust
 
     return trust.doctor(context)
@@ -239,9 +251,10 @@ def doctor(context: CommandContext) -> Ending:
 @app.command()
 @command
 def release(
-    context: CommandContext, tool: Annotated[str, typer.Argument(help="A tool, or the path of its file.")]
+    context: CommandContext,
+    tool: Annotated[str, typer.Argument(help="A tool name, or the path of its file.")],
 ) -> Ending:
-    """Let a tool that was shut out because its workers died run again."""
+    """Release a tool from quarantine, so that it can run again."""
     from . import control
 
     return control.release(context, tool)
@@ -252,18 +265,18 @@ def release(
 def serve(
     context: CommandContext,
     state: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where outputs and records are kept.")
+        str | None, typer.Option(metavar="DIR", help="The directory for outputs and records.")
     ] = None,
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A configuration in place of the user's.")
+        str | None, typer.Option(metavar="FILE", help="Use this configuration file instead of the user's.")
     ] = None,
     idle_exit: Annotated[
         float | None,
-        typer.Option(metavar="S", parser=_seconds, help="End after so long without a session."),
+        typer.Option(metavar="S", parser=_seconds, help="Exit after this time without a session."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
-    """Be the daemon, in the foreground."""
+    """Run the daemon in the foreground."""
     from . import init
 
     return init.serve(context, state, config, idle_exit, detach=detach)
@@ -279,22 +292,22 @@ def mcp(
     context: CommandContext,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="[HOST:]PORT", help="Over HTTP, for whoever has the token."),
+        typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; clients must send the token."),
     ] = None,
     token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The token's file, made if it is not there.")
+        str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
     ] = None,
     token_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The environment variable that has the token.")
+        str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
     ] = None,
 ) -> Ending:
-    """Be an MCP server on stdin and stdout, for a host that starts it; or over HTTP."""
+    """Run an MCP server on stdin and stdout, or over HTTP."""
     from . import mcp
 
     if http is not None:
         return mcp.mcp_over_http(context, mcp.HttpOptions(http, token_file, token_env))
     if token_file is not None or token_env is not None:
-        raise Failure(Exit.USAGE, "usage", "A token is for HTTP.", "Add --http PORT.")
+        raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
     return mcp.mcp(context)
 
 
@@ -303,10 +316,14 @@ def mcp(
 def install(
     context: CommandContext,
     host: Annotated[str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode")],
-    write: Annotated[bool, typer.Option("--write", help="Put it into the host's file.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it out of the host's file again.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the entry into the host's configuration file.")
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the entry from the host's configuration file.")
+    ] = False,
 ) -> Ending:
-    """Print what a host is to be told so that it starts `toolcell mcp`, or write it."""
+    """Print the configuration that makes a host start `toolcell mcp`, or write it."""
     from ._mcp_install import install
 
     return install.install(context, host, write=write, remove=remove)
@@ -317,10 +334,10 @@ def install(
 def init(
     context: CommandContext,
     file: Annotated[
-        str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default hello.")
+        str | None, typer.Argument(help="A path, or a name below .toolcell/tools; default: hello.")
     ] = None,
 ) -> Ending:
-    """Write a tool that works, and say how to call it."""
+    """Write an example tool and print the command that calls it."""
     from . import init
 
     return init.init(context, file)
@@ -329,7 +346,7 @@ def init(
 @app.command()
 @command
 def version(context: CommandContext) -> Ending:
-    """Which Toolcell this is."""
+    """Print the version of Toolcell."""
     from . import init
 
     return init.version(context)

@@ -1,10 +1,10 @@
-"""For adapter authors: a Session with the daemon, and its Calls.
+"""The API for adapter authors: `connect` opens a Session with the daemon, which runs Calls.
 
     async with connect(directory=".") as session:
         outcome = await session.call("words", {"path": "README.md"})
 
-A call ends in an Outcome, never in an exception, whatever happened to the tool, the daemon or the line.
-Cancelling whoever awaits a call aborts it, and the cancellation is delivered when the tool has stopped.
+A call always ends with an Outcome, never with an exception, whatever fails: the tool, the daemon or the connection.
+Cancelling a task that awaits a call aborts the call, and the cancellation is delivered when the tool has stopped.
 """
 
 from .call import Call

@@ -1,7 +1,6 @@
-"""A connection of a person's own: both services, with the operator's token. Private until `toolcell.client.operator`.
+"""A connection with the operator's token, for the command `toolcell`: both services, without a session.
 
-No session is opened. Each question is one RPC, and whatever the daemon does not serve is one exception, `Refused`,
-with its code, reason, message and remedy.
+Each request is one RPC, and every refusal is the exception `Refused` with its code, reason, message and remedy.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from .errors import Refused, refusal_of_rpc
 
 __all__ = ["Operator", "operate"]
 
-ANSWER_SECONDS = 30.0  # a scan of a large directory is the longest question there is
+ANSWER_SECONDS = 30.0  # a scan of a large directory takes longest
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
 class Operator:
-    """Both services of one daemon; ask through `ask` and `watch`, which bring the token and read refusals."""
+    """Both services of one daemon: `ask` and `watch` add the token and decode refusals."""
 
     __slots__ = ("_link", "operator", "tools")
 
@@ -45,7 +44,16 @@ class Operator:
         *,
         timeout_seconds: float = ANSWER_SECONDS,
     ) -> _Response:
-        """One answer, as in `await one.ask(one.operator.GetStatus, GetStatusRequest())`. Raises Refused."""
+        """Call a unary RPC, as in `await client.ask(client.operator.GetStatus, GetStatusRequest())`.
+
+        Args:
+            method: A method of `operator` or `tools`.
+            request: Its request.
+            timeout_seconds: The deadline; default: 30 seconds.
+
+        Raises:
+            Refused: The daemon refused the request, or cannot be reached.
+        """
         try:
             return await method(request, metadata=self._link.metadata, timeout=timeout_seconds)
         except grpc.aio.AioRpcError as error:
@@ -54,7 +62,7 @@ class Operator:
     async def watch(
         self, method: grpc.aio.UnaryStreamMultiCallable[_Request, _Response], request: _Request
     ) -> AsyncIterator[_Response]:
-        """Answers as they come; leaving the loop, or being cancelled, ends the RPC. Raises Refused."""
+        """Yield the responses of a streaming RPC; closing the iterator or cancellation ends it. Raises Refused."""
         answers = method(request, metadata=self._link.metadata)
         try:
             async for answer in answers:
@@ -67,8 +75,8 @@ class Operator:
 
 @asynccontextmanager
 async def operate(daemon: Daemon | None = None) -> AsyncGenerator[Operator]:
-    """A connection to a daemon; without one given, to the user's, which is not started. Raises Unavailable."""
-    found = daemon or find(None, "running")
-    await found.ready()
-    async with dial(found.socket, _paths.operator_token_path(found.socket)) as link:
+    """Connect to a daemon as an operator; default: the user's, which is not started. Raises Unavailable."""
+    target = daemon or find(None, "running")
+    await target.ready()
+    async with dial(target.socket, _paths.operator_token_path(target.socket)) as link:
         yield Operator(link)

@@ -1,12 +1,12 @@
-"""A call: one request to run one tool, on its way from the moment it is made.
+"""A call: one request to run one tool, started when the object is created.
 
-It is a future with manners. A plain `asyncio.Future` would not do: cancelling one waiter would cancel it for all,
-and the cancellation would be delivered at once, while the tool goes on. Here the cancellation of whoever waits is
-the abort, and it is delivered when the tool has stopped, so that `asyncio.timeout()` and task groups tell the truth.
+A plain `asyncio.Future` would not do: cancelling one waiter would cancel it for all, and the cancellation would be
+delivered at once, while the tool goes on. Here cancelling a waiter aborts the call, and the cancellation is delivered
+when the tool has stopped, so that `asyncio.timeout()` and task groups end only after the tool.
 
-`Call` is what the caller holds; `CallState` is the same call as its session knows it, with what it takes to send it
-again after the line has dropped. No task belongs to either: the session's reader delivers and ends, and whoever
-waits is woken by a future of its own. All of it lives on the session's loop.
+`Call` is the public object; `CallState` is the session's state of the same call, with everything that is needed to send
+it again after a lost connection. Neither has a task: the session's reader delivers events and the outcome, and each
+waiter has a future. Everything runs on the session's loop.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from .outcome import Kind, Outcome
 __all__ = ["Call", "CallState"]
 
 PART_BYTES_MAX = 48 * 1024  # the contract's bound for a chunk
-ANSWERS_KEPT_MAX = 64  # to be sent again after a drop; more questions than a tool has open at once
-CANCELLED = "whoever waited for it was cancelled"
+ANSWERS_KEPT_MAX = 64  # to send again after a lost connection; more questions than a tool has open at once
+CANCELLED = "the task that waited for it was cancelled"
 
 
 class CallTransport(Protocol):
-    """What carries flights: the session's attachment."""
+    """The connection that sends the messages of calls."""
 
     def send(self, message: pb.AttachRequest, /) -> None:
-        """Say something about a call, if there is somebody to hear it."""
+        """Send a message about a call; drop it if there is no connection."""
         ...
 
-    def land(self, flight: CallState, /) -> None:
-        """Forget a flight that has ended."""
+    def remove(self, state: CallState, /) -> None:
+        """Remove a call that has ended."""
         ...
 
 
 class CallState:
-    """A call under way, as its session knows it.
+    """The session's state of a call.
 
-    The state is here and nowhere else: `outcome` (ended), `abort_reason` (asked to stop), `sent` (the daemon may have
-    some of it), `whole` (may have all of it), `accepted` (is known to have it), and the answers given.
+    The mutable state: `outcome` (ended), `abort_reason` (abort requested), `sent` (the daemon may have part of the
+    request), `whole` (it may have all of it), `accepted` (it confirmed the call), and the answers given.
     """
 
     __slots__ = (
@@ -80,8 +80,8 @@ class CallState:
         self._traced = traced
         self._answers: dict[int, pb.AttachRequest] = {}
         self._buffer: EventBuffer | None = None
-        self._reader: asyncio.Future[None] | None = None  # who iterates, and has read everything
-        self._waiters: list[asyncio.Future[None]] = []  # who awaits
+        self._reader: asyncio.Future[None] | None = None  # the iterator that waits for an event
+        self._waiters: list[asyncio.Future[None]] = []  # the tasks that wait for the outcome
         self.asks: dict[int, asyncio.Task[None]] = {}
         self.abort_reason: str | None = None
         self.accepted = False
@@ -91,11 +91,11 @@ class CallState:
         self.call = Call(request.call_id, request.tool, self)
 
     def same_request(self, tool: str, arguments: bytes) -> bool:
-        """Whether a request under the same id is the same call."""
+        """Return whether a request with the same id is the same call."""
         return self.call.tool == tool and (self._arguments == arguments or self.accepted)
 
     def launch(self, stream: Stream) -> None:
-        """Send what starts the call, or rejoins it."""
+        """Send the request, which starts the call or attaches to it."""
         self.sent = True
         if len(self._arguments) <= PART_BYTES_MAX:
             stream.send(pb.AttachRequest(call=self._request))
@@ -104,7 +104,7 @@ class CallState:
             stream.send(self._parts())
 
     def _parts(self) -> Iterator[pb.AttachRequest]:
-        """The request and the rest of its arguments; no more of it once the call has ended."""
+        """Yield the request and the rest of its arguments; stop when the call has ended."""
         if self.outcome is None:
             yield pb.AttachRequest(call=self._request)
         size = len(self._arguments)
@@ -116,14 +116,14 @@ class CallState:
             part = pb.Chunk(call_id=self.call.id, data=self._arguments[start:end], last=self.whole)
             yield pb.AttachRequest(chunk=part)
 
-    def repeats(self) -> Iterator[pb.AttachRequest]:
-        """What was said about the call beside its request, for a stream that has not heard it."""
+    def resend_messages(self) -> Iterator[pb.AttachRequest]:
+        """Yield the answers and the abort of the call, to send them again on a new stream."""
         yield from self._answers.values()
         if self.abort_reason is not None:
             yield pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=self.abort_reason))
 
     def abort(self, reason: str) -> None:
-        """Say once that the call is to stop. One whose arguments have not all gone up has not begun, and ends here."""
+        """Request the abort, once. A call whose arguments were not sent completely has not begun, and ends here."""
         if self.outcome is None and self.abort_reason is None:
             self.abort_reason = reason
             self._transport.send(pb.AttachRequest(abort=pb.Abort(call_id=self.call.id, reason=reason)))
@@ -131,11 +131,11 @@ class CallState:
                 self.end(Outcome(Kind.aborted, "client", f"{reason or 'by the client'}, before it was sent"))
 
     def was_asked(self, ask_id: int) -> bool:
-        """Whether the question or request is known, be it answered or not."""
+        """Return whether the question or request was received before, answered or not."""
         return ask_id in self.asks or ask_id in self._answers
 
     def answer(self, ask_id: int, answer: pb.AttachRequest) -> None:
-        """Answer a question or a request, and remember it in case the line drops."""
+        """Send the answer to a question or a request, and keep it to send it again after a lost connection."""
         self.asks.pop(ask_id, None)
         if self.outcome is None:
             self._answers[ask_id] = answer
@@ -144,14 +144,14 @@ class CallState:
             self._transport.send(answer)
 
     def deliver(self, event: Event, size_bytes: int) -> None:
-        """Keep an event for whoever iterates."""
+        """Queue an event for the iterator."""
         if self._buffer is None:
             self._buffer = EventBuffer()
         self._buffer.put(event, size_bytes)
         self._wake_reader()
 
     def end(self, outcome: Outcome) -> None:
-        """End the call; the first ending is the only one."""
+        """End the call; later outcomes are ignored."""
         if self.outcome is None:
             self.outcome = outcome
             if self._traced is not None:
@@ -162,10 +162,10 @@ class CallState:
             self._wake_reader()
             for ask in self.asks.values():
                 ask.cancel()
-            self._transport.land(self)
+            self._transport.remove(self)
 
     async def ended(self) -> Outcome:
-        """The outcome; being cancelled is the abort."""
+        """Wait for the outcome; cancellation aborts the call."""
         try:
             await self._end()
         except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class CallState:
         return self.outcome
 
     async def events(self) -> AsyncIterator[Event]:
-        """The events that nobody has read, as they come; being cancelled is the abort."""
+        """Yield unread and new events until the call has ended; cancellation aborts the call."""
         while True:
             while self._buffer is not None and (event := self._buffer.take()) is not None:
                 yield event
@@ -207,18 +207,22 @@ class CallState:
 
 
 class Call:
-    """One request to run one tool; await it for the Outcome, iterate over it for what happens until then.
+    """One request to run one tool: await it for the Outcome, any number of times; iterate once over its events.
 
-    Cancelling whoever does either aborts the call, and the cancellation is delivered when the tool has stopped;
-    a second cancellation leaves at once.
+    Cancelling a task that does either aborts the call, and the cancellation is delivered when the tool has stopped;
+    a second cancellation is delivered at once.
+
+    Attributes:
+        id: The id of the call, unique in its session.
+        tool: The name of the tool.
     """
 
-    __slots__ = ("_flight", "_iterated", "id", "tool")
+    __slots__ = ("_iterated", "_state", "id", "tool")
 
-    def __init__(self, call_id: str, tool: str, flight: CallState) -> None:
+    def __init__(self, call_id: str, tool: str, state: CallState) -> None:
         self.id = call_id
         self.tool = tool
-        self._flight = flight
+        self._state = state
         self._iterated = False
 
     def __repr__(self) -> str:
@@ -226,25 +230,31 @@ class Call:
             self.outcome.kind
             if self.outcome
             else "aborting"
-            if self._flight.abort_reason is not None
+            if self._state.abort_reason is not None
             else "open"
         )
         return f"<Call {self.id} {self.tool} {state}>"
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended; None until then."""
-        return self._flight.outcome
+        """The Outcome; None until the call has ended."""
+        return self._state.outcome
 
     def __await__(self) -> Generator[Any, None, Outcome]:
-        return self._flight.ended().__await__()
+        return self._state.ended().__await__()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._iterated:
-            raise RuntimeError(f"{self!r} has been iterated over, and an event that was read is gone")
+            raise RuntimeError(f"{self!r} has been iterated over, and its events can be read only once")
         self._iterated = True
-        return self._flight.events()
+        return self._state.events()
 
     def abort(self, reason: str = "") -> None:
-        """Ask the call to stop; it still ends with its one Outcome. Returns at once, harmless twice."""
-        self._flight.abort(reason)
+        """Request that the call stops; returns at once, and a second abort has no effect.
+
+        The call still ends with one Outcome, of kind `aborted` unless it ended before.
+
+        Args:
+            reason: The text that the tool gets as `context.abort.reason`; default: none.
+        """
+        self._state.abort(reason)

@@ -1,8 +1,8 @@
-"""Why a request was not served, read from `google.rpc.Status` in the one place that knows its details.
+"""The exceptions of the client, and the only module that decodes refusals from `google.rpc.Status`.
 
-A refusal reaches us in two ways: as an event of a session's stream, for one call, and as the end of an RPC.
+A refusal arrives in two ways: as an event of a session's stream, for one call, and as the end of an RPC.
 Both carry the same Status; grpc hides the second in the trailing metadata `grpc-status-details-bin`.
-A tool that failed is never a refusal.
+The failure of a tool is never a refusal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import grpc
-from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # they lie beside it
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
 
 __all__ = [
     "CORE_ERROR",
@@ -29,7 +29,7 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 # By reason; the build of OpenCode's plugin takes it from here.
 REMEDIES = {
-    "unauthenticated": "The token beside the socket is not the daemon's; start it again: toolcell serve",
+    "unauthenticated": "The token next to the socket is not the daemon's; restart the daemon: toolcell serve",
     "version_mismatch": "Install the same version on both sides, or end the old daemon so that the new one starts.",
     "unknown_tool": "See what the directory offers: toolcell tools",
     "broken_tool": "See what is wrong with it: toolcell check",
@@ -40,12 +40,12 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was not served: a reason for programs, a message and a remedy for people."""
+    """A request that was not served: a reason for programs, a message and a remedy for the user."""
 
     code: grpc.StatusCode
-    reason: str  # as in RefusalReason, lower case; "unreachable" where nobody answered
+    reason: str  # as in RefusalReason, lower case; "unreachable" without a daemon
     message: str
-    remedy: str = ""  # empty where nothing general can be said
+    remedy: str = ""  # empty if there is no general one
 
 
 CORE_ERROR = "Internal error from Core"
@@ -58,7 +58,14 @@ CUT_OFF = Refusal(
 
 
 class Refused(Exception):
-    """The daemon did not serve a request."""
+    """The daemon refused a request.
+
+    Attributes:
+        code: The gRPC status code.
+        reason: The reason for programs, in lower case, such as "unknown_tool" or "draining".
+        message: What happened, for the user.
+        remedy: What to do next; "" if there is no general remedy.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -72,7 +79,12 @@ class Refused(Exception):
 
 
 class Unavailable(Exception):
-    """There is no daemon to talk to; the text says what happened and what to do."""
+    """The daemon cannot be reached, or refuses the session: no daemon, a wrong token, another protocol version.
+
+    Attributes:
+        message: What happened, for the user.
+        remedy: What to do next; "" if there is no general remedy.
+    """
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)
@@ -84,7 +96,7 @@ class Unavailable(Exception):
 
 
 def refusal_of(status: status_pb2.Status) -> Refusal:
-    """Read a Status; the fields that it blames stand in the message."""
+    """Decode a Status; violations of fields and quotas become lines of the message."""
     code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
     reason = code.name.lower()
     retry_seconds: float | None = None
@@ -110,7 +122,7 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
 
 
 def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
-    """Read the end of an RPC, whether the daemon wrote it or grpc did."""
+    """Decode the error of an RPC, whether the daemon or grpc produced it."""
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS and isinstance(value, bytes):
             return refusal_of(status_pb2.Status.FromString(value))

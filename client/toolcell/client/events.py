@@ -1,9 +1,9 @@
-"""What a running call says before it ends, and where that waits until somebody reads it.
+"""The events of a running call, and the buffer that holds them until they are read.
 
-Telling never blocks a tool, so what nobody reads must be able to go.
-`EventBuffer` holds the newest of it within a bound, and counts the rest into one Gap, which is read first.
-A queue without a bound would let one talkative tool fill the agent's memory; a queue that makes the sender wait
-would let one forgotten call hold up the outcomes of all others, which share its stream.
+Events never block a tool, so unread ones must be dropped at some point.
+`EventBuffer` keeps the newest within a bound, and counts the dropped ones in one Gap, which is read first.
+An unbounded queue would let one verbose tool fill the agent's memory; a queue with backpressure would let one unread
+call delay the outcomes of all others, which share its stream.
 """
 
 from __future__ import annotations
@@ -23,58 +23,71 @@ UNREAD_BYTES_MAX = 1024 * 1024  # as much as the daemon retains for a whole sess
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A worker has the call."""
+    """A worker has begun the call."""
 
     worker_id: str
+    """The id of the worker."""
     queue_seconds: float
+    """The time that the call waited for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The partial result so far; replaces the one before."""
+    """The partial result so far, which replaces the previous one."""
 
     content: tuple[Block, ...]
+    """The content, as in `Outcome.content`."""
     details: Any
+    """Data for programs, as read from JSON; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the tool is, in its own unit."""
+    """Progress of the tool."""
 
     done: float
+    """The steps done, in a unit of the tool's choice."""
     total: float | None
+    """The steps in all, in the same unit; None if unknown."""
     message: str
+    """One line for the user; "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A title and values, merged over the call."""
+    """The title of the call and new metadata, to merge over the earlier values."""
 
     title: str
+    """The title; "" if it has not changed."""
     values: Mapping[str, Any]
+    """The new JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A line that the tool logged, or a piece that it printed."""
+    """A line that the tool logged, or a part of its printed output."""
 
     level: str
+    """The level in lower case: "debug", "info", "warning" or "error"."""
     source: Literal["log", "stdout", "stderr"]
+    """Where the text comes from."""
     text: str
+    """The text; a part of a stream may end within a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Events that had to go because nobody read them."""
+    """Dropped events: they were not read in time."""
 
     count: int
+    """How many were dropped."""
 
 
 Event: TypeAlias = Started | Update | Progress | Metadata | Log | Gap
 
 
 class EventBuffer:
-    """The events of one call that nobody has read yet: the newest of each sort, and a count of what went."""
+    """The unread events of one call: the newest of each type, and the number of dropped ones."""
 
     __slots__ = ("_bytes", "_events", "_lost")
 
@@ -84,7 +97,7 @@ class EventBuffer:
         self._lost = 0
 
     def put(self, event: Event, size_bytes: int) -> None:
-        """Keep an event; where there is no room, an older one goes, of its own sort if there is one."""
+        """Add an event; a full buffer drops the oldest event, of the same type if there is one."""
         if isinstance(event, Gap):
             self._lost += event.count
             return
@@ -96,7 +109,7 @@ class EventBuffer:
         self._bytes += size_bytes
 
     def take(self) -> Event | None:
-        """The next event; first of all the Gap, if anything went."""
+        """Remove and return the next event, None if there is none; a Gap comes first."""
         if self._lost:
             gap, self._lost = Gap(self._lost), 0
             return gap

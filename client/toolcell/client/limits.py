@@ -1,4 +1,4 @@
-"""Limits that a caller sets: they lower what the configuration says, never raise it."""
+"""Encodes the limits of a call or a session, which can only lower the configured ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NumberT = TypeVar("NumberT", int, float)
 
 
 def encode_limits(limits: Limits | None, timeout_seconds: float | None = None) -> pb.Limits | None:
-    """The message for limits; None where nothing is limited.
+    """Encode limits as a message; None if there are none. Raises ValueError for an invalid key or value.
 
-    A caller's time-out counts from the moment of the call, the queue included: the daemon holds that clock.
+    `timeout_seconds` counts from the moment of the call and includes the queue; the daemon measures it.
     """
     if not limits and timeout_seconds is None:
         return None

@@ -1,6 +1,6 @@
 """A session: one client's stay with the daemon, its catalog and its running calls; and `connect`, which makes it.
 
-The road of a call: `Session.call` encodes it into a Flight, the stream's writer sends it, the attachment's `_deal`
+The road of a call: `Session.call` encodes it into a Flight, the stream's writer sends it, the connection's `_handle_event`
 ends it. Encoding comes first, so that arguments that are no JSON raise here, before anything is sent.
 """
 
@@ -35,36 +35,36 @@ PROTOCOL = 1
 class Session:
     """One client's stay with the daemon."""
 
-    __slots__ = ("_attachment",)
+    __slots__ = ("_connection",)
 
-    def __init__(self, attachment: Connection) -> None:
-        self._attachment = attachment
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def __repr__(self) -> str:
         return (
-            f"<Session {self.id} generation {self.catalog.generation}, {len(self._attachment.flights)} calls>"
+            f"<Session {self.id} generation {self.catalog.generation}, {len(self._connection.calls)} calls>"
         )
 
     @property
     def id(self) -> str:
         """Its name, given by the daemon; another one after the daemon was restarted."""
-        return self._attachment.opening.session_id
+        return self._connection.opening.session_id
 
     @property
     def resume_token(self) -> str:
         """The secret with which another process takes the session over."""
-        return f"{self.id}.{self._attachment.opening.resume_token}"
+        return f"{self.id}.{self._connection.opening.resume_token}"
 
     @property
     def catalog(self) -> Catalog:
         """The tools of its directory; a snapshot, always there."""
-        return self._attachment.catalog
+        return self._connection.catalog
 
     @property
     def calls(self) -> Mapping[str, Call]:
         """The calls that run now, and those that were found when the session was taken over; a snapshot."""
-        running = {call_id: flight.call for call_id, flight in self._attachment.flights.items()}
-        return {**self._attachment.found, **running}
+        running = {call_id: state.call for call_id, state in self._connection.calls.items()}
+        return {**self._connection.resumed_calls, **running}
 
     def call(
         self,
@@ -87,7 +87,7 @@ class Session:
         goes wrong is in the Outcome.
         """
         encoded = encode_arguments(tool, arguments)
-        attachment = self._attachment
+        connection = self._connection
         request = pb.Call(
             call_id=call_id or f"c-{os.urandom(8).hex()}",
             tool=tool,
@@ -97,40 +97,40 @@ class Session:
             parent_call_id=SERVED.get() if parent_call_id is None else parent_call_id,
             limits=encode_limits(limits, timeout),
         )
-        known = attachment.flights.get(request.call_id)
+        known = connection.calls.get(request.call_id)
         if known is not None and known.same_request(tool, encoded):
             return known.call
-        traced = tracing.begin(tool, request.call_id)
-        if traced is not None:
-            request.traceparent = traced.traceparent
-        flight = CallState(request, encoded, attachment, traced)
-        if attachment.over is not None:
-            flight.end(refused(attachment.over))
+        span = tracing.begin(tool, request.call_id)
+        if span is not None:
+            request.traceparent = span.traceparent
+        state = CallState(request, encoded, connection, span)
+        if connection.closed_by is not None:
+            state.end(refused(connection.closed_by))
         elif known is not None:
-            flight.end(refused(_taken(known.call)))
+            state.end(refused(_id_in_use(known.call)))
         else:
-            attachment.fly(flight)
-        return flight.call
+            connection.submit(state)
+        return state.call
 
     async def reload(self) -> Catalog:
         """Scan the directory again; the new catalog is the session's. Raises Refused."""
-        return await self._attachment.reload()
+        return await self._connection.reload()
 
     async def described(self, seconds: float = 10) -> Catalog:
         """The catalog once every file is described, or as it is after that long. Opening waits two seconds for that."""
-        return await self._attachment.described(seconds)
+        return await self._connection.described(seconds)
 
     async def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""
         if start < 0 or length <= 0:
             raise ValueError(f"start is {start} and length is {length}; they must be at least 0 and 1")
-        if self._attachment.line is None:
+        if self._connection.line is None:
             raise Unavailable("The connection to the daemon is lost.", "Try again in a moment.")
-        link, _ = self._attachment.line
+        link, _ = self._connection.line
         request = pb.ReadOutputRequest(
             output_id=output_id,
             session_id=self.id,
-            resume_token=self._attachment.opening.resume_token,
+            resume_token=self._connection.opening.resume_token,
             start_bytes=start,
             length_bytes=length,
         )
@@ -179,13 +179,13 @@ async def connect(
         services=services or (),
     )
     found = find(address, daemon)
-    attachment = Connection(found, opening, linger, ask, services, on_catalog)
+    connection = Connection(found, opening, linger, ask, services, on_catalog)
     try:
-        await attachment.open()
+        await connection.open()
         try:
-            yield Session(attachment)
+            yield Session(connection)
         finally:
-            await attachment.leave()
+            await connection.leave()
     finally:
         await found.end()
 
@@ -197,6 +197,6 @@ def _split(resume: str) -> tuple[str, str]:
     return session_id, secret
 
 
-def _taken(call: Call) -> Refusal:
+def _id_in_use(call: Call) -> Refusal:
     message = f"The call id {call.id} is taken by a call of {call.tool} with other arguments."
     return Refusal(grpc.StatusCode.ALREADY_EXISTS, "call_exists", message)

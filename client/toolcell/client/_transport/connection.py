@@ -1,8 +1,8 @@
 """How a session stays attached to the daemon, through drops, restarts and take-overs.
 
 One task, the pump, opens a stream, deals with what comes down, and after a drop opens the next one with the resume
-token. Streams come and go; calls stay. What must be said again on a new stream is not remembered as messages but told
-anew from the calls themselves, once the daemon's Welcome has said which of them it knows. A call that it may have had
+token. Streams come and go; calls stay. What must be result again on a new stream is not remembered as messages but told
+anew from the calls themselves, once the daemon's Welcome has result which of them it knows. A call that it may have had
 and does not know any more gets an honest ending: nobody can tell what it did.
 
 When a line cannot be restored within the linger, the daemon has aborted what ran. The open calls end, and the pump
@@ -66,10 +66,10 @@ class Connection:
     ) -> None:
         self.catalog = Catalog(0, {}, ())
         self.opening = opening  # the next stream's; Welcome fills in the session and its secret
-        self.flights: dict[str, CallState] = {}
-        self.found: dict[str, Call] = {}  # what a taken-over session brought along
+        self.calls: dict[str, CallState] = {}
+        self.resumed_calls: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
-        self.over: Refusal | None = None  # why there will never be a line again
+        self.closed_by: Refusal | None = None  # why there will never be a line again
         self._daemon = daemon
         self._linger_seconds = linger_seconds
         self._ask_callback = ask_callback
@@ -78,8 +78,8 @@ class Connection:
         self._inbox = ReceiveBuffer()
         self._parts: list[pb.CatalogPart] = []
         self._opened = asyncio.Event()
-        self._whole = asyncio.Event()  # the catalog is; or none will come any more
-        self._wanted = asyncio.Event()
+        self._catalog_complete = asyncio.Event()  # the catalog is; or none will come any more
+        self._wake = asyncio.Event()
         self._reloads: list[asyncio.Future[Catalog]] = []
 
     async def open(self) -> None:
@@ -95,12 +95,12 @@ class Connection:
             if not self._opened.is_set():
                 await self._end_pump()
         if not self._opened.is_set():
-            why = self.over or DROPPED
+            why = self.closed_by or DROPPED
             raise Unavailable(why.message, why.remedy)
 
     async def leave(self) -> None:
         """Abort what runs, wait for its outcomes, and end the session; cancelled, it leaves at once."""
-        self.over = self.over or LEFT
+        self.closed_by = self.closed_by or LEFT
         try:
             if self.line is not None:
                 self.send(pb.AttachRequest(close=pb.Close()))
@@ -113,25 +113,25 @@ class Connection:
         if self.line is not None:
             self.line[1].send(message)
         else:
-            self._wanted.set()
+            self._wake.set()
 
-    def fly(self, flight: CallState) -> None:
+    def submit(self, state: CallState) -> None:
         """Send a call on its way."""
-        self.flights[flight.call.id] = flight
+        self.calls[state.call.id] = state
         if self.line is not None:
-            flight.launch(self.line[1])
+            state.launch(self.line[1])
         else:
-            self._wanted.set()
+            self._wake.set()
 
-    def land(self, flight: CallState) -> None:
+    def remove(self, state: CallState) -> None:
         """Forget a call that has ended."""
-        if self.flights.get(flight.call.id) is flight:
-            del self.flights[flight.call.id]
+        if self.calls.get(state.call.id) is state:
+            del self.calls[state.call.id]
 
     async def reload(self) -> Catalog:
         """Scan the directory again. Raises Refused."""
-        if self.over is not None:
-            raise Refused(self.over)
+        if self.closed_by is not None:
+            raise Refused(self.closed_by)
         catalog: asyncio.Future[Catalog] = asyncio.get_running_loop().create_future()
         self._reloads.append(catalog)
         self.send(pb.AttachRequest(refresh=pb.Refresh()))
@@ -141,7 +141,7 @@ class Connection:
         """The catalog once it is whole, or after so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._whole.wait()
+                await self._catalog_complete.wait()
         return self.catalog
 
     async def _end_pump(self) -> None:
@@ -155,22 +155,22 @@ class Connection:
             try:
                 await self._keep_attached()
             finally:
-                self.over = self.over or LEFT
-                self._whole.set()
-                self._lose(self.over)
+                self.closed_by = self.closed_by or LEFT
+                self._catalog_complete.set()
+                self._fail_all(self.closed_by)
 
     async def _keep_attached(self) -> None:
         now = asyncio.get_running_loop().time
         give_up_at, pause_seconds = 0.0, RETRY_FIRST_SECONDS
         while True:
-            why = await self._converse()
+            why = await self._run_stream()
             for _ in range(CUT_OFF_TRIES):
                 if why is not CUT_OFF:
                     break
-                why = await self._converse()  # asked again, it says why
+                why = await self._run_stream()  # asked again, it says why
             if not self._opened.is_set() or why.reason in FINAL:
-                self.over = self.over or why
-            if self.over is not None:
+                self.closed_by = self.closed_by or why
+            if self.closed_by is not None:
                 return
             if self.line is not None:
                 self.line = None
@@ -179,19 +179,19 @@ class Connection:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, RETRY_MAX_SECONDS)
             else:
-                self._lose(why)
-                self._wanted.clear()
-                await self._wanted.wait()
+                self._fail_all(why)
+                self._wake.clear()
+                await self._wake.wait()
                 give_up_at, pause_seconds = now() + self._linger_seconds, RETRY_FIRST_SECONDS
 
-    async def _converse(self) -> Refusal:
+    async def _run_stream(self) -> Refusal:
         """One stream, from finding the daemon to the stream's end, and why it ended."""
         try:
             await self._daemon.ready()
             async with dial(self._daemon.socket, _paths.agent_token_path(self._daemon.socket)) as link:
                 stream = Stream(link, self._inbox)
                 welcome = partial(self._welcome, link, stream)
-                return await stream.converse(self.opening, welcome, self._deal) or DROPPED
+                return await stream.run(self.opening, welcome, self._handle_event) or DROPPED
         except Unavailable as error:
             return Refusal(grpc.StatusCode.UNAVAILABLE, "unreachable", error.message, error.remedy)
 
@@ -206,55 +206,55 @@ class Connection:
             self._inbox.restart()
         if first:
             for info in welcome.calls:
-                self._find(info)
-        for flight in list(self.flights.values()):
-            if flight.call.id in known:
-                flight.accepted = True
-            elif flight.accepted or (flight.sent and not welcome.resumed):
-                flight.end(_lost(flight, "The daemon was restarted while the call was under way."))
+                self._adopt(info)
+        for state in list(self.calls.values()):
+            if state.call.id in known:
+                state.accepted = True
+            elif state.accepted or (state.sent and not welcome.resumed):
+                state.end(_lost(state, "The daemon was restarted while the call was under way."))
                 continue
             else:
-                flight.launch(stream)
-            for message in flight.repeats():
+                state.launch(stream)
+            for message in state.resend_messages():
                 stream.send(message)
         if self._reloads:
             stream.send(pb.AttachRequest(refresh=pb.Refresh()))
 
-    def _find(self, info: pb.CallInfo) -> None:
-        flight = CallState(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
-        flight.accepted = flight.sent = True
-        self.flights[info.call_id] = flight
-        self.found[info.call_id] = flight.call
+    def _adopt(self, info: pb.CallInfo) -> None:
+        state = CallState(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
+        state.accepted = state.sent = True
+        self.calls[info.call_id] = state
+        self.resumed_calls[info.call_id] = state.call
 
-    def _deal(self, event: pb.Event) -> None:
+    def _handle_event(self, event: pb.Event) -> None:
         whole = self._inbox.take(event)
         if whole is None:
             return
         event, body = whole
-        flight = self.flights.get(event.call_id)
-        if flight is None:
-            self._deal_with_session(event)
+        state = self.calls.get(event.call_id)
+        if state is None:
+            self._handle_session_event(event)
             return
         match event.WhichOneof("event"):
             case "outcome":
-                flight.end(read_outcome(event.outcome, body))
+                state.end(read_outcome(event.outcome, body))
             case "refused":
-                flight.end(refused(refusal_of(event.refused)))
+                state.end(refused(refusal_of(event.refused)))
             case "accepted":
-                flight.accepted = True
-            case "ask" if not flight.was_asked(event.ask.ask_id):
-                task = self._questions.create_task(self._answer(flight, event.ask))
-                flight.asks[event.ask.ask_id] = task
-            case "request" if not flight.was_asked(event.request.ask_id):
-                task = self._questions.create_task(self._serve(flight, event.request))
-                flight.asks[event.request.ask_id] = task
+                state.accepted = True
+            case "ask" if not state.was_asked(event.ask.ask_id):
+                task = self._questions.create_task(self._answer(state, event.ask))
+                state.asks[event.ask.ask_id] = task
+            case "request" if not state.was_asked(event.request.ask_id):
+                task = self._questions.create_task(self._serve(state, event.request))
+                state.asks[event.request.ask_id] = task
             case "ask" | "request":
                 pass  # put again after a drop, as the daemon cannot know that we have it
             case _:
-                if (said := read_event(event, body)) is not None:
-                    flight.deliver(said, len(body) or event.ByteSize())
+                if (result := read_event(event, body)) is not None:
+                    state.deliver(result, len(body) or event.ByteSize())
 
-    def _deal_with_session(self, event: pb.Event) -> None:
+    def _handle_session_event(self, event: pb.Event) -> None:
         match event.WhichOneof("event"):
             case "catalog":
                 self._parts.append(event.catalog)
@@ -264,8 +264,8 @@ class Connection:
                 for reload in self._take_reloads():
                     reload.set_exception(Refused(refusal_of(event.refused)))
             case "gap" if not event.call_id:
-                for flight in self.flights.values():
-                    flight.deliver(Gap(event.gap.count), 0)
+                for state in self.calls.values():
+                    state.deliver(Gap(event.gap.count), 0)
             case _:
                 pass  # about a call that has ended, or a catalog that this session does not follow
 
@@ -273,9 +273,9 @@ class Connection:
         changed = catalog != self.catalog  # a restarted daemon counts anew
         self.catalog = catalog
         if catalog.pending:
-            self._whole.clear()
+            self._catalog_complete.clear()
         else:
-            self._whole.set()
+            self._catalog_complete.set()
         self._parts.clear()
         if answers:
             for reload in self._take_reloads():
@@ -289,29 +289,29 @@ class Connection:
         reloads, self._reloads = self._reloads, []
         return [reload for reload in reloads if not reload.done()]
 
-    async def _answer(self, flight: CallState, ask: pb.Ask) -> None:
+    async def _answer(self, state: CallState, ask: pb.Ask) -> None:
         if self._ask_callback is not None:
-            said = await answer(self._ask_callback, flight.call, ask)
-            flight.answer(ask.ask_id, pb.AttachRequest(answer=said))
+            result = await answer(self._ask_callback, state.call, ask)
+            state.answer(ask.ask_id, pb.AttachRequest(answer=result))
 
-    async def _serve(self, flight: CallState, request: pb.Request) -> None:
-        reply = await serve(self._services, flight.call, request)
-        flight.answer(request.ask_id, pb.AttachRequest(reply=reply))
+    async def _serve(self, state: CallState, request: pb.Request) -> None:
+        reply = await serve(self._services, state.call, request)
+        state.answer(request.ask_id, pb.AttachRequest(reply=reply))
 
-    def _lose(self, why: Refusal) -> None:
+    def _fail_all(self, why: Refusal) -> None:
         self.line = None
-        for flight in list(self.flights.values()):
-            flight.end(_lost(flight, why.message, why.reason))
+        for state in list(self.calls.values()):
+            state.end(_lost(state, why.message, why.reason))
         for reload in self._take_reloads():
             reload.set_exception(Refused(why))
 
 
-def _lost(flight: CallState, message: str, reason: str = "") -> Outcome:
+def _lost(state: CallState, message: str, reason: str = "") -> Outcome:
     """The ending of a call that nobody will ever tell us about."""
     return Outcome(
         Kind.internal,
         "superseded" if reason == "superseded" else "connection_lost",
-        f"{message}\n{NOT_UNDONE}" if flight.sent else message,
-        ran=flight.sent,
-        side_effects_possible=flight.sent,
+        f"{message}\n{NOT_UNDONE}" if state.sent else message,
+        ran=state.sent,
+        side_effects_possible=state.sent,
     )

@@ -31,12 +31,12 @@ ACKNOWLEDGE_AFTER_SECONDS = 0.5  # how long the daemon keeps the last outcome fo
 ACKNOWLEDGE_AFTER_BYTES = 256 * 1024  # a quarter of what the daemon retains
 WELCOME_SECONDS = 15.0  # a daemon that is alive answers at once; one that swaps may need seconds
 
-SILENT = Refusal(
+NO_ANSWER = Refusal(
     grpc.StatusCode.DEADLINE_EXCEEDED,
     "unreachable",
     f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
 )
-RUDE = Refusal(
+NO_WELCOME = Refusal(
     grpc.StatusCode.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
 )
 
@@ -44,71 +44,74 @@ RUDE = Refusal(
 class Stream:
     """One Attach stream, from its Open to its end."""
 
-    __slots__ = ("_clock", "_inbox", "_link", "_outbox", "_unacknowledged_bytes")
+    __slots__ = ("_acknowledge_timer", "_inbox", "_link", "_outbox", "_unacknowledged_bytes")
 
     def __init__(self, link: Channel, inbox: ReceiveBuffer) -> None:
         self._link = link
         self._inbox = inbox
         self._outbox = SendQueue()
-        self._clock: asyncio.TimerHandle | None = None
+        self._acknowledge_timer: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
 
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
         self._outbox.put(messages)
 
-    async def converse(
-        self, opening: pb.Open, welcome: Callable[[pb.Welcome], None], deal: Callable[[pb.Event], None]
+    async def run(
+        self,
+        opening: pb.Open,
+        welcome: Callable[[pb.Welcome], None],
+        handle_event: Callable[[pb.Event], None],
     ) -> Refusal | None:
-        """Open, then hand each event to `deal` until the stream ends; says why it did, None for in peace."""
+        """Open, then hand each event to `handle_event` until the stream ends; says why it did, None for in peace."""
         rpc = ToolCellStub(self._link.channel).Attach(metadata=self._link.metadata)
         self._outbox.put(pb.AttachRequest(open=opening))
         try:
             async with asyncio.TaskGroup() as group:
                 writer = group.create_task(self._write(rpc))
                 try:
-                    return await self._read(rpc, welcome, deal)
+                    return await self._read(rpc, welcome, handle_event)
                 finally:
                     writer.cancel()
         finally:
             rpc.cancel()
-            if self._clock is not None:
-                self._clock.cancel()
+            if self._acknowledge_timer is not None:
+                self._acknowledge_timer.cancel()
 
     async def _read(
-        self, rpc: _Rpc, welcome: Callable[[pb.Welcome], None], deal: Callable[[pb.Event], None]
+        self, rpc: _Rpc, welcome: Callable[[pb.Welcome], None], handle_event: Callable[[pb.Event], None]
     ) -> Refusal | None:
         messages = rpc.__aiter__()
         try:
             async with asyncio.timeout(WELCOME_SECONDS):
                 first = await anext(messages, None)
             if first is None or not first.events or first.events[0].WhichOneof("event") != "welcome":
-                return RUDE
+                return NO_WELCOME
             welcome(first.events[0].welcome)
             del first.events[0]
-            self._deal(first, deal)
+            self._handle(first, handle_event)
             async for message in messages:
-                self._deal(message, deal)
+                self._handle(message, handle_event)
         except TimeoutError:
-            return SILENT
+            return NO_ANSWER
         except grpc.aio.AioRpcError as error:
             return refusal_of_rpc(error)
         return None
 
-    def _deal(self, message: pb.AttachResponse, deal: Callable[[pb.Event], None]) -> None:
+    def _handle(self, message: pb.AttachResponse, handle_event: Callable[[pb.Event], None]) -> None:
         for event in message.events:
-            deal(event)
+            handle_event(event)
         self._unacknowledged_bytes += message.ByteSize()
         if self._unacknowledged_bytes >= ACKNOWLEDGE_AFTER_BYTES:
             self._acknowledge()
-        elif self._clock is None:
+        elif self._acknowledge_timer is None:
             loop = asyncio.get_running_loop()
-            self._clock = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._acknowledge)
+            self._acknowledge_timer = loop.call_later(ACKNOWLEDGE_AFTER_SECONDS, self._acknowledge)
 
     def _acknowledge(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
+        if self._acknowledge_timer is not None:
+            self._acknowledge_timer.cancel()
+            self._acknowledge_timer = None
         self._unacknowledged_bytes = 0
         if self._inbox.owes:
             self._outbox.put(pb.AttachRequest())  # its number is filled in when it goes
