@@ -219,7 +219,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
                     await _pass_on(call, event, on_event)
             return read_output.with_handle(await call)
         finally:
-            if call.outcome is not None:  # else whoever waited was cancelled twice, and left before the tool
+            if call.outcome is not None:  # else the waiter was cancelled twice, and the tool may still run
                 self._tell(ToolComplete(origin.session_id, call.id, tool, call.outcome, datetime.now(UTC)))
 
     def _tell(self, happening: ToolStart | ToolComplete) -> None:
@@ -227,11 +227,11 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
             try:
                 self.on_tool(happening)
             except Exception:
-                logger.exception("Nobody was told of %s %s", happening.tool, happening.call_id)
+                logger.exception("on_tool failed for %s %s", happening.tool, happening.call_id)
 
 
 async def _pass_on(call: Call, event: Event, on_event: Callable[[Event], Awaitable[object]]) -> None:
     try:
         await on_event(event)
-    except Exception:  # the call goes on, and whoever waits for it waits for its outcome
-        logger.exception("Nobody was told of %s of %s %s", event, call.tool, call.id)
+    except Exception:  # the call goes on without the callback
+        logger.exception("on_event failed for %s of %s %s", event, call.tool, call.id)

@@ -1,9 +1,8 @@
 """The command `toolcell`: a plural noun lists, a noun with a name shows one, a verb acts.
 
-`app` holds the words, and `frame` what is around each of them. What they do stands in a module for each subject:
-`calling`, `looking` (tools, check), `listing` (calls, sessions, ps), `reading` (output, logs), `operating` (abort,
-reload, restart), `starting` (init, serve, version), `bridging` (mcp). These share `reach` (which daemon), `endings`
-(an Outcome in words), `terminal`, `records` (JSON), `tables` and `exits`.
+`app` declares the commands. Each subject has a module: `call`, `tools` (tools, check), `calls` (calls, sessions, ps),
+`output` (output, logs), `control` (abort, reload, restart, release), `trust` (trust, doctor), `init` (init, serve,
+version) and `mcp`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """
 
@@ -36,7 +35,7 @@ def main() -> NoReturn:
         print(code, file=sys.stderr)
         code = 1
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # who reads is gone
+        with contextlib.suppress(OSError):  # the reader has closed the pipe
             stream.flush()
     # At once: what a command opened, it has closed, and nothing is gained by taking gRPC's threads down one by one.
     os._exit(code or 0)

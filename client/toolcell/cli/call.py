@@ -46,14 +46,14 @@ from ._ui import outcome_text
 
 __all__ = ["CallOptions", "call"]
 
-LINGER_SECONDS = 0.0  # when this process is gone, nobody waits for the call any more
+LINGER_SECONDS = 0.0  # the call ends with this process
 PATTERNS_SHOWN_MAX = 8
 ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """A call as the command line has it."""
+    """The options of `toolcell call`."""
 
     tool: str  # a name, ./lint.py or ./orders.py:total
     words: Sequence[str]
@@ -65,7 +65,7 @@ class CallOptions:
 
 
 async def call(context: CommandContext, options: CallOptions) -> Exit:
-    """Run it, show it, and say how it ended."""
+    """Run the call, show its events and its outcome, and return the exit code."""
     given = read(options.words, options.arguments)
     file, export = _file_of(options.tool)
     terminal = Terminal(quiet=context.quiet)
@@ -167,7 +167,7 @@ def _events_shown(running: Call) -> Callable[[Event], None]:
 
 
 def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
-    """Who answers a tool's questions; nobody without a terminal, and then they are denied."""
+    """Return the callback for questions; None without a terminal, and then they are denied."""
 
     async def allow(ask: Ask) -> Answer:
         terminal.note(f"{ask.call.tool}: {clean(ask.question)} Allowed by --yes.\n")

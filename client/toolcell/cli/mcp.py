@@ -29,7 +29,7 @@ ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def mcp(context: CommandContext) -> Exit:
-    """Serve until the host closes its end, or somebody sends SIGINT or SIGTERM."""
+    """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
     try:
         from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
     except ImportError as error:
@@ -52,7 +52,7 @@ async def mcp(context: CommandContext) -> Exit:
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """Where hosts come in, and where the token is that lets them."""
+    """The options of the HTTP server: its address and the place of its token."""
 
     address: str
     token_file: str | None = None
@@ -60,7 +60,7 @@ class HttpOptions:
 
 
 async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
-    """Serve until somebody sends SIGINT or SIGTERM; then what runs is aborted."""
+    """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
     try:
         from toolcell.adapters.mcp import PATH, AccessGuard, HttpServer, HttpSessions
     except ImportError as error:
@@ -116,7 +116,7 @@ def _address(options: HttpOptions) -> Address:
 
 
 def _token(options: HttpOptions) -> tuple[str, str]:
-    """The token, and where it is, in words."""
+    """Return the token and a description of its place."""
     from toolcell.adapters.mcp import BadToken, token_in_environment, token_in_file
 
     try:
@@ -138,7 +138,7 @@ def _token(options: HttpOptions) -> tuple[str, str]:
 
 
 def _say(context: CommandContext, url: str, directory: str, whence: str) -> None:
-    """Where hosts find the server; on stdout, as it is what the command gives."""
+    """Print the address of the server to stdout, as the result of the command."""
     if context.as_json:
         print(json.dumps({"url": url, "directory": directory, "token": whence}), flush=True)
         return

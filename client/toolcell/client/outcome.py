@@ -1,10 +1,10 @@
-"""What a call ended with: values without behaviour, the same for every way to end.
+"""The Outcome of a call and its parts: immutable values.
 
-An Outcome has a kind for programs, facts for policy and a message for people.
-It is never an exception: a tool that failed is an ordinary result for an agent, who hands it to the model.
-Who does want an exception calls `check`.
+An Outcome has a kind for programs, facts for policy and a message for the user.
+It is never an exception, because an agent passes the failure of a tool to the model as an ordinary result; `check`
+raises an exception instead.
 
-The attributes here are the keys of `--json`, so a name in this module is a promise: names are added, never changed.
+The attributes are the keys of `--json`, which is a stable format: names are added, never changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Stopped: TypeAlias = Literal["settled", "killed", "best_effort"]
 
 
 class Kind(StrEnum):
-    """The ways to end; all but `refused` are the daemon's words."""
+    """How a call ended; `refused` means that the daemon did not accept it."""
 
     ok = "ok"
     tool_error = "tool_error"
@@ -52,7 +52,7 @@ class Kind(StrEnum):
     internal = "internal"
 
 
-# The texts of failures are made by `ending_of` and `failure_text` for every reader. The plugin of OpenCode, which is
+# The texts of failures are built by `ending_of` and `failure_text` for every reader. The plugin of OpenCode, which is
 # JavaScript, has the same two functions in `outcome.js`; its build takes the next three constants from here.
 
 CUT_SHORT = frozenset({Kind.aborted, Kind.timed_out, Kind.limit_exceeded, Kind.crashed, Kind.internal})
@@ -70,13 +70,13 @@ class Text:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The block as JSON has it."""
+        """Return the block as JSON."""
         return {"type": "text", "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class ImageData:
-    """A picture, as its bytes."""
+    """A picture: its bytes and its media type, such as "image/png"."""
 
     data: bytes
     mime_type: str
@@ -85,13 +85,13 @@ class ImageData:
         return f"[image: {self.mime_type}, {len(self.data)} bytes]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The block as JSON has it: the bytes are base64."""
+        """Return the block as JSON, with the bytes in base64."""
         return {"type": "image", "data": base64.b64encode(self.data).decode(), "mime_type": self.mime_type}
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink:
-    """A pointer to something that the agent may open."""
+    """A link to a resource that the agent may open; `name` and `mime_type` are None if unknown."""
 
     uri: str
     name: str | None = None
@@ -101,7 +101,7 @@ class ResourceLink:
         return f"[{self.name}: {self.uri}]" if self.name else f"[{self.uri}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """The block as JSON has it."""
+        """Return the block as JSON."""
         return {"type": "resource_link", "uri": self.uri, "name": self.name, "mime_type": self.mime_type}
 
 
@@ -110,42 +110,63 @@ Block: TypeAlias = Text | ImageData | ResourceLink
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output that was cut; the whole of it, up to the quota, waits under `id`."""
+    """A truncated output, whose full text is stored up to the quota."""
 
     id: str
+    """The handle for `Session.read_output`; "" if nothing was stored."""
     bytes: int
+    """The size of the full output."""
     lines: int
+    """The lines of the full output."""
     kept_bytes: int
+    """The bytes that are stored."""
     complete: bool
+    """Whether all of it is stored."""
     expires_at: datetime | None
-    source: str  # "result", "stdout" or "stderr"
+    """When it is deleted; None if unknown."""
+    source: str
+    """Where it comes from: "result", "stdout" or "stderr"."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes, with the time as RFC 3339."""
+        """Return the attributes, with the time as RFC 3339."""
         return _shallow(self) | {"expires_at": _rfc3339(self.expires_at)}
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The figures of a call; all zero for one that never reached a worker."""
+    """The measurements of a call; all zero for one that never reached a worker."""
 
     queue_seconds: float = 0.0
+    """Seconds of waiting for a worker."""
     run_seconds: float = 0.0
+    """Seconds of running."""
     cpu_seconds: float = 0.0
+    """Seconds of processor time of all its processes."""
     memory_peak_bytes: int = 0
+    """The largest memory use of all its processes."""
     output_bytes: int = 0
+    """The size of the full result."""
     spilled_bytes: int = 0
+    """The bytes of output that were stored because they were truncated."""
     worker_id: str = ""
+    """The worker that ran it."""
     generation: int = 0
+    """The catalog generation that the call was started from."""
     leftover_processes: int = 0
+    """Processes that the tool had left running, which were killed."""
     leftover_threads: int = 0
+    """Threads that the tool had left running."""
     state_lost: bool = False
+    """Whether the state of earlier calls was lost because the worker was replaced."""
     stop_seconds: float = 0.0
+    """Seconds from the stop request to the end of the last process."""
     killed_processes: int = 0
-    logs: tuple[Output, ...] = ()  # what it printed, where that was cut
+    """Processes that were killed to stop the call."""
+    logs: tuple[Output, ...] = ()
+    """Printed output that was truncated."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes."""
+        """Return the attributes."""
         return _shallow(self) | {"logs": [log.to_dict() for log in self.logs]}
 
 
@@ -154,35 +175,46 @@ class Outcome:
     """How a call ended."""
 
     kind: Kind
+    """The kind of ending."""
     cause: str | None = None
+    """The limit or the reason: "idle", "memory", "SIGSEGV", "exit 3", "unknown_tool", …; None if there is none."""
     message: str = ""
+    """What happened, with figures, and what to do about it; "" for `ok`."""
     content: tuple[Block, ...] = ()
+    """The result; partial for a call that was stopped."""
     details: Any = None
+    """Data for programs, as read from JSON; None if there is none."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The merged values of the tool's metadata."""
     output: Output | None = None
+    """The stored output; None if nothing was truncated."""
     ran: bool = False
+    """Whether the tool began to run; False means that nothing happened."""
     stopped: Stopped | None = None
+    """How a stopped call ended: "settled" by itself, or "killed"; "best_effort" if it is not proven that all processes ended."""
     facts: Facts = Facts()
+    """The measurements."""
     side_effects_possible: bool = False
+    """Whether a call that did not end well may have had effects."""
 
     @property
     def ok(self) -> bool:
-        """Whether the tool returned."""
+        """Whether the call succeeded."""
         return self.kind is Kind.ok
 
     @property
     def text(self) -> str:
-        """What to give the model, whether it went well or not."""
+        """The text for the model, for success and failure."""
         return "\n\n".join(filter(None, (failure_text(self), _said(self))))
 
     def check(self) -> Outcome:
-        """This outcome if it is ok, else CallFailed."""
+        """Return this outcome if it is ok, else raise CallFailed."""
         if self.ok:
             return self
         raise CallFailed(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the object that `--json` prints."""
         return _shallow(self) | {
             "kind": self.kind.value,
             "content": [block.to_dict() for block in self.content],
@@ -193,15 +225,15 @@ class Outcome:
 
 
 class CallFailed(Exception):
-    """A call did not end ok; the whole story is in `outcome`."""
+    """Raised by `Outcome.check` for a call that failed; `outcome` is its Outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome)
         self.outcome = outcome
 
     def __str__(self) -> str:
-        told, ending = self.outcome.text, ending_of(self.outcome)
-        return told if told.startswith(ending) else f"{ending}: {told}"
+        text, ending = self.outcome.text, ending_of(self.outcome)
+        return text if text.startswith(ending) else f"{ending}: {text}"
 
 
 def ending_of(outcome: Outcome) -> str:

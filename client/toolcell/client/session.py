@@ -1,7 +1,7 @@
-"""A session: one client's stay with the daemon, its catalog and its running calls; and `connect`, which makes it.
+"""A client session with its catalog and its running calls; and `connect`, which opens one.
 
-The road of a call: `Session.call` encodes it into a Flight, the stream's writer sends it, the connection's `_handle_event`
-ends it. Encoding comes first, so that arguments that are no JSON raise here, before anything is sent.
+`Session.call` encodes a call into a CallState, the stream's writer sends it, and the connection's `_handle_event` ends
+it. The arguments are encoded first, so that values that are not JSON raise here, before anything is sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROTOCOL = 1
 
 
 class Session:
-    """One client's stay with the daemon."""
+    """A client session with the daemon; `connect` opens it."""
 
     __slots__ = ("_connection",)
 
@@ -47,22 +47,22 @@ class Session:
 
     @property
     def id(self) -> str:
-        """Its name, given by the daemon; another one after the daemon was restarted."""
+        """The id that the daemon gave; it changes when the daemon is restarted."""
         return self._connection.opening.session_id
 
     @property
     def resume_token(self) -> str:
-        """The secret with which another process takes the session over."""
+        """The secret for `connect(resume=…)`, with which another process takes the session over."""
         return f"{self.id}.{self._connection.opening.resume_token}"
 
     @property
     def catalog(self) -> Catalog:
-        """The tools of its directory; a snapshot, always there."""
+        """The newest snapshot of the directory's tools."""
         return self._connection.catalog
 
     @property
     def calls(self) -> Mapping[str, Call]:
-        """The calls that run now, and those that were found when the session was taken over; a snapshot."""
+        """A snapshot of the running calls by id, and of those that a resumed session already had."""
         running = {call_id: state.call for call_id, state in self._connection.calls.items()}
         return {**self._connection.resumed_calls, **running}
 
@@ -80,11 +80,24 @@ class Session:
         timeout: float | None = None,
         limits: Limits | None = None,
     ) -> Call:
-        """Start a tool; the call is on its way when this returns, and the same `call_id` is the same call.
+        """Start a tool, and return its Call at once; await it for the Outcome.
 
-        `parent_call_id` is the call that this one is made for; within a service it is the call that requested it.
-        Raises TypeError or ValueError for arguments that are no JSON and for limits that are none; whatever else
-        goes wrong is in the Outcome.
+        Args:
+            tool: The name of the tool.
+            arguments: Its arguments, as JSON values; default: none.
+            call_id: The id of the call; the same id in a session is the same call and never runs twice. Default: random.
+            session_id: The agent's own session id, for the tool's context; default: the daemon's.
+            message_id: The agent's id of the message that requested the call; default: none.
+            agent_name: Which of the agent's agents calls: "main" or the name of a sub-agent; default: none.
+            parent_call_id: The call that this one is made for; default: within a service the requesting call, else none.
+            timeout: Seconds from now until the call is stopped, the queue included and time in `ask` excluded;
+                default: the configured limit.
+            limits: Limits that lower the configured ones; default: none.
+
+        Raises:
+            TypeError: The arguments are not JSON.
+            ValueError: The arguments are not JSON, such as NaN, or the limits are invalid. Every other failure is in
+                the Outcome.
         """
         encoded = encode_arguments(tool, arguments)
         connection = self._connection
@@ -113,15 +126,26 @@ class Session:
         return state.call
 
     async def reload(self) -> Catalog:
-        """Scan the directory again; the new catalog is the session's. Raises Refused."""
+        """Scan the directory again, and return the new catalog, which `catalog` has too. Raises Refused."""
         return await self._connection.reload()
 
     async def described(self, seconds: float = 10) -> Catalog:
-        """The catalog once every file is described, or as it is after that long. Opening waits two seconds for that."""
+        """Wait until every file is loaded, at most `seconds` (default: 10), and return the catalog. `connect` waits 2 seconds."""
         return await self._connection.described(seconds)
 
     async def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
-        """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""
+        """Read a range of an output that was truncated.
+
+        Args:
+            output_id: The `Output.id`.
+            start: The first byte, from 0; default: 0.
+            length: The number of bytes, at least 1; default: 50000. There are fewer at the end of the output.
+
+        Raises:
+            Refused: The output does not exist or has expired.
+            Unavailable: The connection to the daemon is lost.
+            ValueError: `start` or `length` is out of range.
+        """
         if start < 0 or length <= 0:
             raise ValueError(f"start is {start} and length is {length}; they must be at least 0 and 1")
         if self._connection.line is None:
@@ -157,10 +181,27 @@ async def connect(
     daemon: Literal["start", "running", "private"] = "start",
     linger: float = 10,
 ) -> AsyncGenerator[Session]:
-    """A session with the user's daemon, or with the one at `address`; leaving it aborts what runs and waits for it.
+    """Open a session with a daemon; leaving the context aborts the running calls and waits for them.
 
-    `resume` is a `Session.resume_token`. Without `ask` every question is denied. A tool's `context.request` calls one
-    of the `services` as `service(call, **arguments)`. With `on_catalog` the session follows changes. Raises Unavailable, whose text says what to do.
+    Args:
+        address: The path of the daemon's socket; default: the user's.
+        agent: The name of the calling program, for `ToolContext.agent`; default: "python".
+        directory: The project directory whose tools the session sees; default: the current one.
+        resume: The `Session.resume_token` of a session to take over; default: a new session.
+        allow: Patterns of the names of the tools that the session sees; default: all.
+        deny: Patterns of the names of tools that it does not see; default: none.
+        limits: Limits for every call, which lower the configured ones; default: none.
+        ask: Called with an `Ask` for every question of a tool; returns True, False or "always". Default: all are denied.
+        services: Functions by name that serve `context.request`, called as `service(call, **arguments)`; default: none.
+        on_catalog: Called with every new `Catalog`. Default: None, and the session does not follow changes.
+        daemon: "start" (the default) starts the user's daemon if it does not run, "running" never starts one,
+            "private" starts one that ends with the session.
+        linger: Seconds for which calls go on after a lost connection; default: 10. Calls that cannot be resumed in
+            that time end as `internal (connection_lost)`.
+
+    Raises:
+        Unavailable: The daemon cannot be reached or refuses the session; the text says what to do.
+        ValueError: `limits` or `resume` is invalid.
     """
     session_id, secret = _split(resume) if resume is not None else ("", "")
     opening = pb.Open(
@@ -178,8 +219,8 @@ async def connect(
         follow=on_catalog is not None,
         services=services or (),
     )
-    found = find(address, daemon)
-    connection = Connection(found, opening, linger, ask, services, on_catalog)
+    target = find(address, daemon)
+    connection = Connection(target, opening, linger, ask, services, on_catalog)
     try:
         await connection.open()
         try:
@@ -187,13 +228,15 @@ async def connect(
         finally:
             await connection.leave()
     finally:
-        await found.end()
+        await target.end()
 
 
 def _split(resume: str) -> tuple[str, str]:
     session_id, dot, secret = resume.rpartition(".")
     if not dot or not session_id or not secret:
-        raise ValueError("resume is no resume token; it is what Session.resume_token gave, SESSION.SECRET")
+        raise ValueError(
+            "resume is not a resume token; pass the value of Session.resume_token, SESSION.SECRET"
+        )
     return session_id, secret
 
 

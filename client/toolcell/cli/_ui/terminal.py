@@ -1,4 +1,4 @@
-"""What the command says beside the result: messages, a line of progress, questions. All of it goes to stderr.
+"""Messages, a progress line and questions, written to stderr so that stdout has only the result.
 
 The line of progress is rewritten in place, and only on a terminal. Whatever else is said takes it away first and
 brings it back, so that nothing is ever mixed into it. Rich could do this too; a call should not pay for importing it.
@@ -42,7 +42,7 @@ class Terminal:
 
     @property
     def answers(self) -> bool:
-        """Whether somebody can be asked."""
+        """Whether questions can be asked."""
         return self.is_terminal and sys.stdin.isatty()
 
     def note(self, text: str) -> None:
@@ -116,7 +116,7 @@ class Terminal:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except OSError:  # nobody reads it any more; the call goes on, and its exit code says how it ended
+        except OSError:  # the reader has closed it; the call goes on, and its exit code says how it ended
             self._stream = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process
             self.is_terminal = False
 
