@@ -162,11 +162,11 @@ async def test_a_stream_whose_end_hid_its_reason_is_asked_again(
     lost = grpc.aio.AioRpcError(
         grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), CORE_ERROR
     )
-    converse = Stream.run
+    run_stream = Stream.run
     hidden = [refusal_of_rpc(lost), refusal_of_rpc(lost)]
 
     async def hides(self: Stream, *arguments: Any) -> Refusal | None:
-        return hidden.pop() if hidden else await converse(self, *arguments)
+        return hidden.pop() if hidden else await run_stream(self, *arguments)
 
     monkeypatch.setattr(Stream, "run", hides)
     async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:

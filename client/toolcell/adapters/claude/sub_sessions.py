@@ -39,7 +39,7 @@ class SubSession:
 
 
 class SubSessions:
-    """All sessions that tools began. `leave` ends the turns that nobody waits for."""
+    """All sessions that tools began. `leave` ends the background turns."""
 
     def __init__(self, observe: Callable[[Message], None]) -> None:
         self._observe = observe

@@ -235,7 +235,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     def _done(self, task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("Copilot was not told: %s: %s", type(error).__name__, error)
+            logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, error)
 
     def _renew(self, conversation: Conversation) -> None:
         if conversation.stale:
@@ -282,7 +282,7 @@ async def _log(session: CopilotSession, line: str) -> None:
     try:
         await session.log(line, ephemeral=True)
     except Exception as error:  # noqa: BLE001  the SDK's; a call goes on when nobody can be told how far it is
-        logger.debug("Copilot was not told: %s", error)
+        logger.debug("Copilot rejected the message: %s", error)
 
 
 def _both(

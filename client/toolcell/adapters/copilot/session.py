@@ -77,7 +77,7 @@ class SessionOwner(Protocol):
         ...
 
     def look_after(self, work: Awaitable[object]) -> None:
-        """Do something that nobody waits for."""
+        """Run it in the background."""
         ...
 
 

@@ -111,7 +111,7 @@ class SubSessions:
         ]
 
     async def leave(self) -> None:
-        """Abort the turns that nobody waits for."""
+        """Abort the background turns."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
