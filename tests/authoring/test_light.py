@@ -7,7 +7,7 @@ import pytest
 
 import toolcell
 
-HEAVY = ("asyncio", "pydantic", "inspect", "dataclasses", "logging", "grpc", "pathlib", "json")
+HEAVY = ("anyio", "asyncio", "pydantic", "inspect", "dataclasses", "logging", "grpc", "pathlib", "json")
 
 
 def loaded_after(statement: str) -> list[str]:
@@ -36,6 +36,11 @@ def test_loading_tools_does_not_load_grpc() -> None:
     )
     assert "pydantic" in loaded
     assert "grpc" not in loaded
+
+
+def test_the_client_loads_anyio_only_for_its_blocking_form() -> None:
+    assert "anyio" not in loaded_after("import toolcell.client")
+    assert "anyio" in loaded_after("import toolcell.client.blocking")
 
 
 def test_what_is_promised_is_there_and_nothing_else() -> None:

@@ -3,28 +3,29 @@
     with connect(directory=".") as session:
         print(session.call("lint", {"file_path": "app.py"}, on_event=print).text)
 
-The session itself lives on a loop in a thread of its own, which begins and ends with it. What a caller wants is an
-errand: the thread does it, and the caller waits. While it waits it runs what the errand hands it, so `on_event` and
-`ask` are called by whoever called the tool: there Ctrl-C reaches them, and an exception has somebody to go to.
+The session lives on the event loop of an anyio portal, in a thread of its own that ends with the session. A call is an
+errand: a task on that loop, for which the calling thread waits. Meanwhile the thread runs what the errand hands over,
+so that `on_event` and `ask` run where the tool was called, and Ctrl-C and their exceptions belong.
 
-An interrupted wait is the abort, as a cancelled one is in `toolcell.client`: the exception goes on when the tool has
-stopped, and a second Ctrl-C leaves at once. An interrupt may come between any two steps of the caller, so nothing
-depends on what the caller had just done: an errand that never began, has ended, or told its last already ends alike.
-A `SimpleQueue` wakes the caller because it is one lock in C, which an interrupt cannot leave half taken.
+An interrupted wait cancels the errand once and goes on until it has ended; a second interrupt does not wait. The task
+is cancelled directly, because a cancelled anyio scope cancels every further wait too, also the one for the tool to
+stop. The queue that wakes the caller is one lock in C, which an interrupt cannot leave half taken.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
-import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Generic, Literal, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from . import session as asynchronous
 from .call import CANCELLED, Call
@@ -36,15 +37,11 @@ from .outcome import Outcome
 
 __all__ = ["Session", "connect"]
 
-EVENTS_AHEAD_MAX = (
-    16  # taken from the call and not yet handled; what it says beyond that waits in its bounded store
-)
-
+EVENTS_AHEAD_MAX = 16  # handed over and not yet handled; further ones wait in the bounded store of the call
 LEFT = "the session has been left; calls belong into the `with` block of `connect`"
 WRONG_FACE = "this would block the event loop that runs in this thread; use toolcell.client instead"
 
 _Result = TypeVar("_Result")
-_Asked: TypeAlias = Callable[[Ask], Answer]
 
 
 class Session:
@@ -143,167 +140,112 @@ def connect(
     Raises Unavailable, whose text says what to do, and RuntimeError in the thread of a running event loop.
     """
     _refuse_a_running_loop()
-    stay = _Stay()
-    stay.connection = asynchronous.connect(
-        address,
-        agent=agent,
-        directory=directory,
-        resume=resume,
-        allow=allow,
-        deny=deny,
-        limits=limits,
-        ask=None if ask is None else partial(stay.ask, ask),
-        on_catalog=on_catalog,
-        daemon=daemon,
-        linger=linger,
-    )
-    try:
-        stay.begin()
+    with ExitStack() as stack:
+        running = start_blocking_portal(name="toolcell session")
+        stay = _Stay(running.__enter__())
+        # Without the exception of the block, for which the portal would cancel the calls of other threads.
+        stack.callback(running.__exit__, None, None, None)
+        stack.callback(stay.leave)
+        # A program that forgets to leave does so at its exit; after that the thread of the portal is frozen.
+        stack.callback(atexit.unregister, atexit.register(stack.close))
+        stay.open(
+            asynchronous.connect(
+                address,
+                agent=agent,
+                directory=directory,
+                resume=resume,
+                allow=allow,
+                deny=deny,
+                limits=limits,
+                ask=None if ask is None else partial(stay.ask, ask),
+                on_catalog=on_catalog,
+                daemon=daemon,
+                linger=linger,
+            )
+        )
         yield Session(stay)
-    finally:
-        stay.leave()
-
-
-class _Errand(Generic[_Result]):
-    """Something that the session's thread does while a caller waits for it.
-
-    `over` is set before the `None` that wakes the caller for the last time, so who misses the one sees the other.
-    """
-
-    __slots__ = ("_error", "_news", "_result", "over", "task")
-
-    def __init__(self) -> None:
-        self._news: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._result: _Result | None = None
-        self._error: BaseException | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.over = False
-
-    def wait(self, begin: Callable[[], object], stop: Callable[[], object]) -> _Result:
-        """Begin it, run here what it hands over, and return its result; an interrupt stops it first."""
-        try:
-            begin()
-            while (wanted := self._news.get()) is not None:
-                wanted()
-        except BaseException:
-            stop()
-            while not self.over:
-                self._news.get()
-            raise
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # the traceback holds this frame, and the frame would hold the traceback
-        return cast("_Result", self._result)
-
-    def hand_over(self, wanted: Callable[[], object]) -> None:
-        """Have the caller run something."""
-        self._news.put(wanted)
-
-    async def do(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> None:
-        """Do it, on the session's loop."""
-        try:
-            self.end(await work())
-        except Exception as error:  # noqa: BLE001  it is raised where somebody waits for it
-            self.end(error=error)
-
-    def end(self, result: _Result | None = None, error: BaseException | None = None) -> None:
-        """Let the caller go on; the first ending is the only one."""
-        if not self.over:
-            self._result = result
-            self._error = error
-            self.over = True
-            self._news.put(None)
-
-    def cancel(self) -> None:
-        """Stop it, on the session's loop; one that has not begun never will."""
-        if self.task is not None:
-            self.task.cancel()
-        else:
-            self.end()
 
 
 class _Stay:
-    """A session and the thread in which it lives.
+    """A session on the loop of a portal, and the threads that wait there."""
 
-    Shared between threads are `_loop`, `_leaving` and `_left`, under the lock: what is begun before the session is left
-    is begun on its loop, and nothing is said to a loop that has ended.
-    """
-
-    connection: AbstractAsyncContextManager[asynchronous.Session]
     session: asynchronous.Session
 
-    def __init__(self) -> None:
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._left = False
+        self._left = False  # under the lock, so that nothing is started on a loop that is ending
         self._leaving = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._errands: set[asyncio.Task[None]] = set()
+        self._life = _Errand[None]()
         self._callers: dict[str, _Errand[Outcome]] = {}
-        self._opening = _Errand[None]()
-        self._ending = _Errand[None]()
-        self._thread = threading.Thread(target=self._live, name="toolcell session", daemon=True)
 
-    def begin(self) -> None:
-        """Start the thread and wait until the session is open. Raises Unavailable."""
-        self._opening.wait(self._thread.start, self._give_up)
+    def open(self, connection: AbstractAsyncContextManager[asynchronous.Session]) -> None:
+        """Open the session; it stays open until `leave`."""
+
+        async def live(errand: _Errand[None]) -> None:
+            async with connection as self.session:
+                errand.wanted.put(None)
+                await self._leaving.wait()
+
+        self._wait(self._life, lambda: self._portal.start_task_soon(self._life.do, live))
+        if self._life.result.done():  # it did not open
+            self._life.result.result()
 
     def leave(self) -> None:
-        """End the session and its thread; an interrupt has it leave at once, a second one does not wait for that."""
-        if not self._opening.over or sys.is_finalizing():
-            return  # it is given up already; or the interpreter ends, and has stopped the thread
-        self._ending.wait(self._say_goodbye, self._give_up)
-        if self._thread.ident is not None:
-            self._thread.join()
+        """End the session; an interrupt has it leave at once."""
+        with self._lock:
+            self._left = True
+        if not self._life.result.done():
+            self._wait(self._life, lambda: self._portal.start_task_soon(self._leaving.set))
+            self._life.result.result()
 
-    def run(self, work: Callable[[_Errand[_Result]], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Have the session's thread do something, and wait for it."""
+    def run(self, work: Callable[[_Errand[_Result]], Awaitable[_Result]]) -> _Result:
+        """Do something on the session's loop, and wait for it."""
         _refuse_a_running_loop()
         errand = _Errand[_Result]()
 
-        def start() -> None:
-            errand.task = asyncio.create_task(errand.do(partial(work, errand)))
-            self._errands.add(errand.task)  # awaited by `_stay`
-            errand.task.add_done_callback(done)
-
-        def done(task: asyncio.Task[None]) -> None:
-            self._errands.discard(task)
-            errand.end(error=RuntimeError(LEFT))  # unless it has ended itself, which a cancelled one has not
-
         def begin() -> None:
             with self._lock:
-                if self._left or self._loop is None:
-                    raise RuntimeError(LEFT)
-                self._loop.call_soon_threadsafe(start)
+                if self._left:
+                    errand.cancel()
+                else:
+                    self._portal.start_task_soon(errand.do, work)
 
-        def stop() -> None:
-            if not self._post(errand.cancel):
-                errand.end()
+        self._wait(errand, begin)
+        return errand.result.result()
 
-        return errand.wait(begin, stop)
+    def _wait(self, errand: _Errand[_Result], begin: Callable[[], object]) -> None:
+        """Begin, and run here what is handed over; an exception cancels the errand, and goes on when it has ended."""
+        try:
+            begin()
+            while (wanted := errand.wanted.get()) is not None:
+                wanted()
+        except BaseException:
+            with suppress(RuntimeError):  # the portal has ended, and the errand before it
+                self._portal.start_task_soon(errand.cancel)
+                while not errand.result.done():
+                    errand.wanted.get()
+            raise
 
     async def follow(
-        self,
-        errand: _Errand[Outcome],
-        start: Callable[[], Call],
-        on_event: Callable[[Event], object] | None,
+        self, errand: _Errand[Outcome], start: Callable[[], Call], on_event: Callable[[Event], object] | None
     ) -> Outcome:
-        """Start a call, hand over what it says, and return how it ended; being cancelled is the abort."""
+        """Start a call, hand over its events, and return its outcome; being cancelled is the abort."""
         call = start()
         room = asyncio.Semaphore(EVENTS_AHEAD_MAX)
+        loop = asyncio.get_running_loop()
 
-        def tell(told: Callable[[Event], object], event: Event) -> None:
-            told(event)
-            self._post(room.release)
+        def tell(handle: Callable[[Event], object], event: Event) -> None:
+            handle(event)
+            with suppress(RuntimeError):  # the call has ended, and so has the loop
+                loop.call_soon_threadsafe(room.release)
 
         caller = self._callers.setdefault(call.id, errand)
         try:
             if on_event is not None:
                 async for event in call:
                     await room.acquire()
-                    errand.hand_over(partial(tell, on_event, event))
+                    errand.wanted.put(partial(tell, on_event, event))
             return await call
         except asyncio.CancelledError:
             call.abort(CANCELLED)  # again, unless the cancellation came between two events
@@ -313,77 +255,52 @@ class _Stay:
             if caller is errand:
                 del self._callers[call.id]
 
-    async def ask(self, asked: _Asked, question: Ask) -> Answer:
-        """Put a question to whoever called the tool."""
+    async def ask(self, asked: Callable[[Ask], Answer], question: Ask) -> Answer:
+        """Put a question to the thread that called the tool."""
         caller = self._callers.get(question.call.id)
         if caller is None:
-            raise RuntimeError("nobody in this process waits for the call")
+            raise RuntimeError("no thread of this process waits for the call")
         answer: Future[Answer] = Future()
-        caller.hand_over(partial(_answer, answer, asked, question))
+        caller.wanted.put(partial(_answer, answer, asked, question))
         return await asyncio.wrap_future(answer)
 
-    def _post(self, function: Callable[[], object]) -> bool:
-        """Have the loop do something; False if it has ended."""
-        with self._lock:
-            if self._loop is None:
-                return False
-            self._loop.call_soon_threadsafe(function)
-            return True
 
-    def _say_goodbye(self) -> None:
-        with self._lock:
-            self._left = True
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._leaving.set)
+class _Errand(Generic[_Result]):
+    """What runs on the session's loop while a thread waits for it.
 
-    def _give_up(self) -> None:
-        """Have the session leave at once, or not come at all."""
-        with self._lock:
-            self._left = True
-            if self._loop is not None and self._task is not None:
-                self._loop.call_soon_threadsafe(self._task.cancel)
-        if self._thread.ident is None:
-            self._opening.end()
-            self._ending.end()
+    `wanted` are the functions for that thread to run; the None at the end comes after the result is there.
+    """
 
-    def _live(self) -> None:
-        """All that the thread does."""
+    __slots__ = ("_task", "result", "wanted")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self.wanted: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.result: Future[_Result] = Future()
+
+    async def do(self, work: Callable[[_Errand[_Result]], Awaitable[_Result]]) -> None:
+        """Do it, in a task of the portal."""
+        self._task = asyncio.current_task()
         try:
-            asyncio.run(self._stay())
+            self.result.set_result(await work(self))
         except asyncio.CancelledError:
-            self._end(None)  # given up, by somebody who has an exception of their own
-        except BaseException as error:  # noqa: BLE001  it is raised in the thread that connects, or leaves
-            self._end(error)
-        else:
-            self._end(None)
+            self.result.set_exception(RuntimeError(LEFT))
+        except BaseException as error:  # noqa: BLE001  it is raised in the waiting thread
+            self.result.set_exception(error)
+        self.wanted.put(None)
 
-    def _end(self, error: BaseException | None) -> None:
-        if self._opening.over:
-            self._ending.end(error=error)
-        else:
-            self._opening.end(error=error)
-            self._ending.end()
-
-    async def _stay(self) -> None:
-        with self._lock:
-            if self._left:
-                return
-            self._loop = asyncio.get_running_loop()
-            self._task = asyncio.current_task()
-        try:
-            async with self.connection as self.session:
-                self._opening.end()
-                await self._leaving.wait()
-        finally:
-            if self._errands:
-                await asyncio.wait(self._errands)
-            with self._lock:
-                self._loop = None
+    def cancel(self) -> None:
+        """Cancel it; one that has not begun ends here."""
+        if self._task is not None:
+            self._task.cancel()
+        elif not self.result.done():
+            self.result.set_exception(RuntimeError(LEFT))
+            self.wanted.put(None)
 
 
-def _answer(answer: Future[Answer], asked: _Asked, question: Ask) -> None:
+def _answer(answer: Future[Answer], asked: Callable[[Ask], Answer], question: Ask) -> None:
     if not answer.set_running_or_notify_cancel():
-        return  # the call has ended, and nobody wants to know any more
+        return  # the call has ended
     try:
         said = asked(question)
     except Exception as error:  # noqa: BLE001  the agent's own code, and a denial that says so
