@@ -48,7 +48,7 @@ def test_the_plugin_is_small_and_names_the_libraries_in_it() -> None:
 
 
 def test_a_plugin_that_was_not_built_is_an_error_that_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcell.adapters.opencode.plugin_entry.PLUGIN", Path("/nowhere/toolcell-plugin.js"))
+    monkeypatch.setattr("toolcell.adapters.opencode.entry.PLUGIN", Path("/nowhere/toolcell-plugin.js"))
     with pytest.raises(FileNotFoundError, match="make plugin"):
         plugin_entry()
 

@@ -19,7 +19,7 @@ except ImportError as error:
     ) from error
 
 from .api import OpenCodeApi, OpenCodeError
-from .plugin_entry import plugin_entry, plugin_path
+from .entry import plugin_entry, plugin_path
 from .registration import Registration, register
 
 __all__ = ["OpenCodeApi", "OpenCodeError", "Registration", "plugin_entry", "plugin_path", "register"]
