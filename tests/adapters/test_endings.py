@@ -117,7 +117,7 @@ def test_the_model_reads_the_same_text_in_every_agent(
     message: Any, text: str, sdk: str, adapter: str, shown: Callable[[Any], str]
 ) -> None:
     pytest.importorskip(sdk, reason=f"{sdk} is not installed: make test-agents")
-    result_of = import_module(f"toolcell.adapters.{adapter}.translation").result_of
+    result_of = import_module(f"toolcell.adapters.{adapter}.convert").result_of
     assert shown(result_of(read(message))) == read(message).text == text
 
 
