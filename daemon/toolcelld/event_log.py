@@ -104,17 +104,17 @@ class EventLog:
 
     def last(self, count: int, tool_or_call: str = "") -> list[LogLine]:
         """The last so many lines about that tool or call, the oldest first."""
-        found: deque[LogLine] = deque(maxlen=count)
-        found.extend(line for line in self._lines if line.about(tool_or_call))
-        return list(found)
+        lines: deque[LogLine] = deque(maxlen=count)
+        lines.extend(line for line in self._lines if line.about(tool_or_call))
+        return list(lines)
 
 
 class EventLogHandler(logging.Handler):
     """The daemon's own log, brought into the book. Records from other threads are handed to the loop."""
 
-    def __init__(self, book: EventLog, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._book = book
+        self._event_log = event_log
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -122,4 +122,4 @@ class EventLogHandler(logging.Handler):
             time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX]
         )
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._book.write, line)
+            self._loop.call_soon_threadsafe(self._event_log.write, line)

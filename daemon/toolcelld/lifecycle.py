@@ -295,8 +295,8 @@ class Machine(Generic[S, E]):
         try:
             target = self._table[self.state][event]
         except KeyError:
-            told = ", ".join(self.story) or "nothing"
-            raise InvalidTransition(f"{event} while {self.state}, after {told}") from None
+            history = ", ".join(self.story) or "nothing"
+            raise InvalidTransition(f"{event} while {self.state}, after {history}") from None
         self.story.append(event)
         self.state = target
         return target

@@ -115,7 +115,7 @@ class LimitMonitor:
         if not worker.cell.ended.done():
             usage = _measured(worker.cell, limits)
             if crossed := crossing(limits, usage, 0.0, time.time() - worker.started_at):
-                worker.overran(crossed.cause, crossed.text)
+                worker.fail_over_limit(crossed.cause, crossed.text)
 
     def _look_at(self, run: Run) -> None:
         cell, limits = run.worker.cell, run.plan.limits
@@ -128,7 +128,7 @@ class LimitMonitor:
         used = usage.cpu_seconds - watch.cpu_before_seconds
         if crossed := crossing(limits, usage, used, time.time() - run.begun_at):
             self._stop(run, crossed)
-        elif limits.disk_bytes is not None and run.worker.scratch_path:
+        elif limits.disk_bytes is not None and run.worker.tmpdir:
             if watch.looks % DISK_LOOKS == 0 and (watch.walk is None or watch.walk.done()):
                 walk = self._walk(run, limits.disk_bytes)
                 watch.walk = self._tasks.create_task(walk, name=f"disk of {run.call.id}")
@@ -137,10 +137,10 @@ class LimitMonitor:
     async def _walk(self, run: Run, limit: int) -> None:
         worker = run.worker
         if worker.spec.policy.enclosure == "strict":
-            used = await asyncio.to_thread(_of_own_disk, worker.pid, worker.scratch_path)
+            used = await asyncio.to_thread(_of_own_disk, worker.pid, worker.tmpdir)
             over = used >= limit  # the kernel gives no more than that
         else:
-            used = await asyncio.to_thread(disk_used, worker.scratch_path, limit)
+            used = await asyncio.to_thread(disk_used, worker.tmpdir, limit)
             over = used > limit
         if over and run.has_worker:
             after = time.time() - run.begun_at

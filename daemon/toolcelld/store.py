@@ -38,7 +38,7 @@ Value: TypeAlias = str | bytes | int | float | None
 T = TypeVar("T")
 
 # Each step brings a database from the version of its index to the next; `user_version` counts them.
-_STEPS = (
+_MIGRATIONS = (
     """
     CREATE TABLE outputs (
         handle TEXT PRIMARY KEY,        -- also the name of its file
@@ -111,7 +111,7 @@ class Store:
         self._database: sqlite3.Connection | None = None
         # Shared between the callers and the thread, under the lock.
         self._lock = threading.Lock()
-        self._waiting: list[_Write] = []
+        self._pending: list[_Write] = []
         self._lost = 0
 
     async def start(self) -> None:
@@ -130,12 +130,12 @@ class Store:
     def write(self, sql: str, parameters: Sequence[Value] = ()) -> None:
         """Have a statement committed soon; returns at once, and a failure is logged, not raised."""
         with self._lock:
-            if len(self._waiting) >= WAITING_MAX:
+            if len(self._pending) >= WAITING_MAX:
                 self._lost += 1
                 return
-            self._waiting.append(_Write(sql, parameters))
-            alone = len(self._waiting) == 1
-        if alone:
+            self._pending.append(_Write(sql, parameters))
+            only_one = len(self._pending) == 1
+        if only_one:
             self._thread.submit(self._commit_waiting)
 
     async def commit(self, sql: str, parameters: Sequence[Value] = ()) -> bool:
@@ -148,16 +148,16 @@ class Store:
 
     async def get_many(self, digests: Iterable[str]) -> dict[str, bytes]:
         """The descriptions that are known, by the digest of their source."""
-        wanted = json.dumps(list(digests))
+        digest_list = json.dumps(list(digests))
         rows = await self.read(
             "SELECT digest, description FROM descriptions WHERE digest IN (SELECT value FROM json_each(?))",
-            [wanted],
+            [digest_list],
         )
         if rows:
             now = self._now()
             self.write(
                 "UPDATE descriptions SET used_at = ? WHERE used_at < ? AND digest IN (SELECT value FROM json_each(?))",
-                [now, now - _USE_SECONDS, wanted],
+                [now, now - _USE_SECONDS, digest_list],
             )
         return dict(rows)
 
@@ -185,7 +185,7 @@ class Store:
                 self.path,
                 error,
             )
-            self._database = _bring_up(sqlite3.connect(":memory:", isolation_level=None))
+            self._database = _migrate(sqlite3.connect(":memory:", isolation_level=None))
 
     def _close(self) -> None:
         self._commit_waiting()
@@ -203,7 +203,7 @@ class Store:
 
     def _commit_waiting(self) -> None:
         with self._lock:
-            batch, self._waiting = self._waiting, []
+            batch, self._pending = self._pending, []
         if batch:
             self._commit(batch)
 
@@ -215,10 +215,10 @@ class Store:
                 for write in batch:
                     database.execute(write.sql, write.parameters)
         except sqlite3.OperationalError as error:
-            return self._lose(batch, error)  # the disk's fault: trying each alone would only wait again
+            return self._drop(batch, error)  # the disk's fault: trying each alone would only wait again
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if len(batch) == 1:
-                return self._lose(batch, error)
+                return self._drop(batch, error)
             for write in batch:  # one bad write must not cost the others
                 self._commit([write])
             return False
@@ -228,7 +228,7 @@ class Store:
             logger.warning("%s takes records again; %d were lost.", self.path, lost)
         return True
 
-    def _lose(self, batch: list[_Write], error: Exception) -> bool:
+    def _drop(self, batch: list[_Write], error: Exception) -> bool:
         with self._lock:
             first = not self._lost
             self._lost += len(batch)
@@ -248,12 +248,16 @@ def _open_file(path: str) -> sqlite3.Connection:
         try:
             return _connect(path)
         except _DamagedError as error:
-            aside = f"{path}.damaged"  # one name: the newest damage is worth keeping, a collection is not
-            logger.warning("%s is damaged: %s. It is now %s, and a new one was begun.", path, error, aside)
-            os.replace(path, aside)
+            damaged_path = (
+                f"{path}.damaged"  # one name: the newest damage is worth keeping, a collection is not
+            )
+            logger.warning(
+                "%s is damaged: %s. It is now %s, and a new one was begun.", path, error, damaged_path
+            )
+            os.replace(path, damaged_path)
             for suffix in ("-wal", "-shm"):
                 if os.path.exists(path + suffix):
-                    os.replace(path + suffix, aside + suffix)
+                    os.replace(path + suffix, damaged_path + suffix)
             return _connect(path)
     finally:
         os.close(lock)
@@ -266,9 +270,9 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode = WAL")
         # A power cut may cost the last records, never the file.
         database.execute("PRAGMA synchronous = NORMAL")
-        if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise _DamagedError(verdict)
-        return _bring_up(database)
+        if (check_result := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _DamagedError(check_result)
+        return _migrate(database)
     except sqlite3.DatabaseError as error:
         database.close()
         if error.sqlite_errorcode & 0xFF in _DAMAGED:  # the low byte is the kind, the rest its variant
@@ -279,13 +283,13 @@ def _connect(path: str) -> sqlite3.Connection:
         raise
 
 
-def _bring_up(database: sqlite3.Connection) -> sqlite3.Connection:
+def _migrate(database: sqlite3.Connection) -> sqlite3.Connection:
     """Take the steps that the database has not taken yet."""
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(_STEPS):
+    if version > len(_MIGRATIONS):
         raise _NewerError(
-            f"it has schema {version}, this version knows {len(_STEPS)}; use the newer toolcell or move it away"
+            f"it has schema {version}, this version knows {len(_MIGRATIONS)}; use the newer toolcell or move it away"
         )
-    for number, step in enumerate(_STEPS[version:], version + 1):
-        database.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT")
+    for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
+        database.executescript(f"BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {number}; COMMIT")
     return database

@@ -248,10 +248,10 @@ def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
 ) -> None:
     file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
     spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), SandboxPolicy("baseline"))
-    wish = CellSetup.from_wire(json.loads(spec.wish("", {}, memory_held=held)))
-    assert wish.memory_files is allowed
+    setup = CellSetup.from_wire(json.loads(spec.setup_message("", {}, memory_held=held)))
+    assert setup.memory_files is allowed
     machine = os.uname().machine
-    filtered = filter_of(wish.policy, memory_files=wish.memory_files)
+    filtered = filter_of(setup.policy, memory_files=setup.memory_files)
     assert (says(filtered, machine, "memfd_create", 0) == 0) is allowed
 
 

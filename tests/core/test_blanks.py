@@ -31,7 +31,7 @@ class Workshop(PreforkedCells):
         self.failing = 0
         self.made = asyncio.Event()
 
-    async def _make(self) -> Cell:
+    async def _fork_cell(self) -> Cell:
         self.tried += 1
         if self.failing:
             self.failing -= 1
@@ -66,7 +66,7 @@ async def test_one_that_fails_while_nobody_waits_is_tried_again() -> None:
 
 
 async def test_one_that_fails_often_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcelld.pool.prefork.LATER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("toolcelld.pool.prefork.RETRY_SECONDS_MAX", 0.01)
     async with asyncio.TaskGroup() as tasks:
         blanks = Workshop(tasks)
         blanks.failing = 3 * RETRIES_MAX + 2 * READY_MAX

@@ -57,19 +57,19 @@ def test_the_accounts_are_the_kernel_s(directory: Path) -> None:
     (directory / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\nsystem_usec 2\n")
     (directory / "memory.peak").write_text("67108864\n")
     (directory / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
-    assert Cgroup(str(directory), ALL).accounts() == CgroupUsage(1.5, 64 * MIB, 3)
-    assert Cgroup(str(directory), frozenset()).accounts() == CgroupUsage(1.5)
+    assert Cgroup(str(directory), ALL).usage() == CgroupUsage(1.5, 64 * MIB, 3)
+    assert Cgroup(str(directory), frozenset()).usage() == CgroupUsage(1.5)
 
 
 def test_who_was_ended_for_want_of_memory_elsewhere_passed_no_limit(directory: Path) -> None:
     (directory / "memory.events").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 0\n")
-    assert Cgroup(str(directory), ALL).accounts().out_of_memory_kills == 0
+    assert Cgroup(str(directory), ALL).usage().out_of_memory_kills == 0
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "\0"])
 def test_accounts_that_cannot_be_read_are_none(directory: Path, text: str) -> None:
     (directory / "memory.events").write_text(text)
-    assert Cgroup(str(directory), ALL).accounts() == CgroupUsage()
+    assert Cgroup(str(directory), ALL).usage() == CgroupUsage()
 
 
 def test_a_group_that_is_gone_ends_nobody_and_is_removed(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_group_that_is_gone_ends_nobody_and_is_removed(tmp_path: Path) -> None
     assert group.members() == []
     assert not group.kill()
     assert group.remove()
-    assert group.accounts() == CgroupUsage()
+    assert group.usage() == CgroupUsage()
 
 
 def test_a_group_that_is_not_empty_is_removed_later(tmp_path: Path) -> None:

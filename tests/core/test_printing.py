@@ -50,7 +50,7 @@ async def test_the_tail_holds_only_what_was_printed_since_the_call_began(taken: 
 
 
 async def test_a_call_begins_behind_what_a_redaction_held_back(taken: Taken) -> None:
-    taken.printing.conceal(Redactor(["hunter2"]))
+    taken.printing.redact(Redactor(["hunter2"]))
     os.write(taken.output, b"hunt")
     taken.printing.begin_call()
     os.write(taken.output, b"er2\n")

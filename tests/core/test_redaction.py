@@ -15,9 +15,9 @@ TOKEN = "ghp_0123456789abcdef"
 KEY = '-----BEGIN KEY-----\nab"c\\d é\n-----END KEY-----'
 
 
-def shown(redaction: Redactor, pieces: list[bytes]) -> bytes:
-    veil = redaction.veil()
-    return b"".join([*map(veil.feed, pieces), veil.flush()])
+def shown(redactor: Redactor, pieces: list[bytes]) -> bytes:
+    stream = redactor.stream()
+    return b"".join([*map(stream.feed, pieces), stream.flush()])
 
 
 @given(st.lists(st.sampled_from([TOKEN, "ghp_", "x", "0123", "é\n", TOKEN[:-1]])), st.data())
@@ -31,10 +31,10 @@ def test_however_a_stream_is_cut_no_value_is_in_it(words: list[str], data: st.Da
 
 
 def test_only_what_may_be_the_beginning_of_a_value_is_held_back() -> None:
-    veil = Redactor([TOKEN]).veil()
-    assert veil.feed(b"no secret here\n") == b"no secret here\n"
-    assert veil.feed(b"token: ghp_01") == b"token: "
-    assert veil.feed(b"x") == b"ghp_01x"
+    stream = Redactor([TOKEN]).stream()
+    assert stream.feed(b"no secret here\n") == b"no secret here\n"
+    assert stream.feed(b"token: ghp_01") == b"token: "
+    assert stream.feed(b"x") == b"ghp_01x"
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_headers_are_redacted_down_to_their_leaves() -> None:
 
 
 def test_a_value_across_two_frames_of_one_message_is_redacted() -> None:
-    redaction = Redactor([TOKEN])
+    redactor = Redactor([TOKEN])
     body = f"a {TOKEN} b".encode()
-    first = redaction.frame(Frame({"type": "result", "size": len(body)}, body[:9]))
-    between = redaction.frame(Frame({"type": "log"}, f'["{TOKEN}"]'.encode()))
-    last = redaction.frame(Frame({"type": "chunk"}, body[9:]))
+    first = redactor.frame(Frame({"type": "result", "size": len(body)}, body[:9]))
+    between = redactor.frame(Frame({"type": "log"}, f'["{TOKEN}"]'.encode()))
+    last = redactor.frame(Frame({"type": "chunk"}, body[9:]))
     assert first.payload + last.payload == b"a " + b"*" * len(TOKEN) + b" b"
     assert TOKEN.encode() not in between.payload
 
@@ -77,9 +77,9 @@ def test_a_message_that_ends_in_the_beginning_of_a_value_is_whole() -> None:
 
 
 def test_a_size_that_lies_holds_nothing_back_for_ever() -> None:
-    redaction = Redactor([TOKEN])
-    redaction.frame(Frame({"type": "result", "size": 10**9}, b"ghp_"))
-    told = redaction.frame(Frame({"type": "result", "size": -1}, b"ghp_"))
+    redactor = Redactor([TOKEN])
+    redactor.frame(Frame({"type": "result", "size": 10**9}, b"ghp_"))
+    told = redactor.frame(Frame({"type": "result", "size": -1}, b"ghp_"))
     assert told.payload == b"ghp_"
 
 
@@ -89,9 +89,9 @@ def test_a_chunk_without_a_message_is_redacted_by_itself() -> None:
 
 
 def test_a_value_across_three_frames_of_one_message_is_redacted() -> None:
-    redaction = Redactor([TOKEN])
+    redactor = Redactor([TOKEN])
     body = f"a {TOKEN} b".encode()
-    first = redaction.frame(Frame({"type": "result", "size": len(body)}, body[:5]))
-    second = redaction.frame(Frame({"type": "chunk"}, body[5:9]))
-    last = redaction.frame(Frame({"type": "chunk"}, body[9:]))
+    first = redactor.frame(Frame({"type": "result", "size": len(body)}, body[:5]))
+    second = redactor.frame(Frame({"type": "chunk"}, body[5:9]))
+    last = redactor.frame(Frame({"type": "chunk"}, body[9:]))
     assert first.payload + second.payload + last.payload == b"a " + b"*" * len(TOKEN) + b" b"

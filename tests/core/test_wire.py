@@ -91,7 +91,7 @@ async def test_last_words_are_heard_by_who_had_paused() -> None:
         it.worker.sendall(encode({"type": "last"}))
         it.worker.close()
         it.wire.send(RetireMessage())
-        it.wire.hear_the_rest()  # the end, before the loop comes to the broken connection
+        it.wire.read_remaining()  # the end, before the loop comes to the broken connection
         await turns()
         assert it.heard == ["last"]
 
@@ -114,14 +114,14 @@ async def test_nothing_is_heard_behind_what_is_no_frame() -> None:
         it.worker.sendall(b"\xff" * 8)
         await it.until(2)
         it.worker.sendall(encode({"type": "two"}))
-        it.wire.hear_the_rest()
+        it.wire.read_remaining()
         await turns()
         assert (it.heard, len(it.errors)) == (["one"], 1)
 
 
 async def test_an_error_that_quotes_a_secret_is_redacted() -> None:
     async with ear() as it:
-        it.wire.conceal(Redactor(["hunter2"]))
+        it.wire.redact(Redactor(["hunter2"]))
         it.wire.break_off(FrameError("hunter2 is no frame"))
         assert [str(error) for error in it.errors] == ["******* is no frame"]
 
@@ -133,7 +133,7 @@ async def test_a_closed_wire_takes_messages_silently_and_hears_nothing() -> None
         it.wire.send(RetireMessage(), b" " * (9 * PAYLOAD_BYTES_MAX))
         it.wire.pause()
         it.wire.resume()
-        it.wire.hear_the_rest()
+        it.wire.read_remaining()
         await turns()
         assert it.heard == []
 

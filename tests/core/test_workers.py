@@ -60,26 +60,30 @@ class FakeCell:
         self.end()
 
 
-class FakeBlanks:
-    """One cell, which says what the test wants as soon as it is taken."""
+class FakePrefork:
+    """Hands out one cell, whose worker sends the given frames once it is taken."""
 
-    scratch = None
+    tmpdirs = None
 
-    def __init__(self, *said: Frame) -> None:
-        self._said = said
+    def __init__(self, *frames: Frame) -> None:
+        self._frames = frames
 
     async def take(self, worker: Worker) -> Cell:
         cell = FakeCell(worker)
-        for frame in self._said:
+        for frame in self._frames:
             cell.loop.call_soon(worker.on_frame, frame)
-        cell.loop.call_soon(cell.loop.call_soon, cell.end)  # and dies if that was not enough
+        cell.loop.call_soon(
+            cell.loop.call_soon, cell.end
+        )  # ends the cell if the frames did not settle the start
         return cast("Cell", cell)
 
 
-async def start(*said: Frame) -> Description:
+async def start(*frames: Frame) -> Description:
     worker = Worker("w-1", CellSpec(FILE, "/", (), CellLimits(), OPEN), lambda _: None)
     try:
-        return await worker.start(cast("PreforkedCells", FakeBlanks(*said)), load_seconds=10, describe=True)
+        return await worker.start(
+            cast("PreforkedCells", FakePrefork(*frames)), load_seconds=10, describe=True
+        )
     finally:
         await worker.end()
         await asyncio.sleep(0)

@@ -67,21 +67,21 @@ class Cell:
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self._spawned: Spawned | None = None
         self._replace_zygote: Callable[[], None] = lambda: None
-        self._unswept: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._status: int | None = None
         self._cpu_seconds = 0.0
         self._memory_peak_bytes = 0
         self._killed = 0
         self._proof: Proof = "none"
-        self._groups: CgroupTree | None = None
-        self._group: Cgroup | None = None
-        self._surveys: deque[asyncio.Future[int]] = deque()
-        self._printing = StdioReader(self._on_printed)
-        self.wire = WorkerChannel(self._on_frame, self._on_garbled)
+        self._cgroups: CgroupTree | None = None
+        self._cgroup: Cgroup | None = None
+        self._survey_answers: deque[asyncio.Future[int]] = deque()
+        self._stdio = StdioReader(self._on_stdio)
+        self.wire = WorkerChannel(self._on_frame, self._on_frame_error)
         self._life: socket.socket
         self._abort: socket.socket
-        self._census: ProcessList | None = None
+        self._process_list: ProcessList | None = None
         self.usage: Usage | None = None
         """What its processes used when they were last looked at."""
 
@@ -96,29 +96,29 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(cls, runtime: Zygote, receiver: Receiver, *, apart: bool = False) -> Cell:
+    async def start(cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False) -> Cell:
         """Fork a keeper and have it build the cell; raises `ZygoteFailed`, and then nothing is left of it."""
         cell = cls(receiver)
-        cell._replace_zygote = runtime.replace
-        theirs: list[int] = []
+        cell._replace_zygote = zygote.replace
+        child_ends: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
-            theirs.append(life)
-            protocol, protocol_theirs = _pair(socket.SOCK_STREAM)
-            theirs.append(protocol_theirs)
+            child_ends.append(life)
+            protocol, protocol_child = _pair(socket.SOCK_STREAM)
+            child_ends.append(protocol_child)
             cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
-            theirs.append(abort)
-            theirs.extend(cell._printing.add(source) for source in SOURCES)
+            child_ends.append(abort)
+            child_ends.extend(cell._stdio.add(source) for source in SOURCES)
             await cell.wire.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await runtime.spawn(theirs, apart=apart)
+                    cell._spawned = await zygote.spawn(child_ends, apart=apart)
             except TimeoutError:
-                runtime.replace()
+                zygote.replace()
                 raise ZygoteFailed(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
-            await cell._join_group(runtime.groups)
+            await cell._join_cgroup(zygote.cgroups)
         except OSError as error:
             cell._close()
             raise ZygoteFailed(
@@ -128,69 +128,69 @@ class Cell:
             cell._close()
             raise
         finally:
-            for number in theirs:
+            for number in child_ends:
                 os.close(number)
-        cell.loop.add_reader(cell._life, cell._on_life)
-        cell._printing.start()
+        cell.loop.add_reader(cell._life, cell._on_keeper_message)
+        cell._stdio.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
         # The barrier: from here on what the keeper forks is in the cell's group, if there is one.
-        cell._say(b"go")
+        cell._send_to_keeper(b"go")
         return cell
 
-    async def _join_group(self, groups: CgroupTree) -> None:
+    async def _join_cgroup(self, cgroups: CgroupTree) -> None:
         """Have the keeper in a control group of its own; where that fails, the meter holds the cell alone."""
-        self._groups, self._group = groups, groups.make()
-        if self._group is not None:
+        self._cgroups, self._cgroup = cgroups, cgroups.make()
+        if self._cgroup is not None:
             try:
-                await asyncio.to_thread(self._group.join, self.keeper_pid)
+                await asyncio.to_thread(self._cgroup.join, self.keeper_pid)
             except OSError:
-                self._leave_group()
+                self._leave_cgroup()
 
-    def _leave_group(self) -> bool:
+    def _leave_cgroup(self) -> bool:
         """Remove the group; a yes is the kernel's word that nobody was in it."""
-        group, self._group = self._group, None
-        return group is not None and self._groups is not None and self._groups.remove(group)
+        cgroup, self._cgroup = self._cgroup, None
+        return cgroup is not None and self._cgroups is not None and self._cgroups.remove(cgroup)
 
     def limit(self, limits: CellLimits) -> bool:
         """Have the kernel hold the sum of its processes under these limits, where it can; the meter does everywhere.
 
         Says whether the kernel holds the memory, files in memory included, which the meter does not see.
         """
-        if self._group is not None:
+        if self._cgroup is not None:
             with contextlib.suppress(OSError):
-                return self._group.limit(limits)
+                return self._cgroup.limit(limits)
         return False
 
-    def conceal(self, redaction: Redactor) -> None:
+    def redact(self, redactor: Redactor) -> None:
         """From here on nobody hears these values from this cell."""
-        self.wire.conceal(redaction)
-        self._printing.conceal(redaction)
+        self.wire.redact(redactor)
+        self._stdio.redact(redactor)
 
     # What the worker says; whoever has the cell by now hears it
 
     def _on_frame(self, frame: Frame) -> None:
         self.receiver.on_frame(frame)
 
-    def _on_garbled(self, error: FrameError) -> None:
+    def _on_frame_error(self, error: FrameError) -> None:
         self.receiver.on_broken(error)
         self.end()
 
     # What the tool prints
 
-    def _on_printed(self, source: Source, data: bytes) -> bool:
+    def _on_stdio(self, source: Source, data: bytes) -> bool:
         return self.receiver.on_output(source, data)
 
     def drain(self) -> None:
         """Take what was printed until now, so that it is before what comes next."""
-        self._printing.drain()
+        self._stdio.drain()
 
     def begin_call(self) -> None:
         """Separate what was printed until now from what the next call prints; no listener may be set yet."""
-        self._printing.begin_call()
+        self._stdio.begin_call()
 
     def resume_output(self, source: Source) -> None:
         """Read this stream again."""
-        self._printing.resume(source)
+        self._stdio.resume(source)
 
     # To the keeper
 
@@ -200,23 +200,23 @@ class Cell:
             return
         with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
-        self._say(b"abort")
+        self._send_to_keeper(b"abort")
 
     def remind(self) -> None:
         """Have the worker signalled once more; what has been delivered is not delivered again."""
         if self._ending is None:
-            self._say(b"abort")
+            self._send_to_keeper(b"abort")
 
-    def await_listener(self, came: Callable[[socket.socket], None]) -> None:
+    def receive_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
         """Have the one descriptor that the worker passes up, before it runs anybody's code; what comes later is not read."""
-        self.loop.add_reader(self._abort, self._on_listener, came)
+        self.loop.add_reader(self._abort, self._on_listener, on_listener)
 
-    def _on_listener(self, came: Callable[[socket.socket], None]) -> None:
+    def _on_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
         self.loop.remove_reader(self._abort)
         with contextlib.suppress(OSError):
             _, descriptors, _, _ = socket.recv_fds(self._abort, 64, 1)
             for number in descriptors:
-                came(socket.socket(fileno=number))
+                on_listener(socket.socket(fileno=number))
 
     def is_clear(self) -> bool:
         """Whether the kernel shows, here and now, nobody in the cell but a worker of one thread.
@@ -227,18 +227,18 @@ class Cell:
         if not self.worker_pid:
             return False
         try:
-            if self._census is None:
-                self._census = ProcessList(self.keeper_pid, self._init_pid, self.worker_pid)
-            return self._census.is_clear()
+            if self._process_list is None:
+                self._process_list = ProcessList(self.keeper_pid, self._init_pid, self.worker_pid)
+            return self._process_list.is_clear()
         except OSError:
             return False
 
     def survey(self) -> asyncio.Future[int]:
         """How many processes there are besides the worker; -1 when the keeper is gone."""
         answer: asyncio.Future[int] = self.loop.create_future()
-        self._surveys.append(answer)
-        if not self._say(b"survey"):
-            self._give_up_surveys()
+        self._survey_answers.append(answer)
+        if not self._send_to_keeper(b"survey"):
+            self._fail_surveys()
         return answer
 
     def end(self) -> None:
@@ -253,11 +253,11 @@ class Cell:
         assert spawned is not None
         # The group first: nothing that is forked meanwhile gets out of it, the keeper ends with the others.
         killed = False
-        if self._group is not None:
-            self._killed = max(0, len(self._group.members()) - len(self.builders))
-            killed = self._group.kill()
+        if self._cgroup is not None:
+            self._killed = max(0, len(self._cgroup.members()) - len(self.builders))
+            killed = self._cgroup.kill()
         if not killed:
-            self._say(b"end")
+            self._send_to_keeper(b"end")
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if self.ended.done():
             return
@@ -269,14 +269,14 @@ class Cell:
 
     # From the keeper
 
-    def _say(self, word: bytes) -> bool:
+    def _send_to_keeper(self, word: bytes) -> bool:
         try:
             self._life.send(word, socket.MSG_NOSIGNAL)
         except OSError:
             return False
         return True
 
-    def _on_life(self) -> None:
+    def _on_keeper_message(self) -> None:
         while True:
             try:
                 message = self._life.recv(256)
@@ -286,14 +286,14 @@ class Cell:
                 message = b""
             if not message:
                 self.loop.remove_reader(self._life)
-                self._give_up_surveys()
+                self._fail_surveys()
                 # The zygote reaps the keeper within milliseconds; one that is stopped would keep us waiting for ever.
-                if self._unswept is None:
-                    self._unswept = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
+                if self._sweep_timer is None:
+                    self._sweep_timer = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
                 return
             word, *values = message.decode("ascii").split()
             if word == "left":
-                if self._surveys and not (answer := self._surveys.popleft()).done():
+                if self._survey_answers and not (answer := self._survey_answers.popleft()).done():
                     answer.set_result(int(values[0]))
             elif word == "pid":
                 self.worker_pid = int(values[0])
@@ -308,9 +308,9 @@ class Cell:
                 self._killed = int(values[0])
                 self._proof = "landlock" if values[1] == "landlock" else "children"
 
-    def _give_up_surveys(self) -> None:
-        while self._surveys:
-            if not (answer := self._surveys.popleft()).done():
+    def _fail_surveys(self) -> None:
+        while self._survey_answers:
+            if not (answer := self._survey_answers.popleft()).done():
                 answer.set_result(-1)
 
     def _on_swept(self, _: object) -> None:
@@ -320,7 +320,7 @@ class Cell:
         spawned = self._spawned
         assert spawned is not None
         with contextlib.suppress(OSError):
-            self._on_life()  # what the keeper said last
+            self._on_keeper_message()  # what the keeper said last
         if _has_exited(spawned.pidfd):
             if self._proof == "none":
                 self._proof = "zygote"
@@ -333,43 +333,43 @@ class Cell:
         self.loop.remove_reader(self._spawned.pidfd)
         if not self.ended.done():
             with contextlib.suppress(OSError):
-                self._on_life()
+                self._on_keeper_message()
             self._finish()
 
     def _finish(self) -> None:
         self.drain()
-        self.wire.hear_the_rest()
-        accounts = self._group.accounts() if self._group is not None else CgroupUsage()
-        if self._leave_group():  # whoever ended it
+        self.wire.read_remaining()
+        cgroup_usage = self._cgroup.usage() if self._cgroup is not None else CgroupUsage()
+        if self._leave_cgroup():  # whoever ended it
             self._proof = "cgroup"
-        seen = self.usage.cpu_seconds if self.usage is not None else 0.0
-        death = CellExit(
+        last_cpu_seconds = self.usage.cpu_seconds if self.usage is not None else 0.0
+        cell_exit = CellExit(
             status=self._status,
-            cpu_seconds=max(self._cpu_seconds, accounts.cpu_seconds, seen),
-            memory_peak_bytes=max(self._memory_peak_bytes, accounts.memory_peak_bytes),
+            cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),
+            memory_peak_bytes=max(self._memory_peak_bytes, cgroup_usage.memory_peak_bytes),
             killed=self._killed,
             proof=self._proof,
-            stderr=self._printing.stderr_tail.decode(errors="replace"),
-            out_of_memory=accounts.out_of_memory_kills > 0,
+            stderr=self._stdio.stderr_tail.decode(errors="replace"),
+            out_of_memory=cgroup_usage.out_of_memory_kills > 0,
             usage=self.usage,
         )
         self._close()
-        self.ended.set_result(death)
+        self.ended.set_result(cell_exit)
 
     def _close(self) -> None:
-        if self._unswept is not None:
-            self._unswept.cancel()
-        self._give_up_surveys()
-        self._leave_group()  # where it was never used
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._fail_surveys()
+        self._leave_cgroup()  # where it was never used
         self.wire.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)
                 end.close()
-        self._printing.close()
-        if self._census is not None:
-            self._census.close()
-            self._census = None
+        self._stdio.close()
+        if self._process_list is not None:
+            self._process_list.close()
+            self._process_list = None
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)
@@ -377,9 +377,9 @@ class Cell:
 
 def _pair(kind: int) -> tuple[socket.socket, int]:
     """Our end, which does not block, and the number of theirs."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
-    return ours, theirs.detach()
+    return ours, child_ends.detach()
 
 
 def _has_exited(pidfd: int) -> bool:

@@ -88,7 +88,7 @@ class Cgroup:
             return False
         return True
 
-    def accounts(self) -> CgroupUsage:
+    def usage(self) -> CgroupUsage:
         """What was used by all who have ever been in it."""
         cpu = _table(f"{self.path}/cpu.stat").get("usage_usec", 0) / 1e6
         if "memory" not in self._controllers:
@@ -123,7 +123,7 @@ class CgroupTree:
         self.reason = reason
         """Why there are none; empty where there are."""
         self._numbers = itertools.count(1)
-        self._left: list[Cgroup] = []  # not empty when they were to be removed
+        self._unremoved: list[Cgroup] = []  # not empty when they were to be removed
 
     @property
     def available(self) -> str:
@@ -148,10 +148,10 @@ class CgroupTree:
                 reason=f"the control group {base} is not delegated to the daemon; "
                 "run it as the service that comes with it, or say Delegate=yes in your own unit"
             )
-        strangers = set(map(int, _read(f"{path}/cgroup.procs").split())) - {os.getpid()}
-        if strangers:
+        others = set(map(int, _read(f"{path}/cgroup.procs").split())) - {os.getpid()}
+        if others:
             return cls(
-                reason=f"the control group {base} also holds process {min(strangers)}, which is not the daemon's"
+                reason=f"the control group {base} also holds process {min(others)}, which is not the daemon's"
             )
         try:
             with contextlib.suppress(FileExistsError):
@@ -159,15 +159,15 @@ class CgroupTree:
             _write(f"{path}/{SUPERVISOR}/cgroup.procs", str(os.getpid()))
         except OSError as error:
             return cls(reason=f"the control group {base} cannot be used: {error.strerror}")
-        groups = cls(path, frozenset(name for name in CONTROLLERS if _enable(path, name)))
+        cgroups = cls(path, frozenset(name for name in CONTROLLERS if _enable(path, name)))
         with contextlib.suppress(OSError):  # no such file without the controller
             _write(f"{path}/{SUPERVISOR}/cpu.weight", str(SUPERVISOR_WEIGHT))
-        groups._sweep()
-        return groups
+        cgroups._sweep()
+        return cgroups
 
     def make(self) -> Cgroup | None:
         """A group for one cell; None where there are none."""
-        self._left = [group for group in self._left if not group.remove()]
+        self._unremoved = [cgroup for cgroup in self._unremoved if not cgroup.remove()]
         if not self.base:
             return None
         path = f"{self.base}/cell-{os.getpid()}-{next(self._numbers)}"
@@ -177,27 +177,27 @@ class CgroupTree:
             return None
         return Cgroup(path, self.controllers)
 
-    def remove(self, group: Cgroup) -> bool:
+    def remove(self, cgroup: Cgroup) -> bool:
         """Remove a cell's group; one that is not empty is tried again with the next one made."""
-        if group.remove():
+        if cgroup.remove():
             return True
-        self._left.append(group)
+        self._unremoved.append(cgroup)
         return False
 
     def close(self) -> None:
         """Remove what can be removed."""
-        self._left = [group for group in self._left if not group.remove()]
+        self._unremoved = [cgroup for cgroup in self._unremoved if not cgroup.remove()]
 
     def _sweep(self) -> None:
         """End and remove the cells of daemons that are gone."""
         for entry in os.listdir(self.base):
-            found = _CELL.fullmatch(entry)
-            if found is None or self._is_daemon(int(found[1])):
+            match = _CELL.fullmatch(entry)
+            if match is None or self._is_daemon(int(match[1])):
                 continue
-            group = Cgroup(f"{self.base}/{entry}", self.controllers)
-            group.kill()
-            if not group.remove():
-                self._left.append(group)  # it dies, and does not take long
+            cgroup = Cgroup(f"{self.base}/{entry}", self.controllers)
+            cgroup.kill()
+            if not cgroup.remove():
+                self._unremoved.append(cgroup)  # it dies, and does not take long
 
     def _is_daemon(self, pid: int) -> bool:
         """Whether that is another living daemon, which shares this base with us."""

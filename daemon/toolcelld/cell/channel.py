@@ -22,30 +22,30 @@ __all__ = ["WorkerChannel"]
 class WorkerChannel(asyncio.Protocol):
     """One stream of frames; opened once, closed once, and harmless to use after that."""
 
-    def __init__(self, heard: Callable[[Frame], None], garbled: Callable[[FrameError], None]) -> None:
-        self._heard = heard
-        self._garbled = garbled
+    def __init__(self, on_frame: Callable[[Frame], None], on_error: Callable[[FrameError], None]) -> None:
+        self._on_frame = on_frame
+        self._on_error = on_error
         self._decoder = Decoder()
-        self._redaction: Redactor | None = None
-        self._end: socket.socket
+        self._redactor: Redactor | None = None
+        self._socket: socket.socket
         self._transport: asyncio.Transport | None = None
-        self._deaf = False  # what comes is no protocol any more
+        self._stopped = False  # what comes is no protocol any more
 
-    async def open(self, end: socket.socket) -> None:
+    async def open(self, connection: socket.socket) -> None:
         """Begin to listen at our end, which is this wire's from now on."""
-        self._end = end
-        self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=end)
+        self._socket = connection
+        self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=connection)
 
     def close(self) -> None:
         """Hear and say nothing more."""
-        self._deaf = True
+        self._stopped = True
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
 
-    def conceal(self, redaction: Redactor) -> None:
+    def redact(self, redactor: Redactor) -> None:
         """From here on nobody hears these values."""
-        self._redaction = redaction
+        self._redactor = redactor
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
         """Queue one message; a worker that has ended takes it silently."""
@@ -67,25 +67,25 @@ class WorkerChannel(asyncio.Protocol):
 
     def break_off(self, error: FrameError) -> None:
         """Listen no more, because of this."""
-        self._deaf = True
+        self._stopped = True
         self.pause()
-        if self._redaction is not None:
-            error = FrameError(self._redaction.redacted(str(error).encode(errors="replace")).decode())
-        self._garbled(error)
+        if self._redactor is not None:
+            error = FrameError(self._redactor.redacted(str(error).encode(errors="replace")).decode())
+        self._on_error(error)
 
-    def hear_the_rest(self) -> None:
+    def read_remaining(self) -> None:
         """Read all that is there now; for a worker that has ended, the last that there will be."""
         if self._transport is None:
             return
         with contextlib.suppress(OSError):  # it is empty, or closed
-            while not self._deaf and (data := self._end.recv(PAYLOAD_BYTES_MAX)):
+            while not self._stopped and (data := self._socket.recv(PAYLOAD_BYTES_MAX)):
                 self.data_received(data)
 
     # From the loop
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:  # a message could not be sent; the socket is closed after this
-            self.hear_the_rest()
+            self.read_remaining()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -94,4 +94,4 @@ class WorkerChannel(asyncio.Protocol):
             self.break_off(error)
             return
         for frame in frames:
-            self._heard(frame if self._redaction is None else self._redaction.frame(frame))
+            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))

@@ -31,12 +31,12 @@ SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
 class StdioReader:
     """The reading ends of both pipes."""
 
-    def __init__(self, take: Callable[[Source, bytes], bool]) -> None:
-        self._take = take  # True asks to read no more until `resume`
+    def __init__(self, on_output: Callable[[Source, bytes], bool]) -> None:
+        self._on_output = on_output  # True asks to read no more until `resume`
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[Source, int] = {}
-        self._filled = select.poll()
-        self._veils: dict[Source, StreamRedactor] = {}
+        self._poll = select.poll()
+        self._redactors: dict[Source, StreamRedactor] = {}
         self.stderr_tail = b""
 
     def add(self, source: Source) -> int:
@@ -44,7 +44,7 @@ class StdioReader:
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         self._pipes[source] = read
-        self._filled.register(read, select.POLLIN)
+        self._poll.register(read, select.POLLIN)
         return write
 
     def start(self) -> None:
@@ -52,21 +52,21 @@ class StdioReader:
         for source, number in self._pipes.items():
             self._loop.add_reader(number, self._on_readable, source)
 
-    def conceal(self, redaction: Redactor) -> None:
+    def redact(self, redactor: Redactor) -> None:
         """From here on nobody sees these values."""
-        self._veils = {source: redaction.veil() for source in self._pipes}
+        self._redactors = {source: redactor.stream() for source in self._pipes}
 
     def drain(self) -> None:
         """Take what the pipes hold now, so that everything printed before a result is before it."""
         # The kernel is asked first, about both at once, because most calls print nothing.
-        filled = {number for number, _ in self._filled.poll(0)}
+        readable = {number for number, _ in self._poll.poll(0)}
         for source, number in self._pipes.items():
             # Bytes in the pipe now, up to 1 MiB where the tool enlarged it; what leftovers go on writing is not waited for.
-            waiting = _bytes_in(number) if number in filled else 0
+            waiting = _bytes_in(number) if number in readable else 0
             while waiting > 0 and (count := self._read(number, source)) > 0:
                 waiting -= count
-        for source, veil in self._veils.items():
-            if source in self._pipes and (rest := veil.flush()):
+        for source, stream in self._redactors.items():
+            if source in self._pipes and (rest := stream.flush()):
                 self._pass_on(self._pipes[source], source, rest)
 
     def begin_call(self) -> None:
@@ -99,16 +99,16 @@ class StdioReader:
             return -1
         if not data:
             return 0
-        if (veil := self._veils.get(source)) is None:
+        if (stream := self._redactors.get(source)) is None:
             self._pass_on(number, source, data)
-        elif shown := veil.feed(data):
+        elif shown := stream.feed(data):
             self._pass_on(number, source, shown)
         return len(data)
 
     def _pass_on(self, number: int, source: Source, data: bytes) -> None:
         if source == "stderr":
             self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
-        if self._take(source, data):
+        if self._on_output(source, data):
             self._loop.remove_reader(number)
 
 

@@ -131,13 +131,13 @@ def _printable(name: bytes) -> str:
 
 def _children(pid: int, tasks: int) -> set[int]:
     threads: Iterable[str] = (str(pid),) if tasks == 1 else os.listdir(f"/proc/{pid}/task")
-    found: set[int] = set()
+    pids: set[int] = set()
     for thread in threads:
         with contextlib.suppress(OSError):  # a thread that ended since
             data = _read(f"/proc/{pid}/task/{thread}/children")
             # A list that was cut ends in half a number.
-            found.update(map(int, (data if len(data) < READ_BYTES else data[: data.rfind(b" ")]).split()))
-    return found
+            pids.update(map(int, (data if len(data) < READ_BYTES else data[: data.rfind(b" ")]).split()))
+    return pids
 
 
 def resident_memory(pid: int) -> tuple[int, int]:

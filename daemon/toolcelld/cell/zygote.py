@@ -67,23 +67,23 @@ class Zygote:
         self,
         interpreter: str,
         on_stderr: Callable[[str], None],
-        groups: CgroupTree | None = None,
+        cgroups: CgroupTree | None = None,
         jitter: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interpreter = interpreter
         self._jitter = jitter
-        self.groups = groups or CgroupTree()
+        self.cgroups = cgroups or CgroupTree()
         self._on_stderr = on_stderr
         self._lock = asyncio.Lock()
-        self._zygote: _ZygoteProcess | None = None
+        self._process: _ZygoteProcess | None = None
         self._clock = clock
-        self._deaths = 0  # in a row
+        self._failures = 0  # in a row
         self._started = 0.0
 
     async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
         """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `ZygoteFailed` when the zygote cannot be started or refuses."""
-        zygote = self._zygote
+        zygote = self._process
         if zygote is None or not zygote.alive:
             zygote = await self.start()
         return await zygote.spawn(descriptors, apart=apart)
@@ -91,32 +91,32 @@ class Zygote:
     async def start(self) -> _ZygoteProcess:
         """Have a living zygote; starts one if there is none."""
         async with self._lock:
-            if self._zygote is not None and self._zygote.alive:
-                return self._zygote
-            if self._zygote is not None:
-                await self._zygote.stop()
-                self._deaths = 1 if self._clock() - self._started >= STEADY_SECONDS else self._deaths + 1
-            longest = BACKOFF_SECONDS[min(self._deaths, len(BACKOFF_SECONDS) - 1)]
-            await asyncio.sleep(self._jitter(0.0, longest))
-            self._zygote = await _ZygoteProcess.start(self.interpreter, self._on_stderr)
+            if self._process is not None and self._process.alive:
+                return self._process
+            if self._process is not None:
+                await self._process.stop()
+                self._failures = 1 if self._clock() - self._started >= STEADY_SECONDS else self._failures + 1
+            delay_max = BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)]
+            await asyncio.sleep(self._jitter(0.0, delay_max))
+            self._process = await _ZygoteProcess.start(self.interpreter, self._on_stderr)
             self._started = self._clock()
-            return self._zygote
+            return self._process
 
     def replace(self) -> None:
         """Give up a zygote that does not answer; the next spawn starts another."""
-        if self._zygote is not None:
-            self._zygote.kill()
+        if self._process is not None:
+            self._process.kill()
 
     @property
     def pid(self) -> int | None:
         """The zygote's process, for people."""
-        return self._zygote.process.pid if self._zygote is not None and self._zygote.alive else None
+        return self._process.process.pid if self._process is not None and self._process.alive else None
 
     async def aclose(self) -> None:
         """End the zygote and reap it."""
-        if self._zygote is not None:
-            await self._zygote.stop()
-            self._zygote = None
+        if self._process is not None:
+            await self._process.stop()
+            self._process = None
 
 
 class _ZygoteProcess:
@@ -206,10 +206,10 @@ class _ZygoteProcess:
             self._spawning.pop(cell_id, None)
 
     async def _writable(self) -> None:
-        room: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(self._control, _let_go, room)
+        writable: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_writer(self._control, _resolve, writable)
         try:
-            await room
+            await writable
         finally:
             self._loop.remove_writer(self._control)
 
@@ -221,19 +221,19 @@ class _ZygoteProcess:
         except ConnectionError:
             data, descriptors = b"", []
         if not data:
-            self._gone()
+            self._on_control_closed()
             return
         try:
-            self._deal(json.loads(data), descriptors)
+            self._handle(json.loads(data), descriptors)
         finally:
             for number in descriptors:
                 os.close(number)
 
-    def _deal(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _handle(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """One message of the zygote; a descriptor that is kept is taken out of the list."""
         match message:
             case {"type": "ready"}:
-                _let_go(self._ready)
+                _resolve(self._ready)
             case {"type": "spawned", "id": cell_id, "pid": pid}:
                 swept = self._cells[cell_id] = self._loop.create_future()
                 answer = self._spawning.get(cell_id)
@@ -245,12 +245,12 @@ class _ZygoteProcess:
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
                 else:
                     answer.set_exception(ZygoteFailed("the daemon has no descriptors left to hold a cell by"))
-            case {"type": "refused", "id": cell_id, "message": why}:
+            case {"type": "refused", "id": cell_id, "message": reason}:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():
-                    answer.set_exception(ZygoteFailed(why))
+                    answer.set_exception(ZygoteFailed(reason))
             case {"type": "exited", "id": cell_id}:
-                _let_go(self._cells.pop(cell_id))
+                _resolve(self._cells.pop(cell_id))
             case _:
                 raise AssertionError(f"the zygote says {message}")
 
@@ -272,11 +272,11 @@ class _ZygoteProcess:
     def last_lines(self) -> str:
         with contextlib.suppress(OSError, ValueError):
             self._on_stderr_ready()
-        told = [*self._lines, self._partial.decode(errors="replace")]
-        text = "\n  ".join(line for line in told if line)
+        lines = [*self._lines, self._partial.decode(errors="replace")]
+        text = "\n  ".join(line for line in lines if line)
         return f":\n  {text}" if text else ""
 
-    def _gone(self) -> None:
+    def _on_control_closed(self) -> None:
         """The control socket has ended: no order is obeyed any more, no end is reported."""
         if not self.alive:
             return
@@ -289,14 +289,14 @@ class _ZygoteProcess:
             if not answer.done():
                 answer.set_exception(failure)
         for swept in self._cells.values():
-            _let_go(swept)
+            _resolve(swept)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
 
     async def stop(self) -> None:
-        self._gone()
+        self._on_control_closed()
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()  # it has been told already
         self._control.close()
@@ -310,6 +310,6 @@ class _ZygoteProcess:
         self.process.stderr.close()
 
 
-def _let_go(waiting: asyncio.Future[None]) -> None:
+def _resolve(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)

@@ -36,13 +36,13 @@ class Redactor:
         self.spellings = sorted(spellings - {b""}, key=lambda spelling: (-len(spelling), spelling))
         self._pattern = re.compile(b"|".join(map(re.escape, self.spellings)))
         self._body: StreamRedactor | None = None  # of a message that comes in several frames
-        self._body_missing = 0
+        self._body_remaining = 0
 
     def redacted(self, data: bytes) -> bytes:
         """Bytes that are whole."""
         return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
 
-    def veil(self) -> StreamRedactor:
+    def stream(self) -> StreamRedactor:
         """For a stream of its own."""
         return StreamRedactor(self)
 
@@ -60,16 +60,16 @@ class Redactor:
         kind = header.get("type")
         if kind != "chunk":
             size = header.get("size")
-            missing = size - len(payload) if isinstance(size, int) else 0
-            if missing <= 0:
+            remaining = size - len(payload) if isinstance(size, int) else 0
+            if remaining <= 0:
                 return Frame(self._value(header), self.redacted(payload))
-            self._body, self._body_missing = self.veil(), missing
+            self._body, self._body_remaining = self.stream(), remaining
             return Frame(self._value(header), self._body.feed(payload))
         if self._body is None:
             return Frame(self._value(header), self.redacted(payload))
-        self._body_missing -= len(payload)
+        self._body_remaining -= len(payload)
         payload = self._body.feed(payload)
-        if self._body_missing <= 0:
+        if self._body_remaining <= 0:
             payload += self._body.flush()
             self._body = None
         return Frame(self._value(header), payload)
@@ -89,14 +89,14 @@ class Redactor:
 class StreamRedactor:
     """One stream, in pieces that may cut a value in two."""
 
-    def __init__(self, redaction: Redactor) -> None:
-        self._redaction = redaction
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """What can be shown by now."""
-        data = self._redaction.redacted(self._held + data)
-        held = self._redaction.held_bytes(data)
+        data = self._redactor.redacted(self._held + data)
+        held = self._redactor.held_bytes(data)
         self._held = data[len(data) - held :]
         return data[: len(data) - held]
 
@@ -111,9 +111,9 @@ def _spellings(value: str) -> Iterable[str]:
     for text in (value, repr(value)[1:-1]):
         yield text
         for ascii_only in (True, False):
-            once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-            yield once
-            yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+            encoded = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+            yield encoded
+            yield json.dumps(encoded, ensure_ascii=ascii_only)[1:-1]
     for line in value.splitlines():
         if len(line.encode(errors="surrogateescape")) >= LINE_BYTES_MIN:
             yield line

@@ -66,7 +66,7 @@ class _Part:
     kind: str  # "text", "image", "details", "metadata"
     missing: int
     kept: bytearray | None
-    capture: SpooledOutput | None = None  # where it is kept beside
+    spool: SpooledOutput | None = None  # where it is kept beside
     image: ImagePart | None = None
 
 
@@ -84,12 +84,12 @@ def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Resu
         return None
     if message.metadata is not None or message.title or message.size is not None:
         return None
-    said, details = payload[:length], payload[length:]
+    text_bytes, details = payload[:length], payload[length:]
     try:
-        text = said.decode()
+        text = text_bytes.decode()
     except UnicodeDecodeError:
         return None
-    if not fits(said, limits.output_lines, limits.output_bytes):
+    if not fits(text_bytes, limits.output_lines, limits.output_bytes):
         return None
     shown = details if details and _is_json(details) else b"null"
     body = b"".join((b'{"content":[{"type":"text","text":', _encoded(text), b'}],"details":', shown, b"}"))
@@ -100,11 +100,11 @@ class ResultReader:
     """Takes the payloads of one result."""
 
     def __init__(
-        self, message: ResultMessage, capture: SpooledOutput, details_capture: Callable[[], SpooledOutput]
+        self, message: ResultMessage, spool: SpooledOutput, details_spool: Callable[[], SpooledOutput]
     ) -> None:
         self._message = message
-        self._capture = capture
-        self._room = KEPT_BYTES_MAX
+        self._spool = spool
+        self._room_bytes = KEPT_BYTES_MAX
         self._parts: list[_Part] = []
         for block in message.blocks:
             if isinstance(block, TextPart):
@@ -115,7 +115,7 @@ class ResultReader:
             if length <= DETAILS_BYTES_MAX:
                 self._parts.append(self._whole("details", length, length))
             else:
-                self._parts.append(_Part("details", length, None, details_capture()))
+                self._parts.append(_Part("details", length, None, details_spool()))
         if (length := message.metadata) is not None:
             kept = bytearray() if length <= METADATA_BYTES_MAX else None
             self._parts.append(_Part("metadata", length, kept))
@@ -123,12 +123,12 @@ class ResultReader:
         if message.size not in (None, self.missing):
             problem = f"{str(message.size)[:20]} for parts of {self.missing} bytes"
             raise MessageError(message.type, "size", problem)
-        self._at = 0
+        self._index = 0
 
     def _whole(self, kind: str, length: int, cost: int, image: ImagePart | None = None) -> _Part:
-        if cost > self._room:
+        if cost > self._room_bytes:
             return _Part(kind, length, None, image=image)
-        self._room -= cost
+        self._room_bytes -= cost
         return _Part(kind, length, bytearray(), image=image)
 
     def feed(self, payload: bytes) -> bool:
@@ -138,59 +138,59 @@ class ResultReader:
         self.missing -= len(payload)
         if self._message.size is None and self.missing:  # all of it stands in the first frame
             raise FrameError(f"{self.missing} bytes less than the result has")
-        waits = False
+        flush_due = False
         start = 0
         while start < len(payload):
-            part = self._parts[self._at]
+            part = self._parts[self._index]
             if not part.missing:
-                self._at += 1
+                self._index += 1
                 continue
             piece = payload[start : start + part.missing] if start or part.missing < len(payload) else payload
             part.missing -= len(piece)
             start += len(piece)
             if part.kind == "text":
-                waits = self._capture.feed(piece) or waits
-            elif part.capture is not None:
-                waits = part.capture.feed(piece) or waits
+                flush_due = self._spool.feed(piece) or flush_due
+            elif part.spool is not None:
+                flush_due = part.spool.feed(piece) or flush_due
             elif part.kept is not None:
                 part.kept += piece
-        return waits
+        return flush_due
 
     async def flush(self) -> None:
         """Write what waits for the disk."""
-        for capture in self._captures():
-            await capture.flush()
+        for spool in self._spools():
+            await spool.flush()
 
     def discard(self) -> None:
         """Forget everything; harmless after the end."""
-        for capture in self._captures():
-            capture.discard()
+        for spool in self._spools():
+            spool.discard()
 
-    def _captures(self) -> Iterator[SpooledOutput]:
-        yield self._capture
-        yield from (part.capture for part in self._parts if part.capture is not None)
+    def _spools(self) -> Iterator[SpooledOutput]:
+        yield self._spool
+        yield from (part.spool for part in self._parts if part.spool is not None)
 
     def finish_now(self) -> Result | None:
         """The result, where nothing of it waits for the disk."""
-        if any(part.capture is not None for part in self._parts):
+        if any(part.spool is not None for part in self._parts):
             return None
-        clipped = self._capture.finish_now()
-        return None if clipped is None else self._result(clipped, None, None)
+        truncated = self._spool.finish_now()
+        return None if truncated is None else self._result(truncated, None, None)
 
     async def finish(self) -> Result:
         """The result, with the whole of its text, and of large details, kept beside."""
-        clipped, output = await self._capture.finish()
+        truncated, output = await self._spool.finish()
         details_output: Output | None = None
         for part in self._parts:
-            if part.capture is not None:
-                _, details_output = await part.capture.finish()
-        return self._result(clipped, output, details_output)
+            if part.spool is not None:
+                _, details_output = await part.spool.finish()
+        return self._result(truncated, output, details_output)
 
-    def _result(self, clipped: Truncated, output: Output | None, details_output: Output | None) -> Result:
-        content = self._content(clipped.text, cut=clipped.cut)
+    def _result(self, truncated: Truncated, output: Output | None, details_output: Output | None) -> Result:
+        content = self._content(truncated.text, cut=truncated.cut)
         body = b"".join((b'{"content":', content, b',"details":', self._details(details_output), b"}"))
-        text = clipped.text[:TEXT_HEAD_CHARACTERS]
-        return Result(body, self._metadata(), output, clipped.total_bytes, text, details_output)
+        text = truncated.text[:TEXT_HEAD_CHARACTERS]
+        return Result(body, self._metadata(), output, truncated.total_bytes, text, details_output)
 
     def _details(self, output: Output | None) -> bytes:
         part = next((part for part in self._parts if part.kind == "details"), None)
@@ -234,12 +234,12 @@ class ResultReader:
                 values["left_out"] = True
             else:
                 try:
-                    found: object = from_json(bytes(part.kept), allow_inf_nan=False)
-                    _encoded(found)  # as it will be, with the outcome
+                    value: object = from_json(bytes(part.kept), allow_inf_nan=False)
+                    _encoded(value)  # as it will be, with the outcome
                 except ValueError:
                     continue
-                if isinstance(found, dict):
-                    values.update(cast("dict[str, Any]", found))
+                if isinstance(value, dict):
+                    values.update(cast("dict[str, Any]", value))
         if self._message.title:
             values["title"] = self._message.title
         return values
@@ -281,16 +281,16 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
         return None
     if not isinstance(update, dict):
         return None
-    found = cast("dict[str, object]", update)
-    if not isinstance(found.get("content"), list):
+    value = cast("dict[str, object]", update)
+    if not isinstance(value.get("content"), list):
         return None
     content: list[Mapping[str, object]] = []
-    for block in cast("list[Mapping[str, object]]", found["content"]):
+    for block in cast("list[Mapping[str, object]]", value["content"]):
         match block:
             case {"type": "text", "text": str() as text}:
-                clip = Truncator(limits.output_lines, limits.output_bytes, keep)
-                clip.feed(text.encode(errors="replace"))
-                content.append({"type": "text", "text": clip.result().text})
+                truncator = Truncator(limits.output_lines, limits.output_bytes, keep)
+                truncator.feed(text.encode(errors="replace"))
+                content.append({"type": "text", "text": truncator.result().text})
             case {"type": "image", "data": str(), "mime_type": str()} | {
                 "type": "resource_link",
                 "uri": str(),
@@ -299,7 +299,7 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
             case _:
                 pass  # none of the contract's
     try:
-        return _encoded({"content": content, "details": found.get("details")})
+        return _encoded({"content": content, "details": value.get("details")})
     except ValueError:
         return None
 
@@ -311,9 +311,9 @@ def shown_update(body: bytes) -> bytes:
     content: list[dict[str, object]] = from_json(body)["content"]
     text = "\n".join(str(block["text"]) for block in content if block.get("type") == "text")
     for bytes_max in SHOWN_TEXT_BYTES:
-        clip = Truncator(None, bytes_max)
-        clip.feed(text.encode(errors="replace"))
-        shown = _encoded({"content": [{"type": "text", "text": clip.result().text}], "details": None})
+        truncator = Truncator(None, bytes_max)
+        truncator.feed(text.encode(errors="replace"))
+        shown = _encoded({"content": [{"type": "text", "text": truncator.result().text}], "details": None})
         if len(shown) <= SHOWN_BYTES_MAX:
             return shown
     raise AssertionError("JSON makes six bytes of one at most")

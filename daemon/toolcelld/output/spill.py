@@ -53,7 +53,7 @@ OUTPUTS_MAX = 10_000
 _ORPHANS_MAX = 256
 SWEEP_SECONDS = 3600.0
 
-_BEGINNING = re.compile(r"o-[0-9a-v]{0,26}", re.ASCII)
+_PREFIX = re.compile(r"o-[0-9a-v]{0,26}", re.ASCII)
 _COLUMNS = (
     "handle, session_id, secret_digest, call_id, tool, source,"
     " total_bytes, kept_bytes, total_lines, complete, created, expires"
@@ -120,7 +120,7 @@ class SpillStore:
         self._indexed_bytes = 0
         self._indexed_count = 0
         self._writing_bytes = 0
-        self._making_room = asyncio.Lock()
+        self._eviction_lock = asyncio.Lock()
 
     async def start(self) -> None:
         """Make the directory and remove what daemons before left; where that fails nothing is kept, with a warning."""
@@ -153,21 +153,21 @@ class SpillStore:
     async def get(self, handle: str) -> Output:
         """The output with this handle; raises UnknownOutput."""
         if not HANDLE.fullmatch(handle):
-            raise self._unknown(handle)
+            raise self._unknown_output(handle)
         return await self.find(handle)
 
-    async def find(self, beginning: str) -> Output:
+    async def find(self, prefix: str) -> Output:
         """The one output whose handle begins so; raises UnknownOutput."""
-        if not _BEGINNING.fullmatch(beginning):
-            raise self._unknown(beginning)
+        if not _PREFIX.fullmatch(prefix):
+            raise self._unknown_output(prefix)
         rows = await self._store.read(
             f"SELECT {_COLUMNS} FROM outputs WHERE handle GLOB ? AND (expires IS NULL OR expires > ?) LIMIT 2",  # noqa: S608  # our own constant
-            [f"{beginning}*", self.now()],
+            [f"{prefix}*", self.now()],
         )
         if not rows:
-            raise self._unknown(beginning)
+            raise self._unknown_output(prefix)
         if len(rows) > 1:
-            raise UnknownOutput(f"More than one output begins with {beginning}. Give more of the handle.")
+            raise UnknownOutput(f"More than one output begins with {prefix}. Give more of the handle.")
         return _output(rows[0])
 
     def read(self, output: Output, start_bytes: int = 0, length_bytes: int = 0) -> AsyncGenerator[bytes]:
@@ -199,7 +199,7 @@ class SpillStore:
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     logger.warning("Output %s cannot be read: %s.", handle, error)
-                raise self._unknown(handle) from error
+                raise self._unknown_output(handle) from error
             start, end = await self.run(find, file)
             while start < end and (part := await self.run(file.read, min(PART_BYTES, end - start), start)):
                 yield part
@@ -207,7 +207,7 @@ class SpillStore:
         finally:
             self.later(file.close)
 
-    def _unknown(self, handle: str) -> UnknownOutput:
+    def _unknown_output(self, handle: str) -> UnknownOutput:
         days = (self.retention_seconds or 0) / (24 * 3600)
         kept = f" Outputs are kept for {days:g} days." if days else ""
         return UnknownOutput(f"There is no output {handle[:64]!r}, or no longer.{kept}")
@@ -220,19 +220,19 @@ class SpillStore:
 
     async def reserve(self, count_bytes: int) -> bool:
         """Make room for bytes that are about to be written; the oldest outputs go. False: there is none."""
-        async with self._making_room:
+        async with self._eviction_lock:
             if not self._fits(count_bytes) and self._writing_bytes + count_bytes <= self.quota_bytes:
                 rows = await self._store.read(
                     "SELECT handle, kept_bytes FROM outputs ORDER BY created, rowid"
                 )
                 self._count(rows)
                 oldest = iter(rows)
-                going: list[str] = []
+                evicted: list[str] = []
                 while not self._fits(count_bytes) and (row := next(oldest, None)):
-                    going.append(row[0])
+                    evicted.append(row[0])
                     self._indexed_bytes -= row[1]
                     self._indexed_count -= 1
-                await self._remove(going)
+                await self._remove(evicted)
             fits = self._fits(count_bytes)
             if fits:
                 self._writing_bytes += count_bytes
@@ -269,19 +269,19 @@ class SpillStore:
         rows = await self._store.read("SELECT handle, kept_bytes, expires FROM outputs")
         names = await self.run(list_handles, self.directory)
         now = self.now()
-        gone = {row[0] for row in rows if row[0] not in names or (row[2] is not None and row[2] <= now)}
-        if gone:
-            await self._remove(gone)
+        removed = {row[0] for row in rows if row[0] not in names or (row[2] is not None and row[2] <= now)}
+        if removed:
+            await self._remove(removed)
         if self._store.durable:  # an index in memory does not know what other daemons keep
             await self._remove_orphans(names - {row[0] for row in rows})
         self._count(await self._store.read("SELECT handle, kept_bytes FROM outputs"))
 
     async def _remove(self, handles: Iterable[str]) -> None:
-        listed = list(handles)
+        handle_list = list(handles)
         await self._store.commit(
-            "DELETE FROM outputs WHERE handle IN (SELECT value FROM json_each(?))", [json.dumps(listed)]
+            "DELETE FROM outputs WHERE handle IN (SELECT value FROM json_each(?))", [json.dumps(handle_list)]
         )
-        await self.run(unlink, [self._path(handle) for handle in listed])
+        await self.run(unlink, [self._path(handle) for handle in handle_list])
 
     async def _remove_orphans(self, names: set[str]) -> None:
         """Remove files without a row that nobody is writing."""

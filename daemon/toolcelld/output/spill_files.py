@@ -40,11 +40,11 @@ class Writing:
         self.handle = os.path.basename(path)
         self.kept_bytes = 0
         self._descriptor = -1
-        self._refused = False
+        self._failed = False
 
     def write(self, data: bytes | bytearray) -> bool:
         """Append; False when the disk took less than all, and ever after: what is kept has no holes."""
-        if self._refused:
+        if self._failed:
             return False
         try:
             if self._descriptor < 0:
@@ -55,7 +55,7 @@ class Writing:
                 self.kept_bytes += written
                 rest = rest[written:]
         except OSError as error:
-            self._refused = True
+            self._failed = True
             logger.warning("%s ends after %d bytes: %s.", self._path, self.kept_bytes, error)
             return False
         return True
@@ -82,7 +82,7 @@ class Reading:
 
     def open(self) -> None:
         """Open it, if it is a file; raises OSError."""
-        self._descriptor = _open_untrusting(self._path)
+        self._descriptor = _open_no_follow(self._path)
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", self._path)
 
@@ -92,17 +92,17 @@ class Reading:
 
     def find_line(self, line: int, end: int) -> int:
         """Where a line begins, counted from 1; the end where there are fewer."""
-        newlines, offset = max(0, line - 1), 0
-        while newlines and offset < end:
+        newlines_left, offset = max(0, line - 1), 0
+        while newlines_left and offset < end:
             block = os.pread(self._descriptor, min(_SCAN_BYTES, end - offset), offset)
             if not block:
                 return end
-            found = block.count(b"\n")
-            if found >= newlines:
-                return offset + len(block) - len(block.split(b"\n", newlines)[-1])
-            newlines -= found
+            newlines_in_block = block.count(b"\n")
+            if newlines_in_block >= newlines_left:
+                return offset + len(block) - len(block.split(b"\n", newlines_left)[-1])
+            newlines_left -= newlines_in_block
             offset += len(block)
-        return end if newlines else offset
+        return end if newlines_left else offset
 
     def close(self) -> None:
         """Close it; harmless where it was never open."""
@@ -121,7 +121,7 @@ class Orphans:
         """Lock those that no living writer has; a planted link goes at once, as nobody of ours makes one."""
         for path in paths:
             try:
-                descriptor = _open_untrusting(path)
+                descriptor = _open_no_follow(path)
             except OSError as error:
                 if error.errno == errno.ELOOP:
                     unlink([path])
@@ -194,6 +194,6 @@ def _create(path: str) -> int:
     raise FileNotFoundError(errno.ENOENT, "it is removed as soon as it is made", path)
 
 
-def _open_untrusting(path: str) -> int:
+def _open_no_follow(path: str) -> int:
     """Open what may have been planted: through no link, and without waiting for the writer of a pipe."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -39,7 +39,7 @@ class SpooledOutput:
     ) -> None:
         self._spills = spills
         self._origin = origin
-        self._clip = Truncator(lines_max, bytes_max, keep)
+        self._truncator = Truncator(lines_max, bytes_max, keep)
         # The mutable state: what waits for the file, how much more it may get, what of the quota is ours.
         self._pending = bytearray()
         self._room_bytes = spills.bytes_per_call
@@ -49,45 +49,45 @@ class SpooledOutput:
     @property
     def total_bytes(self) -> int:
         """Bytes so far."""
-        return self._clip.total_bytes
+        return self._truncator.total_bytes
 
     def feed(self, data: bytes) -> bool:
         """Take the next bytes; True says that a block waits for the disk and `flush` is due."""
-        self._clip.feed(data)
+        self._truncator.feed(data)
         if self._room_bytes and data:
             if len(self._pending) >= PENDING_BYTES_MAX:
                 self._room_bytes = 0  # nobody flushes
             else:
                 self._pending += data[: self._room_bytes]
                 self._room_bytes -= min(len(data), self._room_bytes)
-        return len(self._pending) >= BLOCK_BYTES and self._clip.over
+        return len(self._pending) >= BLOCK_BYTES and self._truncator.over
 
     async def flush(self) -> None:
         """Write what waits, once the stream is too long; what was begun is written even when this is cancelled."""
-        if self._clip.over:
+        if self._truncator.over:
             await self._write()
 
     def finish_now(self) -> Truncated | None:
         """The result of a stream that fits, without waiting; None where `finish` must be awaited."""
-        if self._clip.over:
+        if self._truncator.over:
             return None
-        clipped = self._clip.result()
-        return None if clipped.cut else clipped
+        truncated = self._truncator.result()
+        return None if truncated.cut else truncated
 
     async def finish(self) -> tuple[Truncated, Output | None]:
         """The result, and where it was cut the whole; its handle can be read from now on, also after a restart."""
-        clipped = self._clip.result()
-        if not clipped.cut:
-            return clipped, None
+        truncated = self._truncator.result()
+        if not truncated.cut:
+            return truncated, None
         try:
             await self._write()
-            return clipped, await self._add(clipped)
+            return truncated, await self._add(truncated)
         finally:
             self.discard()  # of the file: nothing if it was indexed
 
     def discard(self) -> None:
         """Forget everything; harmless after `finish` and twice."""
-        self._keep_no_more()
+        self._stop_keeping()
         self._spills.release(self._reserved_bytes)
         self._reserved_bytes = 0
         if self._file is not None:
@@ -95,30 +95,30 @@ class SpooledOutput:
             self._file = None
 
     async def _write(self) -> None:
-        waiting = len(self._pending)
-        if not waiting:
+        pending_bytes = len(self._pending)
+        if not pending_bytes:
             return
-        if not await self._spills.reserve(waiting):
-            self._keep_no_more()
+        if not await self._spills.reserve(pending_bytes):
+            self._stop_keeping()
             return
-        self._reserved_bytes += waiting
+        self._reserved_bytes += pending_bytes
         if self._file is None:
             self._file = Writing(self._spills.new_path())
         data, self._pending = self._pending, bytearray()
         if not await self._spills.run(self._file.write, data):
-            self._keep_no_more()
+            self._stop_keeping()
 
-    async def _add(self, clipped: Truncated) -> Output:
+    async def _add(self, truncated: Truncated) -> Output:
         spills, file = self._spills, self._file
         kept_bytes = 0 if file is None else file.kept_bytes
         created = spills.now()
         output = Output(
             handle="" if file is None else file.handle,
             origin=self._origin,
-            total_bytes=clipped.total_bytes,
+            total_bytes=truncated.total_bytes,
             kept_bytes=kept_bytes,
-            total_lines=clipped.total_lines,
-            complete=kept_bytes == clipped.total_bytes,
+            total_lines=truncated.total_lines,
+            complete=kept_bytes == truncated.total_bytes,
             created=created,
             expires=None if spills.retention_seconds is None else created + spills.retention_seconds,
         )
@@ -128,6 +128,6 @@ class SpooledOutput:
             return output
         return replace(output, handle="", kept_bytes=0, complete=False)
 
-    def _keep_no_more(self) -> None:
+    def _stop_keeping(self) -> None:
         self._room_bytes = 0
         self._pending.clear()

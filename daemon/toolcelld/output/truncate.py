@@ -132,18 +132,18 @@ class Truncator:
         before, after, notice_lines = _FRAMES[self._keep]
 
         def notice(omitted_lines: int | None) -> bytes:
-            why = (
+            reason = (
                 f"output exceeded {self._bytes_max} bytes"
                 if omitted_lines is None
                 else f"{omitted_lines} lines omitted"
             )
-            return f"{before}[truncated: {why}]{after}".encode()
+            return f"{before}[truncated: {reason}]{after}".encode()
 
         lines_left = self._lines_max - notice_lines
         bytes_left = self._bytes_max - max(len(notice(None)), len(notice(self.total_lines)))
         keep = self._keep
-        noticed = lines_left > 0 and bytes_left > 0
-        if not noticed:
+        has_notice = lines_left > 0 and bytes_left > 0
+        if not has_notice:
             lines_left, bytes_left = self._lines_max, self._bytes_max
             keep = "head" if keep == "middle" else keep  # two ends without a seam would read as one text
         head_lines, tail_lines = _shares(keep, lines_left)
@@ -155,8 +155,8 @@ class Truncator:
         omitted_lines = max(0, self.total_lines - head.lines - tail.lines)
         over_lines = self.total_lines > self._lines_max
         lines_bound = over_lines and (not over_bytes or (head.by_lines and tail.by_lines))
-        seam = notice(omitted_lines if lines_bound else None) if noticed else b""
-        text = (head.data + seam + tail.data).decode()
+        joined_notice = notice(omitted_lines if lines_bound else None) if has_notice else b""
+        text = (head.data + joined_notice + tail.data).decode()
         return Truncated(text, True, self.total_bytes, self.total_lines, omitted_lines)
 
 

@@ -49,7 +49,7 @@ class CellSpec:
         """Whether it is for one call, and nobody after it."""
         return bool(self.owner) and not self.serial
 
-    def wish(self, scratch: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
+    def setup_message(self, tmpdir: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
         """What the cell is told that it is for, as JSON."""
         return json.dumps(
             {
@@ -58,6 +58,6 @@ class CellSpec:
                 "limits": asdict(self.limits),
                 "memory_held": memory_held,
                 "policy": self.policy.to_wire(),
-                "scratch": scratch,
+                "scratch": tmpdir,
             }
         ).encode()

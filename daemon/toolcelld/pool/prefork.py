@@ -21,17 +21,17 @@ __all__ = ["READY_MAX", "PreforkedCells"]
 
 READY_MAX: Final = 2
 """Agents call tools side by side, seldom more than two that were never called before."""
-MAKING_MAX: Final = 4
+FORKING_MAX: Final = 4
 """At the same time; more would only share the processors."""
 RETRIES_MAX: Final = 2
 """In a row and at once, where nobody waits: a zygote that died is replaced by then."""
-LATER_SECONDS_MAX: Final = 60.0
+RETRY_SECONDS_MAX: Final = 60.0
 """Between two tries after that, in doubling steps from a second: what the host cannot do costs next to nothing."""
 HELLO_SECONDS_MAX: Final = 5.0
 """A worker says hello within some milliseconds; one that does not is not believed."""
 
 
-class _Waiting(Receiver):
+class _HelloReceiver(Receiver):
     """Hears the hello of a blank."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class _Waiting(Receiver):
         if not self.hello.done():
             self.hello.set_exception(ZygoteFailed(f"a new worker sent what is no frame: {error}"))
 
-    def on_death(self, cell: Cell) -> None:
+    def on_exit(self, cell: Cell) -> None:
         if not self.hello.done():
-            death = cell.ended.result()
+            cell_exit = cell.ended.result()
             self.hello.set_exception(
-                ZygoteFailed(f"a new worker ended ({death.cause()}): {death.stderr[-1000:]}")
+                ZygoteFailed(f"a new worker ended ({cell_exit.cause()}): {cell_exit.stderr[-1000:]}")
             )
 
 
@@ -69,18 +69,18 @@ class PreforkedCells:
     """The blanks of one interpreter, all in namespaces of their own or none of them."""
 
     def __init__(
-        self, runtime: Zygote, tasks: asyncio.TaskGroup, scratch: TemporaryDirectories, *, apart: bool
+        self, zygote: Zygote, tasks: asyncio.TaskGroup, tmpdirs: TemporaryDirectories, *, apart: bool
     ) -> None:
-        self.runtime = runtime
-        self.scratch = scratch
+        self.zygote = zygote
+        self.tmpdirs = tmpdirs
         self._apart = apart
         self._tasks = tasks
         # The mutable state: what is ready, who waits, and what is on its way to either.
         self._ready: deque[Cell] = deque()
-        self._takers: deque[asyncio.Future[Cell]] = deque()
-        self._making: set[asyncio.Task[bool]] = set()
+        self._waiters: deque[asyncio.Future[Cell]] = deque()
+        self._forking: set[asyncio.Task[bool]] = set()
         self._failures = 0  # in a row
-        self._later: asyncio.TimerHandle | None = None  # when it is tried again
+        self._retry_timer: asyncio.TimerHandle | None = None  # when it is tried again
         self._closed = False
 
     @property
@@ -90,78 +90,78 @@ class PreforkedCells:
 
     def prepare(self) -> None:
         """Have as many made as are waited for and shall be ready."""
-        wanted = READY_MAX + len(self._takers) - len(self._ready)
-        while not self._closed and len(self._making) < min(wanted, MAKING_MAX):
-            task = self._tasks.create_task(self._make_one(), name="blank")
-            self._making.add(task)
-            task.add_done_callback(self._made)
+        wanted = READY_MAX + len(self._waiters) - len(self._ready)
+        while not self._closed and len(self._forking) < min(wanted, FORKING_MAX):
+            task = self._tasks.create_task(self._make_and_hand_over(), name="blank")
+            self._forking.add(task)
+            task.add_done_callback(self._on_made)
 
     async def take(self, receiver: Receiver) -> Cell:
         """A blank, told to `receiver` from now on. Raises `ZygoteFailed`."""
-        cell = self._take_ready()
+        cell = self._pop_ready()
         if cell is None:
-            taker: asyncio.Future[Cell] = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
+            waiter: asyncio.Future[Cell] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
             self.prepare()
             try:
-                cell = await taker
+                cell = await waiter
             except asyncio.CancelledError:
-                if taker.done() and not taker.cancelled() and taker.exception() is None:
-                    self._ready.append(taker.result())
+                if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                    self._ready.append(waiter.result())
                 raise
         cell.receiver = receiver
         self.prepare()
         return cell
 
-    def _take_ready(self) -> Cell | None:
+    def _pop_ready(self) -> Cell | None:
         while self._ready:
             cell = self._ready.popleft()
             if not cell.ended.done():
                 return cell
         return None
 
-    def _next_taker(self) -> asyncio.Future[Cell] | None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                return taker
+    def _next_waiter(self) -> asyncio.Future[Cell] | None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                return waiter
         return None
 
-    async def _make_one(self) -> bool:
+    async def _make_and_hand_over(self) -> bool:
         try:
-            cell = await self._make()
+            cell = await self._fork_cell()
         except ZygoteFailed as failure:
-            if (taker := self._next_taker()) is not None:
-                taker.set_exception(failure)
+            if (waiter := self._next_waiter()) is not None:
+                waiter.set_exception(failure)
             return False
-        if (taker := self._next_taker()) is not None:
-            taker.set_result(cell)
+        if (waiter := self._next_waiter()) is not None:
+            waiter.set_result(cell)
         else:
             self._ready.append(cell)
         return True
 
-    def _made(self, task: asyncio.Task[bool]) -> None:
-        self._making.discard(task)
+    def _on_made(self, task: asyncio.Task[bool]) -> None:
+        self._forking.discard(task)
         failed = not task.cancelled() and task.exception() is None and not task.result()
         self._failures = self._failures + 1 if failed else 0
         # Also after a success: whoever took it before we heard of it counted it as on its way.
-        if self._takers or self._failures <= RETRIES_MAX:
+        if self._waiters or self._failures <= RETRIES_MAX:
             self.prepare()
-        elif self._later is None and not self._closed:  # what fails and is not waited for has time
-            seconds = min(LATER_SECONDS_MAX, 2.0 ** (self._failures - RETRIES_MAX - 1))
-            self._later = asyncio.get_running_loop().call_later(seconds, self._prepare_again)
+        elif self._retry_timer is None and not self._closed:  # what fails and is not waited for has time
+            seconds = min(RETRY_SECONDS_MAX, 2.0 ** (self._failures - RETRIES_MAX - 1))
+            self._retry_timer = asyncio.get_running_loop().call_later(seconds, self._retry)
 
-    def _prepare_again(self) -> None:
-        self._later = None
+    def _retry(self) -> None:
+        self._retry_timer = None
         self.prepare()
 
-    async def _make(self) -> Cell:
-        waiting = _Waiting()
-        cell = await Cell.start(self.runtime, waiting, apart=self._apart)
-        cell.ended.add_done_callback(lambda _: waiting.on_death(cell))
+    async def _fork_cell(self) -> Cell:
+        receiver = _HelloReceiver()
+        cell = await Cell.start(self.zygote, receiver, apart=self._apart)
+        cell.ended.add_done_callback(lambda _: receiver.on_exit(cell))
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):
-                await waiting.hello
+                await receiver.hello
         except TimeoutError:
             cell.end()
             await cell.ended
@@ -178,12 +178,12 @@ class PreforkedCells:
     async def aclose(self) -> None:
         """End the blanks, those that are being made too."""
         self._closed = True
-        if self._later is not None:
-            self._later.cancel()
-        while (taker := self._next_taker()) is not None:
-            taker.set_exception(ZygoteFailed("the daemon is stopping"))
-        if self._making:
-            await asyncio.wait(self._making)
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        while (waiter := self._next_waiter()) is not None:
+            waiter.set_exception(ZygoteFailed("the daemon is stopping"))
+        if self._forking:
+            await asyncio.wait(self._forking)
         for cell in self._ready:
             if not cell.ended.done():
                 cell.end()

@@ -32,17 +32,17 @@ PROBE_SECONDS_MAX: Final = 10.0
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
-async def examine(blanks_for: Callable[[CellSpec], PreforkedCells], scratch: str) -> HostCapabilities:
+async def examine(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str) -> HostCapabilities:
     """Build one cell of each kind; never raises for what a host cannot do."""
     reasons: dict[str, str] = {}
     layers: dict[str, tuple[str, ...]] = {}
     for enclosure in ENCLOSURES:
         file = ToolFile("/probe.py", "probe", "local", "probe", PROBE, f"probe {enclosure}", "/")
-        policy = SandboxPolicy(enclosure, writable=(scratch,))
+        policy = SandboxPolicy(enclosure, writable=(tmpdir,))
         spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
         worker = Worker(f"probe-{enclosure}", spec, lambda _: None)
         try:
-            await worker.start(blanks_for(spec), load_seconds=PROBE_SECONDS_MAX)
+            await worker.start(prefork_for(spec), load_seconds=PROBE_SECONDS_MAX)
         except StartFailed as failure:
             reasons[enclosure] = failure.message
             logger.info("Cells of the kind %s cannot be had here: %s", enclosure, failure.message)

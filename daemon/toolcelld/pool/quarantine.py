@@ -65,9 +65,9 @@ class Quarantined:
 
     def __str__(self) -> str:
         causes = Counter(death.cause for death in self.deaths)
-        of_what = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
+        cause_counts = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
         span = self.deaths[-1].time - self.deaths[0].time
-        return f"{len(self.deaths)} workers died one behind the other within {max(span, 0):.1f} s: {of_what}"
+        return f"{len(self.deaths)} workers died one behind the other within {max(span, 0):.1f} s: {cause_counts}"
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class _Record:
     when: deque[float] = field(default_factory=lambda: deque[float](maxlen=DEATHS_MAX))  # by the clock
     deaths: deque[CrashEvidence] = field(default_factory=lambda: deque[CrashEvidence](maxlen=DEATHS_MAX))
 
-    def told(self) -> Quarantined:
+    def snapshot(self) -> Quarantined:
         return Quarantined(self.file.path, self.file.stem, self.since, tuple(self.deaths))
 
 
@@ -100,22 +100,22 @@ class Quarantine:
 
     def died(self, file: ToolFile, cause: str, stderr: str, *, started: float) -> bool:
         """A worker that was started then, by the clock, died of its tool; whether that has brought the file into quarantine."""
-        known = self._records.get(file.digest)
-        if known is not None and started < known.when[-1]:
+        existing = self._records.get(file.digest)
+        if existing is not None and started < existing.when[-1]:
             return False  # of a generation that is counted
         record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
-        self._make_room()
+        self._evict()
         self._records[file.digest] = record
         now = self._clock()
         record.deaths.append(CrashEvidence(time.time(), cause, stderr.strip()[-STDERR_CHARACTERS_MAX:]))
         record.when.append(now)
         record.in_a_row += 1
-        longest = BACKOFF_SECONDS[min(record.in_a_row, len(BACKOFF_SECONDS)) - 1]
-        record.not_before = now + self._jitter(0.0, longest)
-        before = record.machine.state
+        delay_max = BACKOFF_SECONDS[min(record.in_a_row, len(BACKOFF_SECONDS)) - 1]
+        record.not_before = now + self._jitter(0.0, delay_max)
+        state_before = record.machine.state
         too_often = len(record.when) == DEATHS_MAX and now - record.when[0] <= WITHIN_SECONDS
         record.machine.fire(HealthEvent.DIED_TOO_OFTEN if too_often else HealthEvent.DIED)
-        if record.machine.state is before or record.machine.state is not HealthState.QUARANTINED:
+        if record.machine.state is state_before or record.machine.state is not HealthState.QUARANTINED:
             return False
         record.since = time.time()
         return True
@@ -129,16 +129,16 @@ class Quarantine:
 
     def release(self, names: Collection[str]) -> list[Quarantined]:
         """Let out the files with one of these paths or stems."""
-        found = [
+        released = [
             record
             for record in self._records.values()
             if record.machine.state is HealthState.QUARANTINED
             and {record.file.path, record.file.stem} & {*names}
         ]
-        for record in found:
+        for record in released:
             record.machine.fire(HealthEvent.RELEASED)
             del self._records[record.file.digest]
-        return [record.told() for record in found]
+        return [record.snapshot() for record in released]
 
     # What follows from it
 
@@ -155,33 +155,33 @@ class Quarantine:
     def check(self, file: ToolFile) -> None:
         """Raise the `Refusal` of a file that is shut out."""
         if self.holds(file):
-            raise _refusal(self._records[file.digest].told())
+            raise _refusal(self._records[file.digest].snapshot())
 
     @property
     def all(self) -> list[Quarantined]:
         """The files that are shut out, the longest first."""
-        held = (
+        quarantined = (
             record for record in self._records.values() if record.machine.state is HealthState.QUARANTINED
         )
-        return sorted((record.told() for record in held), key=lambda found: found.since)
+        return sorted((record.snapshot() for record in quarantined), key=lambda file: file.since)
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         if len(self._records) < FILES_MAX:
             return
         ailing = (key for key, record in self._records.items() if record.machine.state is HealthState.AILING)
         del self._records[next(ailing, next(iter(self._records)))]
 
 
-def _refusal(held: Quarantined) -> Refusal:
-    since = time.strftime("%H:%M:%S", time.localtime(held.since))
-    last = [line[:200] for line in held.deaths[-1].stderr.splitlines() if line.strip()][-3:]
+def _refusal(quarantined: Quarantined) -> Refusal:
+    since = time.strftime("%H:%M:%S", time.localtime(quarantined.since))
+    last = [line[:200] for line in quarantined.deaths[-1].stderr.splitlines() if line.strip()][-3:]
     return Refusal(
         RefusalReason.QUARANTINED,
         "\n".join(
             [
-                f"{held.path} is in quarantine since {since}: {held}.",
+                f"{quarantined.path} is in quarantine since {since}: {quarantined}.",
                 *last,
-                f"It comes back when its code is changed, or by: toolcell release {held.stem}",
+                f"It comes back when its code is changed, or by: toolcell release {quarantined.stem}",
             ]
         ),
     )

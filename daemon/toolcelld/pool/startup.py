@@ -48,7 +48,7 @@ class Startup:
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
         self._body = bytearray()
-        self._missing = -1  # of the description; not begun
+        self._remaining = -1  # of the description; not begun
 
     @property
     def over(self) -> bool:
@@ -73,12 +73,12 @@ class Startup:
         match message:
             case HelloMessage():
                 pass
-            case LoadedMessage() if self._missing < 0:
-                self._begin(cell, message, payload)
-            case ChunkMessage() if 0 < len(payload) <= self._missing:
+            case LoadedMessage() if self._remaining < 0:
+                self._begin_description(cell, message, payload)
+            case ChunkMessage() if 0 < len(payload) <= self._remaining:
                 self._body += payload
-                self._missing -= len(payload)
-                self._look(cell)
+                self._remaining -= len(payload)
+                self._finish_if_complete(cell)
             case BrokenMessage():
                 self.fail(StartFailed(message.stage, message.message, message.line, message.module))
             case FailedMessage():
@@ -86,7 +86,7 @@ class Startup:
             case _:
                 cell.wire.break_off(FrameError(f"a {message.type} message while it was loading"))
 
-    def _begin(self, cell: Cell, message: LoadedMessage, payload: bytes) -> None:
+    def _begin_description(self, cell: Cell, message: LoadedMessage, payload: bytes) -> None:
         size = message.size if message.size is not None else len(payload)
         if not len(payload) <= size <= DESCRIPTION_BYTES_MAX:
             self.fail(
@@ -96,12 +96,12 @@ class Startup:
             return
         self.layers = message.layers
         self._body += payload
-        self._missing = size - len(payload)
-        self._look(cell)
+        self._remaining = size - len(payload)
+        self._finish_if_complete(cell)
 
-    def _look(self, cell: Cell) -> None:
+    def _finish_if_complete(self, cell: Cell) -> None:
         """Whether the description is whole."""
-        if self._missing:
+        if self._remaining:
             return
         cell.drain()
         try:
@@ -118,19 +118,19 @@ class Startup:
         """The worker sent what is no frame."""
         self.fail(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
 
-    def on_death(self, death: CellExit) -> None:
+    def on_exit(self, cell_exit: CellExit) -> None:
         """Its cell has ended."""
-        self.fail(_died(death))
+        self.fail(_exit_failure(cell_exit))
 
 
-def _died(death: CellExit) -> StartFailed:
-    cause = death.cause()
-    how = (
+def _exit_failure(cell_exit: CellExit) -> StartFailed:
+    cause = cell_exit.cause()
+    description = (
         f"the process exited with status {cause[5:]}"
         if cause.startswith("exit ")
         else f"the process was ended by {cause}"
     )
-    if death.status is None:
-        how = "the process was lost"
-    lines = [line[:200] for line in death.stderr.strip().splitlines() if line.strip()][-5:]
-    return StartFailed("exit", "\n".join([f"{how} while it was loaded", *lines]))
+    if cell_exit.status is None:
+        description = "the process was lost"
+    lines = [line[:200] for line in cell_exit.stderr.strip().splitlines() if line.strip()][-5:]
+    return StartFailed("exit", "\n".join([f"{description} while it was loaded", *lines]))

@@ -63,7 +63,7 @@ class Listener(Protocol):
         """The worker broke the protocol; its cell is being ended."""
         ...
 
-    def on_death(self, death: CellExit) -> None:
+    def on_death(self, cell_exit: CellExit) -> None:
         """The cell has ended."""
         ...
 
@@ -83,16 +83,16 @@ class Worker(Receiver):
         self.printed = b""  # while it loaded
         self._cell: Cell | None = None
         self._listener: Listener | None = None
-        self._loading: Startup | None = None
+        self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
-        self._scratch: TemporaryDirectories | None = None
-        self._scratch_path = ""
+        self._tmpdirs: TemporaryDirectories | None = None
+        self._tmpdir = ""
         self._proxy: EgressProxy | None = None
         self.died_of = ""  # what it died of, where that was its tool's own doing
         self.last_words = ""
         self._broke_protocol = False
         self._on_change = on_change
-        self._retiring: asyncio.TimerHandle | None = None
+        self._retire_timer: asyncio.TimerHandle | None = None
 
     @property
     def state(self) -> WorkerState:
@@ -116,9 +116,9 @@ class Worker(Receiver):
         return self._cell.keeper_pid if self._cell is not None else 0
 
     @property
-    def scratch_path(self) -> str:
+    def tmpdir(self) -> str:
         """Its private temporary directory, as it sees it; empty where it has none."""
-        return self._scratch_path
+        return self._tmpdir
 
     def fire(self, event: WorkerEvent) -> None:
         """Move to the next state."""
@@ -129,7 +129,7 @@ class Worker(Receiver):
     # Starting
 
     async def start(
-        self, blanks: PreforkedCells, *, load_seconds: float, describe: bool = False
+        self, prefork: PreforkedCells, *, load_seconds: float, describe: bool = False
     ) -> Description:
         """Take a cell and load the file into it; raises `StartFailed`, and then the cell is gone.
 
@@ -137,11 +137,11 @@ class Worker(Receiver):
         The description is empty unless it is asked for: making schemas takes as long as all the rest.
         """
         loop = asyncio.get_running_loop()
-        self._loading = Startup()
+        self._startup = Startup()
         file = self.spec.file
         try:
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
-            self._cell = await blanks.take(self)
+            self._cell = await prefork.take(self)
         except ZygoteFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
@@ -154,17 +154,19 @@ class Worker(Receiver):
         self._cell.ended.add_done_callback(self._on_ended)
         self._on_change(self)  # it has a cell
         try:
-            self._take_scratch(blanks.scratch)
+            self._make_tmpdir(prefork.tmpdirs)
         except OSError as error:
             await self.end()
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
         if self.spec.policy.network == "proxy":
             self._proxy = EgressProxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
-            self._cell.await_listener(self._proxy.start)
-        held = self._cell.limit(self.spec.limits)
+            self._cell.receive_listener(self._proxy.start)
+        memory_held = self._cell.limit(self.spec.limits)
         if secrets:
-            self._cell.conceal(Redactor(secrets.values()))
-        self._cell.wire.send(BecomeMessage(), self.spec.wish(self._scratch_path, secrets, memory_held=held))
+            self._cell.redact(Redactor(secrets.values()))
+        self._cell.wire.send(
+            BecomeMessage(), self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        )
         self._cell.wire.send(
             LoadMessage(
                 path=file.path,
@@ -178,7 +180,7 @@ class Worker(Receiver):
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
         try:
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
-                self.description = await self._loading.loaded
+                self.description = await self._startup.loaded
         except TimeoutError:
             self.died_of = "deadline"
             await self.end()
@@ -190,19 +192,19 @@ class Worker(Receiver):
             raise
         finally:
             deadline.cancel()
-            self.layers, self.printed = self._loading.layers, self._loading.printed
-            self._loading = None
+            self.layers, self.printed = self._startup.layers, self._startup.printed
+            self._startup = None
         if self.state is WorkerState.STARTING:
             self.fire(WorkerEvent.HELLO)
         return self.description
 
-    def _take_scratch(self, scratch: TemporaryDirectories) -> None:
+    def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
         """Have a temporary directory of its own; a strict cell has its own /tmp, which goes with it."""
         match self.spec.policy.enclosure:
             case "strict":
-                self._scratch_path = "/tmp"  # noqa: S108  # of the cell alone
+                self._tmpdir = "/tmp"  # noqa: S108  # of the cell alone
             case "baseline":
-                self._scratch, self._scratch_path = scratch, scratch.make()
+                self._tmpdirs, self._tmpdir = tmpdirs, tmpdirs.make()
             case "none":
                 pass
 
@@ -213,23 +215,23 @@ class Worker(Receiver):
 
     def retire(self, grace_seconds: float) -> None:
         """Ask an idle worker to exit, with its `atexit` run; after the grace the cell is ended."""
-        if self._cell is None or self._cell.ended.done() or self._retiring is not None:
+        if self._cell is None or self._cell.ended.done() or self._retire_timer is not None:
             return
         self._cell.wire.send(RetireMessage())
-        self._retiring = self._cell.loop.call_later(grace_seconds, self._cell.end)
+        self._retire_timer = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
     def end_over(self, limit: str) -> None:
         """End the cell for a limit that its tool passed, which is the tool's own doing."""
         self.died_of = self.died_of or limit
         self.cell.end()
 
-    def overran(self, limit: str, text: str) -> None:
+    def fail_over_limit(self, limit: str, text: str) -> None:
         """It passed a limit while it loads: end it, and have its start fail with that."""
-        if self._loading is not None and not self._loading.over:
+        if self._startup is not None and not self._startup.over:
             message = (
                 f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
             )
-            self._loading.fail(StartFailed("limit", message))
+            self._startup.fail(StartFailed("limit", message))
             if self.spec.lowered:
                 self.cell.end()
             else:
@@ -258,73 +260,75 @@ class Worker(Receiver):
     async def survey(self) -> int:
         """Processes besides the worker; -1 when the keeper does not say."""
         answer = self.cell.survey()
-        guard = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _give_up, answer)
+        timeout = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _answer_unknown, answer)
         try:
             return await answer
         finally:
-            guard.cancel()
+            timeout.cancel()
 
     # From the cell
 
     def on_frame(self, frame: Frame) -> None:
         if self._listener is not None:
             self._listener.on_frame(frame)
-        elif self._loading is not None:
-            self._loading.on_frame(self.cell, frame)
+        elif self._startup is not None:
+            self._startup.on_frame(self.cell, frame)
 
     def on_output(self, source: Source, data: bytes) -> bool:
         if self._listener is not None:
             return self._listener.on_output(source, data)
-        if self._loading is not None:
-            self._loading.on_output(source, data)
+        if self._startup is not None:
+            self._startup.on_output(source, data)
         return False
 
     def on_broken(self, error: FrameError) -> None:
         self._broke_protocol = True
         if self._listener is not None:
             self._listener.on_broken(error)
-        elif self._loading is not None:
-            self._loading.on_broken(error)
+        elif self._startup is not None:
+            self._startup.on_broken(error)
 
     def _on_ended(self, ended: asyncio.Future[CellExit]) -> None:
-        death = ended.result()
-        self.died_of = self.died_of or self._own_doing(death)
-        self.last_words = death.stderr
-        if self._retiring is not None:
-            self._retiring.cancel()
-        if death.out_of_memory:
-            used, limit = death.memory_peak_bytes, self.spec.limits.memory_bytes or 0
-            self.overran("memory", passed("memory", used, limit, time.time() - self.started_at, death.usage))
-        if self._loading is not None:
-            self._loading.on_death(death)
+        cell_exit = ended.result()
+        self.died_of = self.died_of or self._cause_of_crash(cell_exit)
+        self.last_words = cell_exit.stderr
+        if self._retire_timer is not None:
+            self._retire_timer.cancel()
+        if cell_exit.out_of_memory:
+            used, limit = cell_exit.memory_peak_bytes, self.spec.limits.memory_bytes or 0
+            self.fail_over_limit(
+                "memory", passed("memory", used, limit, time.time() - self.started_at, cell_exit.usage)
+            )
+        if self._startup is not None:
+            self._startup.on_exit(cell_exit)
         if self._proxy is not None:
             self._proxy.close()
-        if self._scratch is not None:
-            self._scratch.remove(self._scratch_path)
+        if self._tmpdirs is not None:
+            self._tmpdirs.remove(self._tmpdir)
         self.fire(WorkerEvent.EXIT)
         if self._listener is not None:
-            self._listener.on_death(death)
+            self._listener.on_death(cell_exit)
 
-    def _own_doing(self, death: CellExit) -> str:
+    def _cause_of_crash(self, cell_exit: CellExit) -> str:
         """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
         loading = (
             self.state is WorkerState.STARTING
-            and self._loading is not None
-            and (self._broke_protocol or not self._loading.over)
+            and self._startup is not None
+            and (self._broke_protocol or not self._startup.over)
         )
         calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self._listener is not None
         if not (loading or calling):
             return ""
-        if death.out_of_memory:  # the kernel ends the keeper too, so nobody can say how the worker died
+        if cell_exit.out_of_memory:  # the kernel ends the keeper too, so nobody can say how the worker died
             return "" if self.spec.lowered else "memory"
-        if death.status is None:
+        if cell_exit.status is None:
             return ""
-        return "protocol" if self._broke_protocol else death.cause()
+        return "protocol" if self._broke_protocol else cell_exit.cause()
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.spec.file.stem} {self.state.upper()} after {self.calls} calls>"
 
 
-def _give_up(answer: asyncio.Future[int]) -> None:
+def _answer_unknown(answer: asyncio.Future[int]) -> None:
     with contextlib.suppress(asyncio.InvalidStateError):
         answer.set_result(-1)

@@ -113,15 +113,15 @@ class Domain:
     ports: bool  # whether TCP is unrestricted
 
 
-def domain(policy: SandboxPolicy, needed: Iterable[str], scratch: str) -> Domain:
+def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
     """Translate a policy into rules. `needed` are the paths of the interpreter and of Toolcell."""
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
     rules += [Rule(path, run) for path in dict.fromkeys([*needed, *policy.readable])]
     rules += [Rule(path, run | WRITE) for path in policy.writable]
-    if scratch:
-        rules.append(Rule(scratch, run | WRITE))
+    if tmpdir:
+        rules.append(Rule(tmpdir, run | WRITE))
     if apart:
         rules.append(Rule(SHARED_MEMORY, READ | WRITE))
     # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.

@@ -59,7 +59,7 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, INTERFACE.pack(b"lo", flags | IFF_UP))
 
 
-def mount_view(policy: SandboxPolicy, needed: Sequence[str], scratch_bytes: int | None) -> None:
+def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int | None) -> None:
     """Set up the mounts of the cell.
 
     Args:
@@ -82,7 +82,7 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], scratch_bytes: int 
     # hidden directory within a grant is empty.
     for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[1])):
         if kind == _EMPTY:
-            _empty(path, scratch_bytes)
+            _empty(path, tmpdir_bytes)
             continue
         if kind == _READABLE:
             linux.set_read_only(tree)
@@ -92,14 +92,14 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], scratch_bytes: int 
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
 
 
-def _empty(path: str, scratch_bytes: int | None) -> None:
+def _empty(path: str, tmpdir_bytes: int | None) -> None:
     if not os.path.isdir(path):
         if os.path.exists(path):  # and is not below a directory that was emptied already
             nothing = linux.open_tree(os.devnull)
             linux.move_mount(nothing, path)
             os.close(nothing)
         return
-    size = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: scratch_bytes}.get(path)
+    size = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}.get(path)
     options = "mode=0755" if size is None else f"mode=0755,size={size}"
     linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
 

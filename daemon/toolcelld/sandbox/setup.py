@@ -80,7 +80,7 @@ class CellSetup:
     memory_held: bool
     """Whether a control group limits its memory, which also counts memory files."""
     policy: SandboxPolicy
-    scratch: str
+    tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
 
     @property
@@ -97,7 +97,7 @@ class CellSetup:
             limits=CellLimits(**values["limits"]),
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_wire(values["policy"]),
-            scratch=values["scratch"],
+            tmpdir=values["scratch"],
         )
 
 
@@ -110,7 +110,7 @@ class Plan:
     apart: bool = False  # with namespaces of its own, as in `strict`
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
-    wish: CellSetup | None = None
+    setup: CellSetup | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
 
@@ -172,8 +172,8 @@ def _namespaces(plan: Plan) -> str | None:
 
 
 def _view(plan: Plan) -> str | None:
-    assert plan.wish is not None
-    policy, limits = plan.wish.policy, plan.wish.limits
+    assert plan.setup is not None
+    policy, limits = plan.setup.policy, plan.setup.limits
     if policy.enclosure != "strict":
         return None
     namespaces.mount_view(policy, own_places(), limits.disk_bytes)
@@ -181,14 +181,14 @@ def _view(plan: Plan) -> str | None:
 
 
 def _surroundings(plan: Plan) -> None:
-    assert plan.wish is not None
+    assert plan.setup is not None
     os.environ.clear()
-    os.environ.update(plan.wish.environment)
-    if plan.wish.scratch:
-        os.environ["TMPDIR"] = plan.wish.scratch
+    os.environ.update(plan.setup.environment)
+    if plan.setup.tmpdir:
+        os.environ["TMPDIR"] = plan.setup.tmpdir
     time.tzset()
     os.umask(0o077)
-    os.chdir(plan.wish.directory)
+    os.chdir(plan.setup.directory)
 
 
 def _enclosure(plan: Plan) -> str | None:
@@ -214,8 +214,8 @@ def _tie_to_parent(plan: Plan) -> None:
 
 
 def _way_out(plan: Plan) -> str | None:
-    assert plan.wish is not None
-    if plan.wish.policy.network != "proxy":
+    assert plan.setup is not None
+    if plan.setup.policy.network != "proxy":
         return None
     if not plan.apart:
         raise ValueError("a network of some hosts needs namespaces; the sandbox must be strict")
@@ -226,20 +226,20 @@ def _way_out(plan: Plan) -> str | None:
         os.environ[name] = os.environ[name.upper()] = address
     home = ("localhost", "127.0.0.1")
     # Servers of the cell itself need no proxy; the host's loopback does, if it was granted.
-    if not any(host.partition(":")[0] in home for host in plan.wish.policy.hosts):
+    if not any(host.partition(":")[0] in home for host in plan.setup.policy.hosts):
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(home)
     return "proxy"
 
 
 def _limits(plan: Plan) -> str:
-    assert plan.wish is not None
+    assert plan.setup is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Outside a user namespace of its own the limit counts all processes of the user.
-    processes = plan.wish.limits.processes if plan.apart else None
+    processes = plan.setup.limits.processes if plan.apart else None
     for what, value in (
         (resource.RLIMIT_NPROC, None if processes is None else processes + PROCESSES_MARGIN),
-        (resource.RLIMIT_NOFILE, plan.wish.limits.open_files),
-        (resource.RLIMIT_FSIZE, plan.wish.limits.file_size_bytes),
+        (resource.RLIMIT_NOFILE, plan.setup.limits.open_files),
+        (resource.RLIMIT_FSIZE, plan.setup.limits.file_size_bytes),
     ):
         if value is not None:
             _, hard = resource.getrlimit(what)
@@ -254,10 +254,10 @@ def _capabilities(_: Plan) -> str:
 
 
 def _files(plan: Plan) -> str | None:
-    assert plan.wish is not None
-    policy = plan.wish.policy
+    assert plan.setup is not None
+    policy = plan.setup.policy
     if policy.enclosure != "none":
-        layer = landlock.enter(landlock.domain(policy, own_places(), plan.wish.scratch))
+        layer = landlock.enter(landlock.domain(policy, own_places(), plan.setup.tmpdir))
         _forget_closed_programs()
         return layer
     if not plan.scoped:
@@ -282,10 +282,10 @@ def _is_open(directory: str) -> bool:
 
 
 def _system_calls(plan: Plan) -> str | None:
-    assert plan.wish is not None
-    if plan.wish.policy.enclosure == "none":
+    assert plan.setup is not None
+    if plan.setup.policy.enclosure == "none":
         return None
-    return seccomp.load(denied_syscalls.filter_of(plan.wish.policy, memory_files=plan.wish.memory_files))
+    return seccomp.load(denied_syscalls.filter_of(plan.setup.policy, memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -30,12 +30,12 @@ class Abortable:
     def __init__(self, channel: int) -> None:
         self._channel = socket.socket(fileno=channel)
         self._channel.setblocking(False)
-        self._highest = -1
+        self._highest_aborted = -1
         self._reason = ""
         self._sequence: int | None = None
         self._inside = False
-        self._held = 0
-        self._due = False
+        self._hold_depth = 0
+        self._pending = False
         self._announce: Callable[[str], None] = lambda _: None
         self.delivered = False
         self.cancel: Callable[[], object] | None = None  # how to stop what runs on the loop
@@ -47,10 +47,10 @@ class Abortable:
 
     def begin(self, sequence: int, announce: Callable[[str], None]) -> bool:
         """From here the call can be aborted; False says that it already was."""
-        self.delivered = self._due = False
+        self.delivered = self._pending = False
         self._announce = announce
         self._sequence = sequence
-        if sequence <= self._highest:
+        if sequence <= self._highest_aborted:
             announce(self._reason)
             return False
         return True
@@ -62,7 +62,7 @@ class Abortable:
     def __enter__(self) -> None:
         """Within: the tool's own code runs."""
         self._inside = True
-        self._look()  # what came since `begin` found nothing to stop yet
+        self._deliver_pending()  # what came since `begin` found nothing to stop yet
 
     def __exit__(self, *_: object) -> None:
         self._inside = False
@@ -73,13 +73,13 @@ class Abortable:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._held += 1
+        self._hold_depth += 1
         try:
             yield
         finally:
-            self._held -= 1
-            if self._due and not self._held:
-                self._due = False
+            self._hold_depth -= 1
+            if self._pending and not self._hold_depth:
+                self._pending = False
                 self._deliver()
 
     @property
@@ -90,13 +90,16 @@ class Abortable:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while message := self._channel.recv(4096):
                 (number,) = SEQUENCE.unpack_from(message)
-                if number > self._highest:
-                    self._highest, self._reason = number, message[SEQUENCE.size :].decode(errors="replace")
-        self._look()
+                if number > self._highest_aborted:
+                    self._highest_aborted, self._reason = (
+                        number,
+                        message[SEQUENCE.size :].decode(errors="replace"),
+                    )
+        self._deliver_pending()
 
-    def _look(self) -> None:
+    def _deliver_pending(self) -> None:
         """Deliver the abort of the call that runs, if there is one."""
-        if self._sequence is not None and self._sequence <= self._highest and not self.delivered:
+        if self._sequence is not None and self._sequence <= self._highest_aborted and not self.delivered:
             self._announce(self._reason)
             self._deliver()
 
@@ -104,8 +107,8 @@ class Abortable:
         if self.cancel is not None:
             self.delivered = True
             self.cancel()
-        elif self._held:
-            self._due = True
+        elif self._hold_depth:
+            self._pending = True
         elif self._inside:
             self._inside = False
             self.delivered = True

@@ -50,10 +50,10 @@ class DaemonChannel:
         self._socket = socket.socket(fileno=descriptor)
         self._decoder = Decoder()
         # Kept: a new one of this size for every message would be three calls of the kernel.
-        self._room = bytearray(READ_BYTES)
+        self._buffer = bytearray(READ_BYTES)
         self._frames: deque[Frame] = deque()
         self._sending = threading.Lock()
-        self._rest = b""  # of a frame that `offer` could only begin; goes before everything else
+        self._unsent = b""  # of a frame that `offer` could only begin; goes before everything else
 
     def close(self) -> None:
         """Close the socket."""
@@ -83,10 +83,10 @@ class DaemonChannel:
 
     def _next(self) -> Frame | None:
         while not self._frames:
-            count = self._socket.recv_into(self._room)
+            count = self._socket.recv_into(self._buffer)
             if not count:
                 return None
-            self._frames.extend(self._decoder.feed(memoryview(self._room)[:count]))
+            self._frames.extend(self._decoder.feed(memoryview(self._buffer)[:count]))
         return self._frames.popleft()
 
     def send(self, message: FromWorker, payload: bytes = b"") -> None:
@@ -95,9 +95,9 @@ class DaemonChannel:
 
     def send_frames(self, frames: Iterable[bytes]) -> None:
         with self._sending:
-            if self._rest:
-                rest, self._rest = self._rest, b""
-                self._socket.sendall(rest)
+            if self._unsent:
+                unsent, self._unsent = self._unsent, b""
+                self._socket.sendall(unsent)
             for frame in frames:
                 self._socket.sendall(frame)
 
@@ -106,13 +106,13 @@ class DaemonChannel:
         if not self._sending.acquire(blocking=False):
             return False
         try:
-            if self._rest:
+            if self._unsent:
                 return False
             try:
                 sent = self._socket.send(frame, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return False
-            self._rest = frame[sent:]
+            self._unsent = frame[sent:]
             return True
         finally:
             self._sending.release()
@@ -120,11 +120,11 @@ class DaemonChannel:
     @property
     def whole(self) -> bool:
         """Whether nothing is left of what `offer` began."""
-        return not self._rest
+        return not self._unsent
 
     def flush(self) -> None:
         """Wait until what `offer` began is whole."""
-        if self._rest:
+        if self._unsent:
             self.send_frames(())
 
     def wait_writable(self, timeout_seconds: float) -> None:
@@ -137,8 +137,8 @@ class DaemonChannel:
 class Teller:
     """What one call tells on its way: coalesced, bounded, never waited for."""
 
-    def __init__(self, wire: DaemonChannel, sequence: int) -> None:
-        self._wire = wire
+    def __init__(self, channel: DaemonChannel, sequence: int) -> None:
+        self._channel = channel
         self._sequence = sequence
         self._lock = threading.Lock()
         self._newest: dict[str, tuple[Mapping[str, Any], bytes]] = {}
@@ -146,10 +146,10 @@ class Teller:
         self._log: list[bytes] = []
         self._log_bytes = 0
         self._lost = 0
-        self._told_at = 0.0
-        self._waiting = False
+        self._sent_at = 0.0
+        self._scheduled = False
         self._thread: threading.Thread | None = None  # the last one, also when nothing waits any more
-        self._ended = threading.Event()
+        self._finished = threading.Event()
 
     def tell(self, kind: str, header: Mapping[str, Any], payload: bytes = b"") -> None:
         """Keep it for the next message; the newest of its kind wins."""
@@ -164,58 +164,58 @@ class Teller:
                 self._keep_log(
                     {"level": "warning", "text": f"an {kind} of {len(payload)} bytes was dropped: too large"}
                 )
-            if self._waiting or self._ended.is_set():
+            if self._scheduled or self._finished.is_set():
                 return
             now = time.monotonic()
-            if now - self._told_at >= TELL_INTERVAL_SECONDS and self._offer():
-                self._told_at = now
+            if now - self._sent_at >= TELL_INTERVAL_SECONDS and self._offer():
+                self._sent_at = now
                 return
-            self._waiting = True
-            self._thread = threading.Thread(target=self._bring_out_later, name="toolcell-teller", daemon=True)
+            self._scheduled = True
+            self._thread = threading.Thread(target=self._send_later, name="toolcell-teller", daemon=True)
             self._thread.start()
 
     def finish(self) -> None:
         """Bring out what waits, now, in order before whatever is sent next."""
         with self._lock:
-            self._ended.set()
-            self._bring_out(self._send)
-            self._wire.flush()
+            self._finished.set()
+            self._send_pending(self._send)
+            self._channel.flush()
             thread = self._thread
         if thread is not None:
             thread.join()
 
-    def _bring_out_later(self) -> None:
-        while not self._ended.wait(TELL_INTERVAL_SECONDS):
-            self._wire.flush()
-            self._wire.wait_writable(1)
+    def _send_later(self) -> None:
+        while not self._finished.wait(TELL_INTERVAL_SECONDS):
+            self._channel.flush()
+            self._channel.wait_writable(1)
             with self._lock:
                 if self._offer():
-                    self._told_at = time.monotonic()
-                    self._waiting = False
+                    self._sent_at = time.monotonic()
+                    self._scheduled = False
                     return
 
     def _offer(self) -> bool:
-        return self._bring_out(self._wire.offer) and self._wire.whole
+        return self._send_pending(self._channel.offer) and self._channel.whole
 
     def _send(self, frame: bytes) -> bool:
-        self._wire.send_frames((frame,))
+        self._channel.send_frames((frame,))
         return True
 
-    def _bring_out(self, way: Callable[[bytes], bool]) -> bool:
+    def _send_pending(self, send: Callable[[bytes], bool]) -> bool:
         """Send everything that waits on this way; False as soon as it takes no more."""
         if self._metadata:
             metadata = json.dumps(self._metadata).encode()
-            if not way(encode(MetadataMessage(seq=self._sequence), metadata)):
+            if not send(encode(MetadataMessage(seq=self._sequence), metadata)):
                 return False
             self._metadata = {}
         if self._log or self._lost:
             records = b"[%b]" % b",".join(self._log)
-            if not way(encode(LogMessage(seq=self._sequence, lost=min(self._lost, LOST_MAX)), records)):
+            if not send(encode(LogMessage(seq=self._sequence, lost=min(self._lost, LOST_MAX)), records)):
                 return False
             self._log, self._log_bytes, self._lost = [], 0, 0
         for kind, (header, payload) in list(self._newest.items()):
-            told = UpdateMessage if kind == "update" else ProgressMessage
-            if not way(encode(told(seq=self._sequence, **header), payload)):
+            message_type = UpdateMessage if kind == "update" else ProgressMessage
+            if not send(encode(message_type(seq=self._sequence, **header), payload)):
                 return False
             del self._newest[kind]
         return True

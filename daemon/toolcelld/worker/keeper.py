@@ -35,23 +35,23 @@ from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import LIFE, PROTOCOL, Plan, SetupFailed
 from toolcelld.worker import main
 
-__all__ = ["children", "descendants", "keep", "kill_all", "used_by"]
+__all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
 
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-SEEN_MAX: Final = 64
+SAMPLED_MAX: Final = 64
 """Processes that are looked at before they are killed, 30 µs each: as many as a tool may have by default."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProcessUsage:
     """What processes had used when they were looked at."""
 
     cpu_seconds: float
     memory_peak_kib: int  # of the largest
 
 
-NOTHING: Final = Seen(0.0, 0)
+NO_USAGE: Final = ProcessUsage(0.0, 0)
 
 
 def keep(plan: Plan) -> NoReturn:
@@ -92,7 +92,7 @@ def _be_init(plan: Plan) -> NoReturn:
     while True:
         pid, status, usage = os.wait4(-1, 0)
         if pid == worker:
-            _tell(life, _exit_words(status, usage))
+            _send(life, _exit_message(status, usage))
             os._exit(0)
 
 
@@ -105,11 +105,11 @@ class _Keeper:
     def __init__(self, first: int, *, apart: bool, scoped: bool) -> None:
         self._first = first  # the worker, or the init that is the worker's parent
         self._apart = apart
-        self._first_lives = True
+        self._first_alive = True
         self._worker = 0 if apart else first
         self._scoped = scoped
         self._killed = 0
-        self._seen = NOTHING
+        self._sampled = NO_USAGE
         self._life = socket.socket(fileno=LIFE)
         # The tool's descriptors are the worker's now; the daemon sees their end when the cell is gone.
         null = os.open(os.devnull, os.O_RDWR)
@@ -125,15 +125,15 @@ class _Keeper:
 
     def run(self) -> None:
         """Serve the daemon until the worker ends or the daemon wants the cell gone."""
-        while self._apart and not self._worker and self._first_lives:
+        while self._apart and not self._worker and self._first_alive:
             self._reap()  # an init that dies this early would be waited for in vain
             self._worker = next(iter(children(self._first)), 0)
-        self._tell(f"pid {self._worker}{f' {self._first}' if self._apart else ''}")
+        self._send(f"pid {self._worker}{f' {self._first}' if self._apart else ''}")
         poll = select.poll()
         poll.register(self._life, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         self._reap()  # whoever died before the wake-up was there
-        while self._first_lives:
+        while self._first_alive:
             for descriptor, _ in poll.poll():
                 if descriptor == self._woken.fileno():
                     self._woken.recv(4096)
@@ -144,15 +144,15 @@ class _Keeper:
 
     def _obey(self) -> bool:
         try:
-            word = self._life.recv(64)
+            message = self._life.recv(64)
         except ConnectionError:
             return False
-        if word == b"survey":
+        if message == b"survey":
             self._reap()
-            self._tell(f"left {self._survey()}")
-        elif word == b"abort" and self._first_lives:
+            self._send(f"left {self._count_processes()}")
+        elif message == b"abort" and self._first_alive:
             self._signal_worker()
-        return word not in (b"", b"end")
+        return message not in (b"", b"end")
 
     def _signal_worker(self) -> None:
         # Its number is its own as long as its parent has not reaped it. A keeper that is the parent has not; an init
@@ -160,13 +160,13 @@ class _Keeper:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self._worker, setup.ABORT_SIGNAL)
 
-    def _survey(self) -> int:
-        mine = children(os.getpid())
+    def _count_processes(self) -> int:
+        own = children(os.getpid())
         if self._apart:
-            mine |= children(self._first)
-            mine.discard(self._first)
-        mine.discard(self._worker)
-        return len(mine) + (len(children(self._worker)) if self._first_lives else 0)
+            own |= children(self._first)
+            own.discard(self._first)
+        own.discard(self._worker)
+        return len(own) + (len(children(self._worker)) if self._first_alive else 0)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -176,39 +176,41 @@ class _Keeper:
     def _wait(self, options: int) -> int:
         pid, status, usage = os.wait4(-1, options)
         if pid == self._first:
-            self._first_lives = False
+            self._first_alive = False
             if not self._apart or status:  # an init that was killed had no time to say how the worker ended
-                self._tell(_exit_words(status, usage, self._seen))
+                self._send(_exit_message(status, usage, self._sampled))
         return pid
 
     def _end(self) -> None:
         """Kill and reap until the kernel says that there is nobody left."""
         # The kernel reaps what dies with its process namespace and adds nothing up, so that is done before. And nowhere
         # does it add what children used that their parent did not wait for.
-        within = 0
-        if self._first_lives:
+        in_namespace = 0
+        if self._first_alive:
             below = descendants(self._first)
-            within = len(below) if self._apart else 0
-            self._seen = used_by([self._first, *below])
+            in_namespace = len(below) if self._apart else 0
+            self._sampled = measure_usage([self._first, *below])
         with contextlib.suppress(ChildProcessError):
             while True:
                 kill_all(scoped=self._scoped)
                 self._wait(0)
                 self._killed += 1
-        self._tell(f"empty {self._killed + max(0, within - 1)} {'landlock' if self._scoped else 'children'}")
+        self._send(
+            f"empty {self._killed + max(0, in_namespace - 1)} {'landlock' if self._scoped else 'children'}"
+        )
 
-    def _tell(self, text: str) -> None:
-        _tell(self._life, text)
+    def _send(self, text: str) -> None:
+        _send(self._life, text)
 
 
-def _tell(life: socket.socket, text: str) -> None:
+def _send(life: socket.socket, text: str) -> None:
     with contextlib.suppress(OSError):  # the daemon is gone; what is left to do is done all the same
         life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
 
 
-def _exit_words(status: int, usage: resource.struct_rusage, seen: Seen = NOTHING) -> str:
-    seconds = max(usage.ru_utime + usage.ru_stime, seen.cpu_seconds)
-    return f"exit {status} {seconds:.6f} {max(usage.ru_maxrss, seen.memory_peak_kib)}"
+def _exit_message(status: int, usage: resource.struct_rusage, sampled: ProcessUsage = NO_USAGE) -> str:
+    seconds = max(usage.ru_utime + usage.ru_stime, sampled.cpu_seconds)
+    return f"exit {status} {seconds:.6f} {max(usage.ru_maxrss, sampled.memory_peak_kib)}"
 
 
 def _wake(*_: object) -> None:
@@ -222,25 +224,25 @@ def kill_all(*, scoped: bool, spare: Iterable[int] = ()) -> None:
             os.kill(-1, signal.SIGKILL)
         return
     # Without the scope: the tree as /proc shows it. What forks faster than it is read gets away for a round.
-    spared = set(spare)
-    waiting = [pid for pid in children(os.getpid()) if pid not in spared]
-    while waiting:
-        pid = waiting.pop()
+    spared_pids = set(spare)
+    pending = [pid for pid in children(os.getpid()) if pid not in spared_pids]
+    while pending:
+        pid = pending.pop()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGSTOP)  # so that it forks no more while its children are read
-            waiting += children(pid)
+            pending += children(pid)
             os.kill(pid, signal.SIGKILL)
 
 
-def used_by(pids: Sequence[int]) -> Seen:
+def measure_usage(pids: Sequence[int]) -> ProcessUsage:
     """What these processes have used until now, and their dead children; of the first ones, where there are very many."""
     seconds, peak = 0.0, 0
-    for pid in pids[:SEEN_MAX]:
+    for pid in pids[:SAMPLED_MAX]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
             seconds += sum(map(int, fields[11:15])) / TICKS_PER_SECOND
             peak = max(peak, int(_read(f"/proc/{pid}/status").partition(b"VmHWM:")[2].split(None, 1)[0]))
-    return Seen(seconds, peak)
+    return ProcessUsage(seconds, peak)
 
 
 def _read(path: str) -> bytes:
@@ -250,20 +252,20 @@ def _read(path: str) -> bytes:
 
 def descendants(pid: int) -> set[int]:
     """Everybody below a process, as far as the lists hold still."""
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        new = children(waiting.pop()) - found
-        found |= new
-        waiting += new
-    return found
+    pids: set[int] = set()
+    pending = [pid]
+    while pending:
+        new = children(pending.pop()) - pids
+        pids |= new
+        pending += new
+    return pids
 
 
 def children(pid: int) -> set[int]:
     """The processes whose parent is `pid`, as the kernel lists them; empty when it is gone."""
-    found: set[int] = set()
+    pids: set[int] = set()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found.update(map(int, file.read().split()))
-    return found
+                pids.update(map(int, file.read().split()))
+    return pids

@@ -40,7 +40,7 @@ class Broken(Exception):
     """The file cannot be used: the stage it failed in, the cause, and the line if there is one."""
 
     def __init__(
-        self, stage: Stage, message: str, line: object = 0, *, module: object = "", told: str = ""
+        self, stage: Stage, message: str, line: object = 0, *, module: object = "", traceback_text: str = ""
     ) -> None:
         super().__init__(message)
         self.stage: Stage = stage
@@ -48,10 +48,10 @@ class Broken(Exception):
         # Of an exception that the file may have made itself, with anything in it.
         self.line = line if type(line) is int and 0 <= line <= NUMBER_MAX else 0
         self.module = module if isinstance(module, str) else ""  # that is missing
-        self.told = told  # the traceback, for the log
+        self.traceback_text = traceback_text  # the traceback, for the log
 
 
-class _Pinned(importlib.abc.InspectLoader):
+class _SourceLoader(importlib.abc.InspectLoader):
     """A loader that has the source already."""
 
     def __init__(self, source: ToolSource) -> None:
@@ -67,14 +67,14 @@ class _Pinned(importlib.abc.InspectLoader):
         return self._source.package
 
 
-class _Fresh(importlib.machinery.SourceFileLoader):
+class _UncachedFileLoader(importlib.machinery.SourceFileLoader):
     """A loader that neither reads nor writes a `.pyc`: those know an edit by its second, and agents are quicker."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-class _Siblings:
+class _SiblingFinder:
     """Finds modules beside the tool file and what is in them, except names of the standard library."""
 
     def __init__(self, directory: str) -> None:
@@ -84,12 +84,12 @@ class _Siblings:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if path is None:
-            places = [] if name in sys.stdlib_module_names else [self._directory]
+            search_path = [] if name in sys.stdlib_module_names else [self._directory]
         else:
-            places = [place for place in path if place.startswith(self._directory + os.sep)]
-        spec = importlib.machinery.PathFinder.find_spec(name, places, target) if places else None
+            search_path = [place for place in path if place.startswith(self._directory + os.sep)]
+        spec = importlib.machinery.PathFinder.find_spec(name, search_path, target) if search_path else None
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Fresh(name, spec.loader.path)
+            spec.loader = _UncachedFileLoader(name, spec.loader.path)
         return spec
 
 
@@ -98,13 +98,13 @@ def load(source: ToolSource, *, describe: bool) -> Exports:
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)
-    sys.meta_path.insert(position, _Siblings(source.directory))
+    sys.meta_path.insert(position, _SiblingFinder(source.directory))
     name = (
         source.stem
         if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names
         else f"{source.stem}_tool"
     )
-    loader = _Pinned(source)
+    loader = _SourceLoader(source)
     spec = importlib.machinery.ModuleSpec(name, loader, origin=source.path, is_package=source.package)
     spec.has_location = True
     if source.package:
@@ -113,15 +113,15 @@ def load(source: ToolSource, *, describe: bool) -> Exports:
     sys.modules[name] = module
     try:
         loader.exec_module(module)
-    except Aborted as stopped:
+    except Aborted as abort:
         raise Broken(
-            "import", f"still loading after {stopped}: {_last_text(source, stopped)}", _line(source, stopped)
+            "import", f"still loading after {abort}: {_last_text(source, abort)}", _line(source, abort)
         ) from None
     except SyntaxError as error:
-        inside = error.filename == source.path
-        where = "" if inside else f" in {error.filename} line {error.lineno}"
+        in_file = error.filename == source.path
+        location = "" if in_file else f" in {error.filename} line {error.lineno}"
         raise Broken(
-            "syntax", f"{error.msg}{where}", error.lineno or 0 if inside else _line(source, error)
+            "syntax", f"{error.msg}{location}", error.lineno or 0 if in_file else _line(source, error)
         ) from None
     except SystemExit as error:
         raise Broken(
@@ -129,9 +129,13 @@ def load(source: ToolSource, *, describe: bool) -> Exports:
         ) from None
     except ImportError as error:
         missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
-        raise Broken("import", str(error), _line(source, error), module=missing, told=_told(error)) from None
+        raise Broken(
+            "import", str(error), _line(source, error), module=missing, traceback_text=_traceback_text(error)
+        ) from None
     except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
-        raise Broken("import", _first_line(error), _line(source, error), told=_told(error)) from None
+        raise Broken(
+            "import", _first_line(error), _line(source, error), traceback_text=_traceback_text(error)
+        ) from None
     return exports(vars(module), source.stem, describe=describe)
 
 
@@ -158,5 +162,5 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def _told(error: BaseException) -> str:
+def _traceback_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error, chain=True))[-16_000:]

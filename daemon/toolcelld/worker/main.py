@@ -112,7 +112,7 @@ class _CallPool(ThreadPoolExecutor):
 
 class _Worker:
     def __init__(self, plan: setup.Plan) -> None:
-        self.wire = DaemonChannel(PROTOCOL)
+        self.daemon_channel = DaemonChannel(PROTOCOL)
         self.abortable = Abortable(ABORT)
         self._plan = plan
         self._directory = "/"
@@ -121,12 +121,12 @@ class _Worker:
         self._pool: _CallPool | None = None
         self._cpu_seconds = 0.0
         self._current: _Channel | None = None
-        self._tasks_made = 0  # in this call
+        self._tasks_created = 0  # in this call
 
     def run(self) -> None:
         python = sys.version.split()[0]
-        self.wire.send(HelloMessage(protocol=PROTOCOL_VERSION, pid=os.getpid(), python=python))
-        while (frame := self.wire.receive()) is not None:
+        self.daemon_channel.send(HelloMessage(protocol=PROTOCOL_VERSION, pid=os.getpid(), python=python))
+        while (frame := self.daemon_channel.receive()) is not None:
             message = to_worker(frame.header)
             match message:
                 case CallMessage():
@@ -142,13 +142,13 @@ class _Worker:
 
     # Loading
 
-    def _become(self, wish: bytes) -> None:
+    def _become(self, payload: bytes) -> None:
         """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
-        self._plan.wish = setup.CellSetup.from_wire(json.loads(wish))
+        self._plan.setup = setup.CellSetup.from_wire(json.loads(payload))
         try:
             setup.walk(setup.WANTED, self._plan)
         except setup.SetupFailed as failure:
-            self.wire.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
+            self.daemon_channel.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
             raise
         self._directory = os.getcwd()
 
@@ -163,12 +163,12 @@ class _Worker:
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable:
-                found = load(source, describe=message.describe)
-                answer = _described(found) if message.describe else NOT_DESCRIBED
+                exported = load(source, describe=message.describe)
+                answer = _describe(exported) if message.describe else NOT_DESCRIBED
         except Broken as broken:
-            if broken.told:
-                print(broken.told, file=sys.stderr)
-            self.wire.send(
+            if broken.traceback_text:
+                print(broken.traceback_text, file=sys.stderr)
+            self.daemon_channel.send(
                 BrokenMessage(
                     stage=broken.stage,
                     message=broken.message[:CAUSE_CHARACTERS_MAX],
@@ -179,16 +179,16 @@ class _Worker:
             return
         except Aborted as stopped:
             cause = f"still describing after {stopped}"[:CAUSE_CHARACTERS_MAX]
-            self.wire.send(BrokenMessage(stage="describe", message=cause))
+            self.daemon_channel.send(BrokenMessage(stage="describe", message=cause))
             return
         finally:
             self.abortable.end()
             sys.stdout.flush()
             sys.stderr.flush()
-        self._tools = {tool.name: tool for tool in found.tools}
+        self._tools = {tool.name: tool for tool in exported.tools}
         # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
         logging.getLogger().addHandler(LogHandler(self))
-        self.wire.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
+        self.daemon_channel.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
 
     # Calling
 
@@ -198,19 +198,19 @@ class _Worker:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
-        mine = resource.getrusage(resource.RUSAGE_SELF)
-        theirs = resource.getrusage(resource.RUSAGE_CHILDREN)
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Since the last call: what is used between two calls is nothing.
-        before, self._cpu_seconds = (
+        previous_seconds, self._cpu_seconds = (
             self._cpu_seconds,
-            mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime,
+            own.ru_utime + own.ru_stime + of_children.ru_utime + of_children.ru_stime,
         )
         usage = Usage(
-            cpu_seconds=max(0.0, round(self._cpu_seconds - before, 6)),
-            memory_peak_bytes=mine.ru_maxrss * 1024,
-            threads=min(self._left_behind(), THREADS_MAX),
+            cpu_seconds=max(0.0, round(self._cpu_seconds - previous_seconds, 6)),
+            memory_peak_bytes=own.ru_maxrss * 1024,
+            threads=min(self._count_leftovers(), THREADS_MAX),
         )
-        self.wire.send_frames(ending.frames(message.seq, usage))
+        self.daemon_channel.send_frames(ending.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next one
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Ending:
@@ -226,13 +226,13 @@ class _Worker:
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel
     ) -> Ending:
         if tool is None:
-            return Ending.said("internal", "the file has no such tool any more", ran=False)
+            return Ending.from_text("internal", "the file has no such tool any more", ran=False)
         try:
             arguments = tool.arguments(payload)
         except InvalidArguments as error:
-            return Ending.said("invalid_arguments", str(error), ran=False)
+            return Ending.from_text("invalid_arguments", str(error), ran=False)
         if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the other half of it
-            return Ending.said("aborted", "", ran=False)
+            return Ending.from_text("aborted", "", ran=False)
         try:
             with self.abortable:
                 value = tool.invoke(arguments, context)
@@ -243,15 +243,15 @@ class _Worker:
             return Ending("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
-                return Ending.said("aborted", "")
-            return self._raised(stopped, channel)
+                return Ending.from_text("aborted", "")
+            return self._ending_of_exception(stopped, channel)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
             return Ending("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
-                return Ending.said("aborted", "")
-            return self._raised(error, channel)
+                return Ending.from_text("aborted", "")
+            return self._ending_of_exception(error, channel)
         finally:
             self.abortable.end()
 
@@ -265,22 +265,22 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _raised(self, error: BaseException, channel: _Channel) -> Ending:
-        told = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-        channel.tell("log", {"level": "error", "text": told})
+    def _ending_of_exception(self, error: BaseException, channel: _Channel) -> Ending:
+        traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
+        channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
-        return Ending.said("tool_error", text, limit=self._limit_met(error))
+        return Ending.from_text("tool_error", text, limit=self._limit_behind(error))
 
-    def _limit_met(self, error: BaseException) -> RaisedLimit | None:
+    def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
         """The key of the limit that the kernel refused something for; None where it was none of the cell's."""
         if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
             return "processes"  # Python keeps the kernel's EAGAIN to itself
         if not isinstance(error, OSError):
             return None
-        if error.errno == errno.ENOSPC and (wish := self._plan.wish) is not None:
+        if error.errno == errno.ENOSPC and (cell_setup := self._plan.setup) is not None:
             # Elsewhere the directory shares its disk with everybody.
             with contextlib.suppress(OSError):
-                if wish.policy.enclosure == "strict" and not os.statvfs(wish.scratch).f_bavail:
+                if cell_setup.policy.enclosure == "strict" and not os.statvfs(cell_setup.tmpdir).f_bavail:
                     return "disk"
             return None
         if error.errno == errno.EMFILE:
@@ -296,7 +296,7 @@ class _Worker:
             self._loop.set_default_executor(self._pool)
         loop = self._loop
         loop.set_task_factory(self._make_task)
-        task = loop.create_task(_awaited(awaitable, loop.stop))
+        task = loop.create_task(_await_and_stop(awaitable, loop.stop))
         # Only from here on, so that the task has begun when it is cancelled, and comes to its `finally`.
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
@@ -307,15 +307,15 @@ class _Worker:
             self.abortable.cancel = None
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
-        self._tasks_made += 1
+        self._tasks_created += 1
         return asyncio.Task(work, loop=loop, **options)
 
-    def _left_behind(self) -> int:
+    def _count_leftovers(self) -> int:
         """Threads and tasks that outlive their call."""
-        made, self._tasks_made = self._tasks_made, 0
+        created, self._tasks_created = self._tasks_created, 0
         # One is the tool's own, which is done; to look for others takes longer than most calls.
         tasks = 0
-        if (loop := self._loop) is not None and (made > 1 or loop.get_task_factory() != self._make_task):
+        if (loop := self._loop) is not None and (created > 1 or loop.get_task_factory() != self._make_task):
             tasks = len(asyncio.all_tasks(loop))
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
@@ -326,7 +326,7 @@ class _Worker:
         return tasks + threading.active_count() - 1
 
 
-async def _awaited(awaitable: Any, stop: Callable[[], None]) -> Any:
+async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
     """Stops the loop itself: `run_until_complete` goes round once more for that, which costs as much as a small tool."""
     try:
         return await awaitable
@@ -342,7 +342,7 @@ class _Channel:
         self._sequence = sequence
         self._teller: Teller | None = None  # most calls tell nothing
         self._questions: dict[int, Future[Mapping[str, Any]]] = {}
-        self._asked = 0
+        self._last_number = 0
         self._lock = threading.Lock()
         self._reading = False
         self._reader: threading.Thread | None = None  # the last one, also when it is through with reading
@@ -355,7 +355,7 @@ class _Channel:
     ) -> None:
         with self._worker.abortable.held():
             with self._lock:
-                teller = self._teller = self._teller or Teller(self._worker.wire, self._sequence)
+                teller = self._teller = self._teller or Teller(self._worker.daemon_channel, self._sequence)
             teller.tell(kind, header, payload)
 
     def ask(
@@ -364,16 +364,16 @@ class _Channel:
         """Send a question, or a request; raises `ToolError` for one that no frame can carry."""
         answer: Future[Mapping[str, Any]] = concurrent.futures.Future()
         with self._worker.abortable.held(), self._lock:
-            number = self._asked + 1
+            number = self._last_number + 1
             try:
-                asked = AskMessage if kind == "ask" else RequestMessage
-                frame = encode(asked(seq=self._sequence, ask=number, **header), payload)
+                message_type = AskMessage if kind == "ask" else RequestMessage
+                frame = encode(message_type(seq=self._sequence, ask=number, **header), payload)
             except FrameError as error:
-                what = "question" if kind == "ask" else "request"
-                raise ToolError(f"The {what} is too large: {error}. Ask for less at once.") from None
-            self._asked = number
+                noun = "question" if kind == "ask" else "request"
+                raise ToolError(f"The {noun} is too large: {error}. Ask for less at once.") from None
+            self._last_number = number
             self._questions[number] = answer
-            self._worker.wire.send_frames((frame,))
+            self._worker.daemon_channel.send_frames((frame,))
             if not self._reading:
                 self._reading = True
                 self._reader = threading.Thread(
@@ -405,7 +405,7 @@ class _Channel:
         with self._lock:
             reader, open_questions = self._reader, list(self._questions)
         for number in open_questions:
-            self._worker.wire.send(WithdrawMessage(seq=self._sequence, ask=number))
+            self._worker.daemon_channel.send(WithdrawMessage(seq=self._sequence, ask=number))
         if reader is not None:
             reader.join()
         if self._teller is not None:
@@ -413,7 +413,7 @@ class _Channel:
 
     def _read_answers(self) -> None:
         while True:
-            frame = self._worker.wire.receive()
+            frame = self._worker.daemon_channel.receive()
             if frame is None:
                 os._exit(0)  # the daemon is gone, and so is everything of it
             message = to_worker(frame.header)
@@ -422,14 +422,14 @@ class _Channel:
             with self._lock:
                 answer = self._questions.pop(message.ask, None)
                 self._reading = bool(self._questions)
-                goes_on = self._reading
+                has_open_questions = self._reading
             if answer is not None and answer.set_running_or_notify_cancel():
                 answer.set_result({**header_of(message), "result": frame.payload})
-            if not goes_on:
+            if not has_open_questions:
                 return
 
 
-def _described(found: Exports) -> bytes:
+def _describe(exported: Exports) -> bytes:
     return json.dumps(
         {
             "tools": [
@@ -441,11 +441,11 @@ def _described(found: Exports) -> bytes:
                     "options": dict(tool.options),
                     "line": tool.line,
                 }
-                for tool in found.tools
+                for tool in exported.tools
             ],
             "problems": [
                 {"tool": problem.tool, "message": problem.message, "line": problem.line}
-                for problem in found.problems
+                for problem in exported.problems
             ],
         }
     ).encode()

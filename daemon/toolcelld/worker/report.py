@@ -29,7 +29,7 @@ from toolcelld.protocol.messages import (
 
 __all__ = ["Ending", "Usage"]
 
-CUT: Final = PAYLOAD_BYTES_MAX // 4
+CHUNK_CHARACTERS: Final = PAYLOAD_BYTES_MAX // 4
 """Characters or bytes per chunk: four bytes is the longest that UTF-8 makes of a character."""
 
 
@@ -50,7 +50,7 @@ class Ending(NamedTuple):
     limit: RaisedLimit | None = None
 
     @classmethod
-    def said(
+    def from_text(
         cls,
         kind: Kind,
         text: str,
@@ -73,7 +73,7 @@ class Ending(NamedTuple):
         except FrameError as error:  # raised before anything was sent: only a header can be over its bound
             text = f"The tool's result has too many parts, or links that are too long: {error}."
             kind = "tool_error" if self.kind == "ok" else self.kind
-            replaced = Ending.said(kind, text, ran=self.ran, limit=self.limit)
+            replaced = Ending.from_text(kind, text, ran=self.ran, limit=self.limit)
             yield from replaced._frames(sequence, usage)
 
     def _frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
@@ -98,7 +98,7 @@ class Ending(NamedTuple):
             if value is not None:
                 parts.append(value)
                 size += len(value)
-        in_one = size <= PAYLOAD_BYTES_MAX
+        fits_one_frame = size <= PAYLOAD_BYTES_MAX
         message = ResultMessage(
             seq=sequence,
             kind=self.kind,
@@ -111,17 +111,17 @@ class Ending(NamedTuple):
             rss=usage.memory_peak_bytes,
             threads=usage.threads,
             limit=self.limit,
-            size=None if in_one else size,
+            size=None if fits_one_frame else size,
         )
-        if in_one:
+        if fits_one_frame:
             yield encode(message, b"".join(_utf8(part) if isinstance(part, str) else part for part in parts))
             return
         yield encode(message)
         for part in parts:
             # One byte for each: text that is ASCII goes in frames as full as bytes do.
-            cut = PAYLOAD_BYTES_MAX if isinstance(part, bytes) or part.isascii() else CUT
-            for start in range(0, len(part), cut):
-                piece = part[start : start + cut]
+            chunk = PAYLOAD_BYTES_MAX if isinstance(part, bytes) or part.isascii() else CHUNK_CHARACTERS
+            for start in range(0, len(part), chunk):
+                piece = part[start : start + chunk]
                 yield encode(ChunkMessage(), _utf8(piece) if isinstance(piece, str) else piece)
 
 
@@ -135,4 +135,6 @@ def _utf8(text: str) -> bytes:
 def _utf8_length(text: str) -> int:
     if text.isascii():
         return len(text)
-    return sum(len(_utf8(text[start : start + CUT])) for start in range(0, len(text), CUT))
+    return sum(
+        len(_utf8(text[start : start + CHUNK_CHARACTERS])) for start in range(0, len(text), CHUNK_CHARACTERS)
+    )

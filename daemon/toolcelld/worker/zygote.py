@@ -63,7 +63,7 @@ class _Zygote:
         gc.freeze()
 
     def run(self) -> None:
-        self._tell({"type": "ready", "python": sys.version.split()[0]})
+        self._send({"type": "ready", "python": sys.version.split()[0]})
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
@@ -82,20 +82,20 @@ class _Zygote:
             return False
         if not data:
             return False
-        order = json.loads(data)
-        cell_id = order["id"]
-        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid(), apart=order["apart"])
+        request = json.loads(data)
+        cell_id = request["id"]
+        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid(), apart=request["apart"])
         try:
             pid = os.fork()
         except OSError as error:
-            self._tell({"type": "refused", "id": cell_id, "message": f"fork: {error.strerror}"})
+            self._send({"type": "refused", "id": cell_id, "message": f"fork: {error.strerror}"})
         else:
             if pid == 0:
                 gc.enable()
                 keeper.keep(plan)
             self._keepers[pid] = cell_id
             pidfd = os.pidfd_open(pid)
-            self._tell({"type": "spawned", "id": cell_id, "pid": pid}, pidfd)
+            self._send({"type": "spawned", "id": cell_id, "pid": pid}, pidfd)
             os.close(pidfd)
         for number in descriptors:
             os.close(number)
@@ -112,7 +112,7 @@ class _Zygote:
                     ended.append((cell_id, status))
                 self._kill_orphans()
         for cell_id, status in ended:
-            self._tell({"type": "exited", "id": cell_id, "status": status})
+            self._send({"type": "exited", "id": cell_id, "status": status})
 
     def _kill_orphans(self) -> None:
         while orphans := keeper.children(os.getpid()) - self._keepers.keys():
@@ -121,6 +121,6 @@ class _Zygote:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
-    def _tell(self, message: dict[str, Any], *descriptors: int) -> None:
+    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionError):  # the next read sees the end
             socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
