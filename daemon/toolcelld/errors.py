@@ -61,7 +61,7 @@ class Refusal(Exception):
 
 
 class BugBarrier:
-    """Within: whatever goes wrong is a bug, and ends what it is told to and nothing else."""
+    """A context manager that passes unexpected exceptions to `fail`, instead of the task group."""
 
     __slots__ = ("_fail",)
 

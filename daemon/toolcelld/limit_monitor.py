@@ -1,4 +1,4 @@
-"""Looks at what running calls use, and stops those that pass a limit.
+"""Polls the use of running calls and stops those that exceed a limit.
 
 One timer serves all calls. It is wound when a worker gets a call and runs out when nothing runs any
 more, so a call that ends before the first look has cost one test of an attribute. Each look reads
@@ -35,29 +35,29 @@ from toolcelld.pool.worker import Worker
 __all__ = ["LimitMonitor", "crossing"]
 
 INTERVAL_SECONDS: Final = 0.05
-"""A tool that does nothing but fill memory gets some tens of MiB over its limit in this time."""
+"""Between two polls. A tool that only fills memory exceeds its limit by some tens of MiB in this time."""
 YOUNG_SECONDS: Final = INTERVAL_SECONDS / 2
-"""A call that began after this is not looked at yet: most have ended by the next look."""
+"""Younger calls are not polled: most end before the next poll."""
 SHARE: Final = 10
-"""A look is followed by this many times its own work without one."""
+"""The pause after a poll is at least this multiple of its processor time."""
 DISK_LOOKS: Final = 5
-"""Every so many looks the disk's turn comes: it fills more slowly, and a walk takes longer."""
+"""The disk is measured at every nth poll: it fills more slowly, and measuring takes longer."""
 AT_ONCE: Final = frozenset({"memory", "processes"})
 
 
 @dataclass(slots=True, eq=False)
 class _Watch:
-    """One call under the meter."""
+    """One monitored call."""
 
     run: Run
     cpu_before_seconds: float
-    """What its cell had used when it was first looked at: calls before it, and its own first moment."""
+    """The use of its cell at the first poll, by earlier calls and the start of this one."""
     looks: int = 0
     walk: asyncio.Task[None] | None = field(default=None)
 
 
 class LimitMonitor:
-    """The one timer, and the calls it looks at."""
+    """Polls all busy cells with one timer."""
 
     def __init__(self, calls: Callable[[], Iterable[Call]], tasks: asyncio.TaskGroup) -> None:
         self._calls = calls
@@ -70,21 +70,21 @@ class LimitMonitor:
 
     @property
     def resting(self) -> bool:
-        """Whether no look is to come."""
+        """Whether no poll is scheduled."""
         return self._timer is None
 
     def wake(self) -> None:
-        """A call has begun."""
+        """Schedule a poll, because a call has begun."""
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
 
     def watch(self, worker: Worker) -> None:
-        """A worker has its cell and begins to load."""
+        """Monitor a worker while it loads its file."""
         self._loading.add(worker)
         self.wake()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -158,7 +158,7 @@ def _measured(cell: Cell, limits: Limits) -> Usage:
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:
-    """The limit that is passed by that use, as a reason to stop."""
+    """Return the limit that a use exceeds, as a reason to stop, or None."""
     used = {
         "memory": (usage.memory_bytes, limits.memory_bytes),
         "processes": (usage.tasks, limits.processes),
@@ -172,7 +172,7 @@ def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: fl
 
 
 def _of_own_disk(pid: int, path: str) -> int:
-    """What is used of a cell's own file system, seen through one of its processes; 0 where it shows none."""
+    """Return the bytes used in a cell's private file system, or 0 if it has none."""
     try:
         disk = os.statvfs(os.path.join("/proc", str(pid), "root") + path)
     except OSError:

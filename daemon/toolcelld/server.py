@@ -69,16 +69,16 @@ __all__ = ["DaemonOptions", "run"]
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS: Final = 10.0
-"""What running calls get when the daemon is to stop; the unit's TimeoutStopSec is longer."""
+"""Seconds for running calls when the daemon stops; the unit's TimeoutStopSec is longer."""
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
-"""The arguments of a CallTool and what is around them; messages of Attach are at most 64 KiB."""
+"""Bytes of a CallTool request with its arguments; messages of Attach are at most 64 KiB."""
 IDLE_CHECKS: Final = 10
-"""How often within the idle time it is looked whether anybody was there."""
+"""Checks for open sessions within the idle time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonOptions:
-    """How a daemon is started."""
+    """Command-line options of the daemon."""
 
     socket: str
     state_directory: str
@@ -90,7 +90,7 @@ class DaemonOptions:
 
 
 class Daemon:
-    """The parts of a running daemon; what the edge, the sessions and the calls need of it."""
+    """The parts of a running daemon, as the services, sessions and calls use them."""
 
     def __init__(
         self, arrangement: DaemonOptions, premises: RuntimeDirectory, tasks: asyncio.TaskGroup
@@ -145,44 +145,44 @@ class Daemon:
 
     @property
     def state(self) -> DaemonState:
-        """Where it is."""
+        """The state of the daemon."""
         return self.machine.state
 
     @property
     def config(self) -> Config:
-        """As it is now."""
+        """The current configuration."""
         return self._config
 
     @property
     def regime(self) -> Ruleset:
-        """The rules in force."""
+        """The current rules."""
         return self._regime
 
     def _surroundings(self, host: HostCapabilities) -> HostPaths:
-        """What the permits of tools depend on here."""
+        """Return the host's facts on which permits depend."""
         own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
         own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
         return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
-        """Trust a project from the next call on; whether that outlives the daemon."""
+        """Trust a project from the next call on. Return whether the decision was stored."""
         self._regime = replace(self._regime, trusts=self._regime.trusts.beside(trusted))
         return await trust.keep(self.store, trusted)
 
     async def distrust(self, directory: str) -> bool:
-        """Trust it no longer; whether that outlives the daemon."""
+        """Revoke the trust in a project. Return whether the decision was stored."""
         self._regime = replace(self._regime, trusts=self._regime.trusts.without(directory))
         return await trust.forget(self.store, directory)
 
     @property
     def blanks_ready(self) -> int:
-        """Cells that wait for somebody to take them."""
+        """The number of preforked cells that are ready."""
         return sum(blanks.ready for blanks in self._blanks.values())
 
     @property
     def kill_method(self) -> str:
-        """How cells are ended on this host."""
+        """How cells are killed on this host: "cgroup", "landlock" or "children"."""
         if self.groups.base:
             return "cgroup"
         return "landlock" if linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL else "children"
@@ -190,19 +190,19 @@ class Daemon:
     # What the parts need
 
     def is_operator(self, context: grpc.aio.ServicerContext[Any, Any]) -> bool:
-        """Whether the caller showed the operator's token."""
+        """Whether the caller sent the operator's token."""
         return self._gate.is_operator(context)
 
     def find_call(self, call_id: str) -> Call | None:
-        """A running call of any session."""
+        """Return the running call with this id, of any session, or None."""
         return self.sessions.call(call_id)
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Keep a line of a tool."""
+        """Add a line of a tool to the event log."""
         self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
 
     def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
-        """Tell who watches."""
+        """Publish an event to the operators that watch."""
         if not self.happenings.followed:
             return
         message = ""
@@ -269,7 +269,7 @@ class Daemon:
         return replace(loaded, only=self.arrangement.only)
 
     async def reload(self) -> tuple[int, int, list[Any]]:
-        """Read the configuration and scan again; raises `ConfigError` and changes nothing then."""
+        """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         self._config = await asyncio.to_thread(self._load_config)
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
         self._regime = replace(self._regime, config=self._config, trusts=trusts)
@@ -286,7 +286,7 @@ class Daemon:
     # Its life
 
     async def serve(self, on_serving: Callable[[], None]) -> None:
-        """Bind, serve until it is to stop, drain; `on_serving` is called once it is bound."""
+        """Bind, serve until `stop`, then drain. `on_serving` is called when the socket is bound."""
         await self.store.start()
         await self.spills.start()
         await self._scratch.start()
@@ -336,7 +336,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
-        """Have cells of our own interpreter built ahead of need; end all that were not used, and all zygotes."""
+        """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
         self._blanks_of(None, apart=False).prepare()
         try:
             yield
@@ -348,7 +348,7 @@ class Daemon:
             self.groups.close()
 
     def stop(self, why: str) -> None:
-        """Begin to drain; harmless twice."""
+        """Begin to drain. Idempotent."""
         if not self._stopping.is_set():
             logger.info("Stopping: %s.", why)
             self._stopping.set()
@@ -414,7 +414,7 @@ def _watch_owner(daemon: Daemon) -> None:
 
 
 def notify_systemd(*lines: str) -> None:
-    """Tell the service manager, where there is one; see sd_notify(3)."""
+    """Notify the service manager, if there is one; see sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

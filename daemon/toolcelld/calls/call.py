@@ -1,4 +1,4 @@
-"""A call's whole life: it waits, it runs, it has exactly one ending.
+"""The life of a call: it waits, it runs, and it ends exactly once.
 
     accepted → [waits for its tool's description] → waits for a place and a worker → runs → ended
 
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 KEPT_BYTES: Final = 1024
-"""Of arguments, which stay in the request of a call as long as the call; longer ones go when a worker has them."""
+"""Arguments up to this size stay in the request of a call; longer ones are freed when a worker has them."""
 OUR_STAGES: Final = frozenset({"spawn", "setup"})
-"""Stages of a worker's start that fail by our fault or the host's; the others are the file's."""
+"""Stages of a worker's start whose failure is a fault of the daemon or the host; in other stages it is the file's."""
 SHOWN: Final = {CallState.WAITING: "waiting", CallState.ABORTING: "aborting", CallState.ENDED: "ended"}
-"""The states with a name of their own in the contract."""
+"""The states that have a name in the contract; all others are "running"."""
 
 
 class Call:
@@ -73,21 +73,21 @@ class Call:
 
     @property
     def state(self) -> CallState:
-        """Where it is."""
+        """The state of the call."""
         return self.machine.state
 
     @property
     def ended(self) -> bool:
-        """Whether it has its ending."""
+        """Whether the call has an outcome or a refusal."""
         return self.machine.state is CallState.ENDED
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended; None before that, and for a call that was refused."""
+        """The outcome; None before the end, and for a refused call."""
         return self.ending if isinstance(self.ending, Outcome) else None
 
     def summary(self) -> CallSummary:
-        """The call as it is now, for lists."""
+        """Return a snapshot for lists of calls."""
         request, plan, run, state = self.request, self.plan, self.run, self.machine.state
         running = "running" if run is None or run.course.stop is None else "aborting"
         return CallSummary(
@@ -108,13 +108,13 @@ class Call:
         )
 
     def note(self, text: str) -> None:
-        """Write a line of what happened, for operators."""
+        """Add a line to the history that operators see."""
         self.story.append((time.time(), text))
 
     # Waiting
 
     def start(self, plan: Plan) -> None:
-        """Begin, where a place and a warm worker are free; else wait for them in the pool's queue."""
+        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue."""
         self.plan = plan
         pool, places = self.session.pool, self.session.places
         with BugBarrier(self.fail):
@@ -151,7 +151,7 @@ class Call:
         self.run.begin(arguments)
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
-        """The ending of a call that no worker will have."""
+        """Return the ending of a call whose worker could not be leased or started."""
         if isinstance(failure, Refusal):
             return failure
         if failure.stage in OUR_STAGES:
@@ -171,7 +171,7 @@ class Call:
     # The endings
 
     def stop(self, stop: Stop) -> bool:
-        """Stop the call; False when it has ended, or when its worker has reported. The first cause counts."""
+        """Stop the call. Return False if it has ended or its worker has reported. The first cause counts."""
         if self.run is not None:
             return self.run.stop(stop)
         if self.ended:
@@ -183,14 +183,14 @@ class Call:
         return True
 
     def timed_out(self) -> None:
-        """Stop the call because its time is over; one whose tool is not known is admitted as it is now, or refused."""
+        """Stop the call because its timeout has passed; a call whose tool is not described yet is refused."""
         if self.plan is None:
             self.session.start_late(self)
         began = self.run.course.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))
 
     def fail(self, error: Exception) -> None:
-        """End this call, and no other, because of a bug in the daemon."""
+        """End this call because of a bug in the daemon."""
         logger.error("%r", self, exc_info=error)
         message = f"a bug in the daemon: {type(error).__name__}: {error}; {self!r}"[:1000]
         if self.run is not None:

@@ -1,4 +1,4 @@
-"""What is heard of a call from its worker: what it tells, what it prints, and how it ended.
+"""Collects the messages and the output of one call, until its worker has reported.
 
 Everything on the way in has a bound. What waits for the disk stops the reading of what it came
 from: that is the back pressure, and it reaches the tool. Nothing here awaits; writing out is done
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["OutputCollector"]
 
 PIECE_CHARACTERS_MAX: Final = 4096
-"""Of one log event, 16 KiB at four bytes a character; what is longer comes in pieces."""
+"""Characters of one log event, 16 KiB at four bytes each; longer lines are split."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
-"""Of what is printed and shown as it comes, where no limit says it."""
+"""Bytes of printed output that are forwarded live, unless a limit is set."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -69,7 +69,7 @@ class _Stream:
 
 
 class OutputCollector:
-    """The `Listener` of one call."""
+    """Receives everything that a worker sends for one call."""
 
     def __init__(
         self, call_id: str, tool: str, settings: Settings, limits: Limits, session: Session, *,
@@ -98,7 +98,7 @@ class OutputCollector:
         self._writing: set[str] = set()  # what goes to the disk now; one task at a time for each
 
     def listen(self, cell: Cell, sequence: int) -> None:
-        """From here on the worker's words are about this call."""
+        """Start collecting for the call with this sequence number."""
         self._cell = cell
         self._sequence = sequence
 
@@ -179,7 +179,7 @@ class OutputCollector:
         self._cell.wire.resume()
 
     def _reported(self) -> None:
-        """The result is whole. What was printed before it stands in the pipes."""
+        """Handle the complete result. Output that was printed before it is still in the pipes."""
         said = self._said
         assert self._cell is not None
         assert said is not None
@@ -215,7 +215,7 @@ class OutputCollector:
         self._session.tell(events.Metadata(title, encoded, call_id=self._call_id))
 
     def _merge(self, values: Mapping[str, Any]) -> bool:
-        """Add to what the outcome will have, as far as there is room for it."""
+        """Merge values into the metadata of the outcome, up to its bound."""
         if not values:
             return True
         merged = {**self.metadata, **values}
@@ -275,11 +275,11 @@ class OutputCollector:
     # The end
 
     def encoded_metadata(self) -> bytes:
-        """The merged metadata as a JSON object."""
+        """Return the merged metadata as a JSON object."""
         return _encoded(self.metadata)
 
     def settle_now(self) -> Result | None:
-        """The result, where nothing waits for the disk and nothing printed was too long."""
+        """Return the result if no write to disk is pending and no output was truncated, else None."""
         if self._chores:
             return None
         for stream in self._streams.values():
@@ -294,7 +294,7 @@ class OutputCollector:
         return result
 
     async def settle(self, *, cancelled: bool) -> tuple[Result, tuple[Output, ...]]:
-        """The result as it goes on the wire, and the printed streams that were cut."""
+        """Return the encoded result and the printed streams that were truncated."""
         while self._chores:
             chores = tuple(self._chores)
             await asyncio.gather(*chores)
@@ -324,7 +324,7 @@ class OutputCollector:
         return result
 
     def discard(self) -> None:
-        """Forget everything that was kept; for an end that is our own fault."""
+        """Discard everything that was collected, after a bug of the daemon."""
         if self._reader is not None:
             self._reader.discard()
         for stream in self._streams.values():

@@ -1,8 +1,7 @@
 """What a session tells its client, as values. The edge encodes them; nothing else knows the wire.
 
-`droppable` events may go when nobody reads them, and are then counted in one gap. `urgent` ones
-wake the writer at once; the others wait a few milliseconds for company, so that a quick call's
-whole story is one message.
+`droppable` events may be discarded when the client does not read them; one gap event counts them. `urgent` events
+wake the writer at once; the others wait a few milliseconds, so that all events of a quick call are one message.
 """
 
 from __future__ import annotations

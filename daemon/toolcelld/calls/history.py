@@ -1,4 +1,4 @@
-"""Ended calls as operators see them: small frozen summaries, bounded in number and in bytes."""
+"""Summaries of ended calls for operators, bounded in number and in bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CallSummary(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The memory that it takes; texts that it shares with others count in full."""
+        """Its memory in bytes; texts that are shared with other summaries count in full."""
         size = VALUES_BYTES + sum(map(getsizeof, self[:TEXTS]))
         for _, text in self.story:
             size += LINE_BYTES + getsizeof(text)
@@ -53,7 +53,7 @@ class CallSummary(NamedTuple):
 
 
 TEXTS: Final = CallSummary._fields.index("accepted_at")
-"""How many fields are texts: those before this one."""
+"""The number of leading text fields."""
 
 
 class CallHistory:
@@ -73,7 +73,7 @@ class CallHistory:
         self.added = 0
 
     def add(self, call: CallSummary, size_bytes: int) -> None:
-        """Keep a call that has ended; the oldest ones make room."""
+        """Add an ended call and drop the oldest ones beyond the bounds."""
         self.added += 1
         self._kept.append((call, size_bytes))
         self.size_bytes += size_bytes
@@ -84,5 +84,5 @@ class CallHistory:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[CallSummary]:
-        """The newest first."""
+        """Iterate, the newest first."""
         return (call for call, _ in reversed(self._kept))

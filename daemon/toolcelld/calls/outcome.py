@@ -174,7 +174,7 @@ _REPORTED: Final = {
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """What it comes to; see the precedence at the top."""
+    """Return the verdict; the precedence is described at the top."""
     report = evidence.report
     ran = report is None or report.ran
     if (limit := _limit_passed(evidence)) is not None:
@@ -186,7 +186,7 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Kind.CRASHED, "protocol", message, True, side_effects_possible=True)
     if report is None:
         return _crashed(evidence)
-    if report.kind == "aborted":  # it says so, but nobody asked
+    if report.kind == "aborted":  # the tool says so, but no abort was sent
         message = "the tool stopped as if it had been aborted, but nobody aborted it."
         return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
@@ -199,7 +199,7 @@ def _limit_passed(evidence: Evidence) -> Verdict | None:
     """A limit that the kernel enforced: read off its books, the way the worker died, or what the tool raised."""
     key, message = _kernel_says(evidence)
     if not key or _limit(evidence, key) is None:
-        return None  # no limit of ours: somebody sent the signal
+        return None  # not one of our limits: another process sent the signal
     death = evidence.death
     stopped: Stopped | None = None
     if death is not None and death.out_of_memory:

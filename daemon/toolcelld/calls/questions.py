@@ -1,9 +1,9 @@
-"""The questions that a call has open, and its requests for services. While there is one, no clock of the call runs.
+"""The open questions and service requests of a call. While one is open, the timers of the call are paused.
 
 A question goes to the client if it answers questions; else it is denied at once. "Always" is
 remembered for the session: the same tool, permission and patterns are not asked about again.
 A request goes to the client if it offers the service. Both count together, and each gets its one
-answer, also when the call is stopped or nobody comes back: the worker counts on it.
+answer, also when the call is stopped or the client does not return: the worker relies on it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.sessions.session import Session
 
-__all__ = ["NOBODY", "Questions"]
+__all__ = ["NO_CLIENT", "Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
-"""A person may be away for a while; a call may not wait for ever."""
+"""A question that is not answered within this time is denied."""
 REQUEST_SECONDS_MAX: Final = 3600.0
-"""Another session of the agent may have much to do; as long as the longest time-out that there is by default."""
+"""A service request may run another agent session; as long as the default of `[max] timeout`."""
 OPEN_MAX: Final = 16
-"""Questions and requests of one call at the same time."""
-NOBODY: Final = "nobody is there to answer"
+"""Open questions and requests of one call."""
+NO_CLIENT: Final = "nobody is there to answer"
 QUESTION_BYTES_MAX: Final = 48 * 1024
-"""With its patterns and details, or a request with its arguments: it is one message to the client."""
+"""Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
 SERVICES_SHOWN_MAX: Final = 16
-"""Names in the message that one is not offered."""
+"""Names of offered services in the message about an unknown one."""
 
 
 _Remembered: TypeAlias = "frozenset[tuple[str, str, str]]"
@@ -73,11 +73,11 @@ class Questions:
 
     @property
     def open(self) -> int:
-        """How many wait for an answer."""
+        """The number of open questions and requests."""
         return len(self._open)
 
     def ask(self, message: AskMessage, payload: bytes) -> None:
-        """The tool asks; raises `MessageError` for a number that is not new."""
+        """Open a question. Raises `MessageError` if its number is not new."""
         self._count(message)
         question = {
             "question": message.question,
@@ -93,7 +93,7 @@ class Questions:
             self._put(events.Asked(message.ask, question, payload, call_id=self._call_id), remembered)
 
     def request(self, message: RequestMessage, payload: bytes) -> None:
-        """The tool wants a service; raises `MessageError` for a number that is not new."""
+        """Open a service request. Raises `MessageError` if its number is not new."""
         self._count(message)
         self._put(events.Requested(message.ask, message.service, payload, call_id=self._call_id))
 
@@ -116,11 +116,11 @@ class Questions:
         self._session.tell(event)
 
     def _refused(self, event: events.Asked | events.Requested) -> str:
-        """Why it does not go to the client; empty where it does."""
+        """Return why the question is not sent to the client; empty if it is."""
         if self._closed:
             return self._closed
-        if nobody := self._nobody(event):
-            return nobody
+        if reason := self._unanswerable(event):
+            return reason
         if event.size_bytes > QUESTION_BYTES_MAX:
             # Not cut: what a person does not see must not be allowed.
             what = "question" if isinstance(event, events.Asked) else "request"
@@ -129,10 +129,10 @@ class Questions:
             return f"{OPEN_MAX} questions are open already"
         return ""
 
-    def _nobody(self, event: events.Asked | events.Requested) -> str:
-        """Why the client that is there cannot answer; empty where it can."""
+    def _unanswerable(self, event: events.Asked | events.Requested) -> str:
+        """Return why the current client cannot answer; empty if it can."""
         if isinstance(event, events.Asked):
-            return "" if self._session.answers else NOBODY
+            return "" if self._session.answers else NO_CLIENT
         offered = self._session.services
         if event.service in offered:
             return ""
@@ -143,19 +143,19 @@ class Questions:
         )
 
     def ask_again(self, holds: Callable[[events.Event], bool]) -> None:
-        """A client has come: put to it what is open, as whoever took note of it may be gone."""
+        """Send the open questions to a client that has resumed the session; the client before it may have lost them."""
         for opened in list(self._open.values()):
-            if nobody := self._nobody(opened.event):
-                self._give_up(opened.event.ask_id, nobody)
+            if reason := self._unanswerable(opened.event):
+                self._give_up(opened.event.ask_id, reason)
             elif not holds(opened.event):
                 self._session.tell(opened.event)
 
     def was_asked(self, ask_id: int) -> bool:
-        """Whether the client may answer this; whether it still waits is another question."""
+        """Whether a question with this number was sent, open or not."""
         return 0 < ask_id <= self._asked
 
     def answer(self, ask_id: int, allowed: bool, always: bool, message: str) -> bool:
-        """Pass an answer on; False when the question is not open, which is no error: two may answer."""
+        """Send an answer to the tool. Return False if the question is not open; two clients may answer the same one."""
         opened = self._open.get(ask_id)
         if opened is None or not isinstance(opened.event, events.Asked):
             return False
@@ -166,7 +166,7 @@ class Questions:
         return True
 
     def reply(self, ask_id: int, result: bytes, message: str) -> bool:
-        """Pass on what a request came to; False when it is not open."""
+        """Send the result of a request to the tool. Return False if it is not open."""
         opened = self._open.get(ask_id)
         if opened is None or not isinstance(opened.event, events.Requested):
             return False
@@ -175,11 +175,11 @@ class Questions:
         return True
 
     def withdraw(self, ask_id: int) -> None:
-        """The tool does not wait any more."""
+        """Close a question for which the tool no longer waits."""
         self._give_up(ask_id, "withdrawn")
 
     def close(self, message: str) -> None:
-        """Say no to what is open and whatever comes."""
+        """Deny all open and future questions."""
         self._closed = message
         for ask_id in list(self._open):
             self._give_up(ask_id, message)

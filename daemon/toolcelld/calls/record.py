@@ -1,4 +1,4 @@
-"""The record of one run: its moments, the stop, what was left behind, and the outcome that is built from them.
+"""The record of one run: timestamps, the stop, leftovers, and the outcome that is built from them.
 
 `Run` notes here what it meets, as it meets it; the seconds between two moments are reckoned once, at
 the end. What the worker said and how its cell died is in the run's `OutputCollector`. All of it together is
@@ -22,7 +22,7 @@ __all__ = ["CallRecord"]
 
 
 class CallRecord:
-    """The course of one run; a moment that has not come is zero.
+    """The evidence of one run; a timestamp that is not reached is zero.
 
     Args:
         plan: the call's.
@@ -51,11 +51,11 @@ class CallRecord:
 
     @property
     def queue_seconds(self) -> float:
-        """How long the call waited for its tool, a place and a worker."""
+        """Seconds that the call waited for its tool, a place and a worker."""
         return self.started - self.accepted
 
     def wish_to_stop(self, stop: Stop) -> None:
-        """Note the stop, and when it came."""
+        """Record the stop and its time."""
         self.stop = stop
         self.stop_wished = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""What a client asks for when it asks for a call."""
+"""The request of a client for a call, and the plan that is made for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Plan", "Request"]
 
 
 class Request(NamedTuple):
-    """One call, as it was asked for and checked."""
+    """A checked request for one call."""
 
     call_id: str
     tool: str
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one call is to run; decided when its tool is known, and not changed any more."""
+    """How one call runs; decided when its tool is known."""
 
     tool: ToolInfo
     settings: Settings

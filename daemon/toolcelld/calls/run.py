@@ -1,14 +1,14 @@
-"""The run of a call in its worker: clocks, questions, the abort, and what becomes of the worker.
+"""The run of a call in its worker: timers, questions, the abort, and the return of the worker.
 
     RUNNING ⇄ ASKING → [ABORTING] → SETTLING → CLOSING → the outcome
 
-The state is the call's, and `Run` fires the events from RUNNING to the end. Every cause to stop it comes
-through `Call.stop`: a person, a clock, a limit, the end of the session. The first one counts. From there one
-ladder leads down: the worker is asked (it raises in the tool), the grace passes, the cell is ended. What the
-worker reports and how its cell died are evidence, from which the outcome is built.
+The state is the call's, and `Run` fires the events from RUNNING to the end. `Call.stop` is called by clients, timers,
+limits and the end of the session; the first cause counts. It escalates: the worker is signalled (an exception in the
+tool), the grace passes, the cell is killed. The report of the worker and the exit of its cell are the evidence for the
+outcome.
 
-A stop cancels nothing: the run has to come to its end, because only there is it known that the cell is empty.
-The last event of a stopped call waits for that.
+A stop cancels nothing: the run continues to its end, because only then is the cell known to be empty. The last event
+of a stopped call waits for that.
 
 RUNNING, ABORTING and SETTLING have a place in the session; `Pool.give_back` and `Pool.give_place` return it.
 """
@@ -73,13 +73,13 @@ class Run:
 
     @property
     def has_worker(self) -> bool:
-        """Whether the worker is this call's still."""
+        """Whether the worker still belongs to this call."""
         return self.call.state in WITH_WORKER
 
     # The beginning
 
     def begin(self, arguments: bytes) -> None:
-        """Hand the call to its worker."""
+        """Send the call to its worker and start the timers."""
         call, session, worker = self.call, self.call.session, self.worker
         call.machine.fire(CallEvent.LEASED)
         worker.call_id = call.id
@@ -107,7 +107,7 @@ class Run:
     # Stopping
 
     def stop(self, stop: Stop) -> bool:
-        """Stop the tool; False when the worker has reported. The first cause counts."""
+        """Stop the tool. Return False if the worker has reported. The first cause counts."""
         call, worker = self.call, self.worker
         if call.state not in IN_WORKER:
             return False
@@ -128,7 +128,7 @@ class Run:
         self.end_cell(self.course.stop)
 
     def end_cell(self, stop: Stop) -> None:
-        """End the cell for that; a limit of the tool's own counts as the tool's failure, one that the call lowered does not."""
+        """Kill the cell. A limit of the tool counts as a crash of the tool, a limit that the call lowered does not."""
         plan = self.plan
         key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
         if (
@@ -145,12 +145,12 @@ class Run:
         self.call.stop(Stop(Kind.TIMED_OUT, "idle", f"{seconds:g} s without a sign of life"))
 
     def run_clocks(self) -> None:
-        """Let the clocks of the run go on."""
+        """Start or continue the timers of the run."""
         self._timeout.run()
         self._idle.run()
 
     def stop_clocks(self) -> None:
-        """Halt the clocks of the run."""
+        """Pause the timers of the run."""
         self._timeout.pause()
         self._idle.pause()
 
@@ -161,7 +161,7 @@ class Run:
             self.worker.cell.wire.send(message, payload)
 
     def _questions_changed(self) -> None:
-        """Halt the clocks and give up the place while a question is open."""
+        """Pause the timers and free the session's place while a question is open."""
         call = self.call
         if self.questions.open and call.state is CallState.RUNNING:
             call.machine.fire(CallEvent.ASKED)
@@ -177,7 +177,7 @@ class Run:
     # The end
 
     def _over(self) -> None:
-        """The worker reported, or its cell is gone: end the call, at once where nothing is to be waited for."""
+        """Handle the report of the worker or the exit of its cell; end the call at once if nothing has to be awaited."""
         call, report, state = self.call, self.intake.report, self.call.machine.state
         if state not in IN_WORKER:
             return
@@ -199,7 +199,7 @@ class Run:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
 
     def _is_clean(self) -> bool:
-        """Whether the worker may be used again, as far as can be seen without asking its keeper."""
+        """Whether the worker can be reused, as far as is known without asking its keeper."""
         report, worker = self.intake.report, self.worker
         return (
             report is not None
@@ -210,14 +210,14 @@ class Run:
         )
 
     async def _finish(self) -> None:
-        """The end of a call that leaves something to be done."""
+        """End a call whose worker, cell or output needs further work."""
         with BugBarrier(self.call.fail):
             await self._settle()
             result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
             self.call.end(CallEvent.JUDGED, self.course.outcome(self.intake, result, logs), result.body)
 
     async def _settle(self) -> None:
-        """Decide about the worker; a cell that will not be used again is empty when this returns."""
+        """Return or retire the worker; a cell that is not reused is empty when this returns."""
         call, worker, report, stop = self.call, self.worker, self.intake.report, self.course.stop
         if report is not None and self.intake.death is None and not worker.cell.is_clear():
             self.course.leftovers = await worker.survey()
@@ -245,7 +245,7 @@ class Run:
         self._pool.give_back(self.worker, event, self.call.session.places)
 
     def drop(self) -> None:
-        """End the run because of a bug: its cell is ended, and nothing of its output is kept."""
+        """Discard the run because of a bug: kill its cell and drop its output."""
         self.intake.discard()
         if self._grace is not None:
             self._grace.cancel()

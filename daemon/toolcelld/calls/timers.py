@@ -1,4 +1,4 @@
-"""Clocks of a call: they run, pause while a question is open, and expire once; and the grace of one that is stopped."""
+"""Timers of a call, which pause while a question is open, and the escalation of an abort."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 __all__ = ["AbortEscalation", "IdleTimer", "PausableTimer"]
 
 REMINDER_SECONDS: Final = 0.01
-"""After an abort, and then in doubling steps: most tools have stopped by the first."""
+"""Until the abort signal is repeated for the first time; the interval then doubles."""
 
 
 class PausableTimer:
-    """Expires after so many seconds of running; None never does."""
+    """Calls `expired` after a number of seconds of running; None never does."""
 
     __slots__ = ("_expired", "_loop", "_remaining", "_since", "_timer")
 
@@ -25,13 +25,13 @@ class PausableTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
-        """Go on."""
+        """Start or continue."""
         if self._remaining is not None and self._timer is None:
             self._since = self._loop.time()
             self._timer = self._loop.call_later(self._remaining, self._expire)
 
     def pause(self) -> None:
-        """Stand still; what has run has run."""
+        """Pause, keeping the time that has passed."""
         if self._timer is not None and self._remaining is not None:
             self._timer.cancel()
             self._timer = None
@@ -43,7 +43,7 @@ class PausableTimer:
 
 
 class IdleTimer:
-    """Expires after so many seconds without a sign of life. A sign costs one look at the clock."""
+    """Expires after a number of seconds without activity. Recording activity only reads the clock."""
 
     __slots__ = ("_expired", "_last", "_loop", "_seconds", "_timer")
 
@@ -55,18 +55,18 @@ class IdleTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def sign(self) -> None:
-        """Something was heard."""
+        """Record activity."""
         if self._seconds is not None:
             self._last = self._loop.time()
 
     def run(self) -> None:
-        """Go on, from now."""
+        """Start again from zero."""
         if self._seconds is not None and self._timer is None:
             self._last = self._loop.time()
             self._timer = self._loop.call_later(self._seconds, self._look)
 
     def pause(self) -> None:
-        """Stand still; silence meanwhile is none."""
+        """Pause; time without activity does not count meanwhile."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -98,7 +98,7 @@ class AbortEscalation:
         self._wait(REMINDER_SECONDS)
 
     def cancel(self) -> None:
-        """It stopped by itself."""
+        """Stop the escalation."""
         self._timer.cancel()
 
     def _wait(self, seconds: float) -> None:

@@ -1,11 +1,11 @@
-"""Edits, as they happen: for sessions that follow the tools of their directory.
+"""Watches the tool directories of sessions that follow their tools.
 
-The kernel tells which of the directories that tools come from has changed (inotify), and then the directory is looked
-at as if somebody had asked. Where a directory of tools is not there yet, the nearest one above it is watched for its
-coming. A look follows every change of what is watched, so that nothing falls between the two.
+inotify reports a change in one of the directories that tools come from, and the directory is rescanned. If a directory
+of tools does not exist, its nearest existing ancestor is watched until it does. Every change of the set of watches is
+followed by a rescan, so that no edit is missed in between.
 
-Without a session that follows there is no watch at all. Where the kernel has none left to give, the log says so, and
-edits are seen when somebody asks, as everywhere else.
+Without a session that follows there are no watches. If the kernel has no watches left, the log says so, and edits are
+seen at the next rescan that a client or an operator asks for.
 
 Why not `watchfiles`: each `awatch` takes an inotify instance (a user has 128) and one of anyio's 40 threads, wakes up
 20 times a second, follows links out of the directory, and a removed directory that comes back is no longer watched.
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 SETTLE_SECONDS: Final = 0.1
 """An editor's save is several changes: a temporary file, its renaming, a backup."""
 REST_FACTOR: Final = 5
-"""Whoever edits without pause costs a sixth of a processor: after a look of so long, there is none for five times that."""
+"""Caps rescans at about a sixth of a processor: after a rescan, none starts for five times its duration."""
 PLACES_MAX: Final = 1024
 """Watched for one directory; the kernel gives a user some thousands in all."""
 DEPTH_MAX: Final = 16
@@ -66,7 +66,7 @@ class Watch:
         self._sources = sources
         self._look = look
         self._tasks = tasks
-        # The mutable state: who follows, and the kernel's watch with the places that it was given, while somebody does.
+        # The mutable state: the followers, and while there are any, the inotify instance with its watches.
         self._followers: dict[str, _Follower] = {}
         self._kernel: Inotify | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -103,14 +103,12 @@ class Watch:
         while True:
             follower.edited.clear()
             places = await asyncio.to_thread(_places, self._sources(directory))
-            if (
-                places != follower.places
-            ):  # what came before it was watched has told nobody: list it once more
+            if places != follower.places:  # files created before the watch caused no event: list it once more
                 follower.places = places
                 self._forget_places()
                 if all(map(self._watch, places)):
                     continue
-                logger.warning("edits below %s are not seen before somebody asks", directory)
+                logger.warning("edits below %s are not seen before the next rescan", directory)
             began = loop.time()
             with suppress(DirectoryError):  # it is gone, and may come back
                 await self._look(directory)
@@ -140,7 +138,7 @@ class Watch:
         return True
 
     def _forget_places(self) -> None:
-        """Have the kernel forget what nobody needs any more."""
+        """Remove the watches that no follower needs."""
         needed = {place for follower in self._followers.values() for place in follower.places}
         for place in self._watched.keys() - needed:
             watch = self._watched.pop(place)
@@ -150,7 +148,7 @@ class Watch:
 
     def _close(self) -> None:
         if self._listening is not None:
-            self._listening.cancel()  # it closes the kernel's end, when nobody reads it any more
+            self._listening.cancel()  # it closes the inotify descriptor when it has stopped reading
         self._kernel = self._listening = None
         self._watched.clear()
 

@@ -22,9 +22,9 @@ class CellSpec:
     environment: tuple[tuple[str, str], ...]
     limits: CellLimits
     policy: SandboxPolicy
-    owner: str = ""  # the session or the call that it is for, or nobody's
+    owner: str = ""  # the session or the call that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
-    secrets: SecretRefs = NO_SECRETS  # of which the values are variables of the worker, and of nobody else
+    secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only
     lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
 
@@ -46,7 +46,7 @@ class CellSpec:
 
     @property
     def once(self) -> bool:
-        """Whether it is for one call, and nobody after it."""
+        """Whether it serves one call only."""
         return bool(self.owner) and not self.serial
 
     def setup_message(self, tmpdir: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:

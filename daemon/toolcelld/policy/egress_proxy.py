@@ -1,7 +1,7 @@
 """The way out for a cell that may reach some hosts: an HTTP proxy that lives in the daemon.
 
 A strict cell has a network of its own with nothing in it but a loopback. Its worker opens a listener
-there, and hands it to the daemon: whoever connects inside of the cell is accepted outside of it. So there
+there, and hands it to the daemon: connections made inside the cell are accepted outside of it. So there
 is no bridge, no route and no name resolution in the cell, and nothing to configure on the host.
 
 It speaks CONNECT, for everything with TLS, and plain HTTP with absolute addresses. The name that is
@@ -73,7 +73,7 @@ class EgressProxy:
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self, listener: socket.socket) -> None:
-        """Serve whoever connects to the listener."""
+        """Serve connections to the listener."""
         listener.setblocking(False)
         self._accepting = self._own(self._accept(listener))
 

@@ -70,7 +70,7 @@ class Project:
 def project_of(directory: str, worktree: str, home: str) -> Project:
     """The project that a session's directory belongs to, with what in it programs outside of cells will run.
 
-    A repository that holds the home directory is somebody's dotfiles, and no project.
+    A repository that holds the home directory holds dotfiles and is not a project.
     """
     root = directory if _below(home, worktree) else worktree
     git = os.path.join(worktree, ".git")
@@ -183,7 +183,7 @@ def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, t
     lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
     return Refusal(
         RefusalReason.NEEDS_GRANT,
-        f"{tool} needs {what}, which nobody has granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
+        f"{tool} needs {what}, which is not granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
     )
 
 

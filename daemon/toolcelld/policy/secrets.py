@@ -1,4 +1,4 @@
-"""Where the values of secrets come from. They are read when a cell is made, and nobody keeps them.
+"""Where the values of secrets come from. They are read when a cell is made, and not kept.
 
 A `SecretRefs` names secrets and knows their places; it is a value like any other, and can stand in a
 cell's specification, in a log or in a traceback. `read` opens it: in a thread, with a bound on time and

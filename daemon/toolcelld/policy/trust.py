@@ -1,6 +1,6 @@
 """Which projects are trusted, and with what: said by a person, kept in the state directory.
 
-A project's tools come with a repository that somebody cloned, so they are strangers until a person says
+A project's tools come with a repository that was cloned, so they are untrusted until the user says
 otherwise. What is kept is not only that, but what they asked for when it was said: a tool that wants
 more later is asked about again. Pinned, the trust is in the code of then, and other code is a stranger.
 
@@ -26,7 +26,7 @@ __all__ = ["PROJECT", "TRUSTED_MAX", "Trusted", "Trusts", "digest_of", "forget",
 PROJECT: Final = "project"
 """The only source that is not the user's own."""
 TRUSTED_MAX: Final = 10_000
-"""Projects; whoever has more has a program that trusts, and no person."""
+"""Projects; more than this means that a script grants trust."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Trusts:
     by_directory: Mapping[str, Trusted] = field(default_factory=dict[str, Trusted])
 
     def may(self, config: Config, file: ToolFile) -> Grant | None:
-        """The most that a file gets of what it asks for; None where nobody trusts it."""
+        """The most that a file gets of what it asks for; None if it is not trusted."""
         section = config.sources.get(file.source)
         if file.source != PROJECT:
             return NOTHING if section is None else Grant(section.network, section.secrets)
@@ -138,5 +138,5 @@ async def keep(store: Store, trusted: Trusted) -> bool:
 
 
 async def forget(store: Store, directory: str) -> bool:
-    """Strike it out; whether that succeeded."""
+    """Delete the record. Return whether that succeeded."""
     return await store.commit("DELETE FROM trust WHERE directory = ?", [directory])

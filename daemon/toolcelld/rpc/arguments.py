@@ -3,7 +3,7 @@
 A call's first message says how many bytes there will be; chunks follow, of several calls in any
 mixture. Every part is held to that number and to the contract's bounds as it arrives, so a client
 that says one thing and sends another is told at the first byte too many. What it has under way
-then is of no use to anybody: it is dropped, and one refusal is enough for a call.
+after that is dropped, because one refusal per call is enough.
 """
 
 from __future__ import annotations

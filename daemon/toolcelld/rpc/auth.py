@@ -77,7 +77,7 @@ class RuntimeDirectory:
             raise AlreadyRunning(self.socket) from None
         os.truncate(self._lock, 0)
         os.write(self._lock, f"{os.getpid()}\n".encode())
-        _unlink(self.socket)  # nobody serves it: we have the lock
+        _unlink(self.socket)  # no daemon serves it: this one holds the lock
         self.agent_token = _write_token(_paths.agent_token_path(self.socket))
         self.operator_token = _write_token(_paths.operator_token_path(self.socket))
 

@@ -45,7 +45,7 @@ REPLY_BYTES_MAX: Final = 48 * 1024
 LINGER_SECONDS_MAX: Final = 3600.0
 METADATA_BYTES_MAX: Final = 1500
 """Of a refusal's message where it ends an RPC; there it stands up to four times. Of metadata of more than 8 KiB gRPC
-refuses some by chance, and then nobody learns what was wrong."""
+refuses some at random, and then the client does not learn the reason."""
 QUOTA_CHARACTERS_MAX: Final = 200
 
 _SERVICE: Final = re.compile(r"[a-z0-9_.-]{1,64}")

@@ -57,7 +57,7 @@ def _answering(handler: Handler) -> Callable[[bytes, Any], Awaitable[Any]]:
 
 def _streaming(handler: Handler) -> Callable[[bytes, Any], AsyncIterator[Any]]:
     async def stream(data: bytes, context: Any) -> AsyncIterator[Any]:
-        # Closed with its reader: a CallTool that nobody listens to any more is aborted there and then.
+        # Closed with its reader: a CallTool without a reader is aborted at once.
         async with aclosing(handler.unary_stream(await _parsed(handler, data, context), context)) as answers:
             async for answer in answers:
                 yield answer

@@ -1,4 +1,4 @@
-"""Which tools a session may call, and the permit of each.
+"""Decides which tools a session may call, and makes the plan of a call.
 
 A permit is made once for each tool, catalog and configuration, because deciding every limit takes as long
 as a small call.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Admission", "check_ancestors", "find_tool"]
 
 ANCESTORS_MAX: Final = 4
-"""How deep calls may start calls."""
+"""The longest chain of calls that start calls."""
 
 
 class Admission:
-    """Which tools a session may call, and how."""
+    """The tools that a session may call, with one cached plan for each."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolInfo:
-    """The tool that is named in that field, or a refusal that says why there is none."""
+    """Return the named tool. Raises `Refusal` with the reason if there is none; `field` is the request's field."""
     tool = catalog.tools.get(name)
     if tool is not None:
         return tool
@@ -101,7 +101,7 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
 
 
 def check_ancestors(request: Request, spec: CellSpec, parent_of: Callable[[Request], Call | None]) -> None:
-    """Refuse a call that is too deep among those that start calls, or waits for a cell that an ancestor holds."""
+    """Refuse a call that is nested too deeply, or that would wait for a cell that an ancestor holds."""
     parent = parent_of(request)
     depth = 0
     while parent is not None:

@@ -1,4 +1,4 @@
-"""The endings of a session's calls, kept for whoever asks for the same call again.
+"""The idempotency cache of a session: its calls by client call id, with their endings.
 
 The client's call id is the idempotency key: the same id with the same tool and arguments is the
 same call and never runs twice. The newest endings are kept whole, of older ones only that they
@@ -17,11 +17,11 @@ from toolcelld.errors import Refusal, RefusalReason
 __all__ = ["IdempotencyCache"]
 
 ENDED_MAX: Final = 256
-"""Ended calls that a repeated call id finds again, with their outcomes."""
+"""Ended calls whose outcome is kept for a repeated call id."""
 ENDED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""What they take together, with everything that is kept of a call. The newest one is kept whatever it takes."""
+"""Bytes of all kept outcomes, everything counted. The newest is kept whatever its size."""
 FORGOTTEN_MAX: Final = 10_000
-"""Ids of calls whose outcome is not kept any more, so that they never run twice."""
+"""Ids of calls whose outcome is dropped; a repeated id is refused, so that no call runs twice."""
 
 
 class _Ended(NamedTuple):
@@ -32,7 +32,7 @@ class _Ended(NamedTuple):
 
 
 class IdempotencyCache:
-    """Which calls there are and were, and how the newest of them ended."""
+    """The running and ended calls of a session, by client call id."""
 
     def __init__(self) -> None:
         self._running: dict[str, bytes] = {}
@@ -44,15 +44,15 @@ class IdempotencyCache:
         return call_id in self._ended or call_id in self._forgotten
 
     def begin(self, call_id: str, digest: bytes) -> None:
-        """A call is admitted; the digest covers its tool and arguments."""
+        """Add an admitted call. The digest covers its tool and arguments."""
         self._running[call_id] = digest
 
     def forget(self, call_id: str) -> None:
-        """Forget a call; the same id may come again."""
+        """Remove a call, so that its id can be used again."""
         del self._running[call_id]
 
     def end(self, call: CallSummary, told: tuple[events.Event, ...], size_bytes: int) -> None:
-        """The call has ended, and this was told of it; the oldest endings make room."""
+        """Store the events of an ended call; drop the oldest ones beyond the bounds."""
         size = size_bytes + sum(event.size_bytes for event in told)
         self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), told, size, call)
         self._ended_bytes += size
@@ -64,12 +64,12 @@ class IdempotencyCache:
                 self._forgotten.popitem(last=False)
 
     def call(self, call_id: str) -> CallSummary | None:
-        """The ended call, if its ending is kept."""
+        """Return the summary of an ended call, or None if it is not kept."""
         ended = self._ended.get(call_id)
         return None if ended is None else ended.call
 
     def rejoin(self, call_id: str, digest: bytes) -> tuple[events.Event, ...] | None:
-        """What to tell again of a call that there is or was; None where it is a new one. Raises `Refusal`."""
+        """Return the events to repeat for a known call id; None for a new id. Raises `Refusal` for other arguments."""
         running = self._running.get(call_id)
         ended = self._ended.get(call_id)
         known = running or (ended.digest if ended is not None else self._forgotten.get(call_id))

@@ -1,4 +1,4 @@
-"""What a session has to tell its client and has not been told to forget.
+"""The events of a session that its client has not acknowledged.
 
 Events wait in one queue for each call and leave in turns, so that a long result does not hold up
 its neighbours. An event gets its number when it first leaves; what was sent is kept until the
@@ -9,7 +9,7 @@ call that counts them. Outcomes, questions and their chunks never go.
 A gap in place of what was sent is sent only if the line breaks. It may then count an event that had
 arrived, but never misses one that had not.
 
-What is not urgent waits some milliseconds for company. An urgent event takes everything that waits
+Events that are not urgent wait some milliseconds to be batched. An urgent event takes everything that waits
 along at once.
 """
 
@@ -26,12 +26,12 @@ from toolcelld.calls.events import MESSAGE_BYTES, Ended, Event, Gap, Progress, R
 __all__ = ["RETAINED_BYTES_MAX", "Outbox"]
 
 RETAINED_BYTES_MAX: Final = 1024 * 1024
-"""Of what may go; outcomes and questions are kept beyond it."""
+"""Bytes of droppable events; outcomes and questions are kept beyond it."""
 COMPANY_SECONDS: Final = 0.005
 
 
 class Outbox:
-    """The events of one session on their way to its client."""
+    """The unsent and unacknowledged events of one session."""
 
     def __init__(self, retained_bytes_max: int = RETAINED_BYTES_MAX) -> None:
         self.retained_bytes_max = retained_bytes_max
@@ -49,15 +49,15 @@ class Outbox:
 
     @property
     def retained_bytes(self) -> int:
-        """About what is held."""
+        """The approximate memory of the held events in bytes."""
         return self._bytes
 
     def holds(self, event: Event) -> bool:
-        """Whether it has not been acknowledged yet."""
+        """Whether an event is not acknowledged yet."""
         return any(event is held for held in self._all())
 
     def endings(self) -> list[str]:
-        """The calls whose ending has not been acknowledged yet."""
+        """Yield the ids of calls whose ending is not acknowledged yet."""
         return [
             event.call_id for event in self._all() if event.call_id and isinstance(event, Ended | Refused)
         ]
@@ -67,16 +67,16 @@ class Outbox:
 
     @property
     def number(self) -> int:
-        """Of the newest event that was sent."""
+        """The number of the newest event that was sent."""
         return self._number
 
     @property
     def empty(self) -> bool:
-        """Whether everything has been sent, though perhaps not acknowledged."""
+        """Whether all events are sent, acknowledged or not."""
         return not self._waiting and not self._again
 
     def put(self, event: Event) -> None:
-        """Queue an event; an update or progress replaces the one of its call that still waits."""
+        """Queue an event. An update or progress replaces an unsent one of the same call."""
         if not (isinstance(event, Update | Progress) and self._replace(event)):
             self._waiting.setdefault(event.call_id, deque()).append(event)
             self._bytes += event.size_bytes
@@ -108,7 +108,7 @@ class Outbox:
         self.ready.set()
 
     def take(self) -> list[Event]:
-        """The events of the next message, in turns between the calls; empty when nothing waits."""
+        """Return the events of the next message, round-robin between calls; empty if none are queued."""
         taken: list[Event] = []
         room = MESSAGE_BYTES
         while (event := self._next()) is not None:
@@ -123,7 +123,7 @@ class Outbox:
         return taken
 
     def _next(self) -> Event | None:
-        """What goes first: what was sent before, as its numbers are lower, then the call whose turn it is."""
+        """Return the next event: resent ones first, because their numbers are lower, then round-robin."""
         if self._again:
             return self._again[0]
         for queue in self._waiting.values():
@@ -145,13 +145,13 @@ class Outbox:
         event.number = self._number
 
     def acknowledge(self, number: int) -> None:
-        """Forget what the client has dealt with."""
+        """Drop the events up to an acknowledged number."""
         for queue in (self._sent, self._again):
             while queue and queue[0].number <= number:
                 self._bytes -= queue.popleft().size_bytes
 
     def rewind(self) -> None:
-        """The line broke: send again what was not acknowledged."""
+        """Queue unacknowledged events again, after the stream broke."""
         self._again.extendleft(reversed(self._sent))
         self._sent.clear()
         if self.empty:
@@ -160,7 +160,7 @@ class Outbox:
             self.ready.set()
 
     def _make_room(self) -> None:
-        """Let go what may go: first what has probably arrived, then of the longest queues, until the rest fits."""
+        """Drop droppable events until the rest fits: first those already sent, then those of the longest queues."""
         self._sent = self._thinned(self._sent)
         if self._bytes > self.retained_bytes_max:
             self._again = self._thinned(self._again)
@@ -177,7 +177,7 @@ class Outbox:
             self._waiting[call_id] = self._thinned(self._waiting[call_id])
 
     def _thinned(self, queue: deque[Event]) -> deque[Event]:
-        """The same queue with one gap for each call, where the last of those stood that had to go."""
+        """Return the queue with one gap event per call, at the position of its last dropped event."""
         kept: deque[Event] = deque()
         gaps: dict[str, Gap] = {}
         for event in reversed(queue):

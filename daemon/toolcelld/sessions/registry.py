@@ -1,4 +1,4 @@
-"""The sessions there are: who opens one, who takes one over, who ends them all."""
+"""The registry of open sessions: opening, resuming, finding calls, draining."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSIONS_MAX: Final = 1000
 
 
 class Sessions:
-    """The sessions there are."""
+    """All open sessions."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -36,11 +36,11 @@ class Sessions:
 
     @property
     def all(self) -> list[Session]:
-        """The sessions, the oldest first."""
+        """All sessions, the oldest first."""
         return list(self._sessions.values())
 
     async def open(self, request: OpenRequest, *, field: str = "open.directory") -> Session:
-        """Open a session; its directory, which came in that field, is scanned. Raises `Refusal`."""
+        """Open a session and scan its directory. Raises `Refusal`, with `field` as the request's field."""
         self._refuse_if_draining()
         if len(self._sessions) >= SESSIONS_MAX:
             raise Refusal(
@@ -67,7 +67,7 @@ class Sessions:
             raise draining()
 
     def resume(self, session_id: str, secret: str) -> Session | None:
-        """The session that the token is for; None when there is none with that id. Raises `Refusal`."""
+        """Return the session of a resume token, or None if its id is unknown. Raises `Refusal` for a wrong secret."""
         session = self._sessions.get(session_id)
         if session is None or session.state in (SessionState.CLOSING, SessionState.CLOSED):
             return None
@@ -80,7 +80,7 @@ class Sessions:
         return self.check(session, secret, "open.resume_token")
 
     def get(self, session_id: str, secret: str) -> Session:
-        """The session, for whoever shows its secret. Raises `Refusal`."""
+        """Return the session with this secret. Raises `Refusal`."""
         session = self._sessions.get(session_id)
         if session is None:
             raise Refusal(
@@ -90,7 +90,7 @@ class Sessions:
 
     @staticmethod
     def check(session: Session, secret: str, field: str) -> Session:
-        """The session, if the secret is its own."""
+        """Return the session if the secret is right, else None."""
         digest = hashlib.sha256(secret.encode(errors="replace")).digest()
         if not hmac.compare_digest(digest, session.secret_digest):
             raise Refusal(
@@ -99,7 +99,7 @@ class Sessions:
         return session
 
     def find_call(self, beginning: str) -> list[tuple[Session, str]]:
-        """The running calls whose id begins so; for operators."""
+        """Return the running calls whose id starts with a prefix."""
         return [
             (session, call_id)
             for session in self._sessions.values()
@@ -108,12 +108,12 @@ class Sessions:
         ]
 
     def call(self, call_id: str) -> Call | None:
-        """A running call, by its whole id, which is unique in its session: the oldest one's."""
+        """Return the running call with this id; ids are unique per session, so the oldest session wins."""
         found = (session.calls.get(call_id) for session in self._sessions.values())
         return next((call for call in found if call is not None), None)
 
     def on_worker_dead(self, worker: Worker) -> None:
-        """Tell the session whose own worker it was."""
+        """Notify the session that owned a worker of its exit."""
         if (session := self._sessions.get(worker.spec.owner)) is not None:
             session.on_worker_lost(worker)
 
@@ -124,7 +124,7 @@ class Sessions:
             self._emptied.set()
 
     async def drain(self, wait_seconds: float) -> None:
-        """Refuse what is new, let what runs go on for a while, then close every session and wait for it."""
+        """Refuse new calls, wait for running ones at most the given seconds, then close all sessions."""
         self.draining = True
         for session in self.all:
             session.draining = True

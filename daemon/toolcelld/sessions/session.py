@@ -1,4 +1,4 @@
-"""One client's stay: its directory, its catalog, its running calls; ending it ends them.
+"""A client session: its directory, its catalog and its running calls.
 
 Calls belong to the session and not to a stream. A stream that breaks detaches the session; who
 shows the resume token within the linger takes it over and finds every call again. After the
@@ -46,12 +46,12 @@ __all__ = ["OpenRequest", "Session", "draining"]
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
 DESCRIBED_SECONDS_MAX: Final = 15.0
-"""How long a call waits for its tool's description: a file may load for ten seconds, and others before it."""
+"""Seconds that a call waits for the description of its tool: a file may load for ten, after others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """What a client wants of a session."""
+    """The options of a new session."""
 
     agent: str
     directory: str
@@ -65,7 +65,7 @@ class OpenRequest:
 
 
 class Session:
-    """An open session. Made by `Sessions`, over when it is CLOSED."""
+    """A client session, created by `Sessions`."""
 
     def __init__(
         self, daemon: Daemon, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]
@@ -116,18 +116,18 @@ class Session:
 
     @property
     def state(self) -> SessionState:
-        """Where it is."""
+        """The state of the session."""
         return self.machine.state
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that its calls are admitted under."""
+        """The catalog generation that calls are admitted with."""
         return self._pin.catalog
 
     # Streams
 
     def attach(self) -> int:
-        """A stream takes over; its number says later whether it still has the session."""
+        """Connect a stream, which replaces the one before; return its number for `detach`."""
         self.machine.fire(SessionEvent.ATTACH)
         if self._linger is not None:
             self._linger.cancel()
@@ -143,7 +143,7 @@ class Session:
         return self.stream
 
     def detach(self, stream: int) -> None:
-        """A stream broke. If it was the one that pumped, the linger begins."""
+        """Disconnect a stream. If it was the current one, the linger begins."""
         if stream != self.stream or self.state is SessionState.CLOSED:
             return
         if self.machine.fire(SessionEvent.DETACH) is not SessionState.DETACHED:
@@ -159,7 +159,7 @@ class Session:
             self._linger = loop.call_later(seconds, self.close, gone)
 
     def close(self, stop: Stop) -> None:
-        """Refuse new calls and stop the running ones; CLOSED when the last has ended."""
+        """Refuse new calls and stop the running ones; the session is CLOSED when the last has ended."""
         if self.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
         self.machine.fire(SessionEvent.CLOSE)
@@ -194,7 +194,7 @@ class Session:
             self.outbox.put(part)
 
     def _on_catalog(self, catalog: Catalog) -> None:
-        """A newer catalog is there."""
+        """Publish or announce a newer catalog, and start the calls that waited for it."""
         if self.request.follow or self.catalog.pending:
             # One that was opened before everything was described gets the rest without asking.
             self.republish()
@@ -207,7 +207,7 @@ class Session:
     # Calls
 
     def admit(self, request: Request) -> None:
-        """Start a call, rejoin it, or have it wait until its tool is described. Raises `Refusal`."""
+        """Start a call, rejoin a known one, or queue it until its tool is described. Raises `Refusal`."""
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
         if (told := self.endings.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)
@@ -230,7 +230,7 @@ class Session:
             call.deadline.run()
 
     def _check_room(self) -> None:
-        """Whether there can be another call at all."""
+        """Raise `Refusal` if the session cannot accept another call."""
         if self.state is not SessionState.OPEN:
             raise Refusal(
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
@@ -246,13 +246,13 @@ class Session:
             )
 
     def _may_come(self, tool: str) -> bool:
-        """Whether a tool that is not there may be in a file that is still being described."""
+        """Whether an unknown tool may be in a file that is still being described."""
         return (
             tool not in self.catalog.tools and self.catalog.is_partial and not self.catalog.problem_of(tool)
         )
 
     def _plan(self, request: Request) -> Plan:
-        """How the call is to run. Raises `Refusal`."""
+        """Return the plan of a call. Raises `Refusal`."""
         plan = self._admission.plan(request.tool, self.catalog)
         self.pool.quarantine.check(plan.spec.file)
         plan = plan.under(request.limits, self.id, request.call_id)
@@ -265,7 +265,7 @@ class Session:
         call.start(plan)
 
     def start_late(self, call: Call) -> None:
-        """Start a call that waited for its tool; refuse it where the tool is not there, or not any more."""
+        """Start a call that waited for its tool, or refuse it if there is no such tool."""
         self._undescribed.pop(call).cancel()
         with BugBarrier(call.fail):
             try:
@@ -278,13 +278,13 @@ class Session:
                 self._start(call, plan)
 
     def _parent(self, request: Request) -> Call | None:
-        """The call that a call is made for; another session's, where that was opened for it."""
+        """Return the parent call, also from another session, or None."""
         if not request.parent_call_id:
             return None
         return self.calls.get(request.parent_call_id) or self._daemon.find_call(request.parent_call_id)
 
     def acknowledge(self, number: int) -> None:
-        """The client has dealt with the events up to this one. Raises `Refusal` for one that it cannot have."""
+        """Drop the events up to an acknowledged number. Raises `Refusal` for a number that was not sent."""
         if number > self.outbox.number:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
@@ -294,12 +294,12 @@ class Session:
         self.outbox.acknowledge(number)
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
-        """Pass an answer on; one that comes too late is passed over. Raises `Refusal` where nothing was asked."""
+        """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""
         if (questions := self._who_asked(call_id, ask_id, "answer")) is not None:
             questions.answer(ask_id, allowed, always, message)
 
     def reply(self, call_id: str, ask_id: int, *, result: bytes, message: str) -> None:
-        """Pass on what a request came to, as an answer."""
+        """Send the result of a service request to the tool, as `answer` does."""
         if (questions := self._who_asked(call_id, ask_id, "reply")) is not None:
             questions.reply(ask_id, result, message)
 
@@ -317,7 +317,7 @@ class Session:
         return questions
 
     def abort(self, call_id: str, stop: Stop) -> bool:
-        """Stop a call; False when it has ended. Raises `Refusal` when there never was one."""
+        """Stop a call. Return False if it has ended. Raises `Refusal` for an unknown id."""
         call = self.calls.get(call_id)
         if call is not None:
             return call.stop(stop)
@@ -330,20 +330,20 @@ class Session:
     # What calls tell it
 
     def tell(self, event: events.Event) -> None:
-        """Queue an event for the client, behind the beginning of its call."""
+        """Queue an event for the client, after the start events of its call."""
         self._start_events.send(event.call_id)
         self.outbox.put(event)
 
     def on_begun(self, call: Call) -> None:
-        """A worker has the call."""
+        """Handle the start of a call in a worker."""
         self._start_events.start(call)
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Keep a line for operators."""
+        """Add a line to the daemon's event log."""
         self._daemon.log(call_id, tool, source, level, text)
 
     def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
-        """Tell the ending, and keep it for whoever asks for the same call again."""
+        """Send the ending, and keep it for a repeated call id."""
         self._start_events.drop(call.id)
         for event in told:
             self.outbox.put(event)
@@ -362,19 +362,19 @@ class Session:
         self._close_if_empty()
 
     def take_state_lost(self, spec: CellSpec) -> bool:
-        """Whether the session's own worker for this file was lost since the last call; says so once."""
+        """Return once whether the session's own worker for this file was lost since its last call."""
         if not spec.serial or spec.file.path not in self._lost:
             return False
         self._lost.discard(spec.file.path)
         return True
 
     def on_worker_lost(self, worker: Worker) -> None:
-        """A worker of this session's own has died with the state of the calls before."""
+        """Record that a worker with this session's state has exited."""
         if worker.spec.serial and worker.calls:
             self._lost.add(worker.spec.file.path)
 
     def known_calls(self) -> list[CallSummary]:
-        """Running ones, and those whose ending may not have arrived."""
+        """Return the running calls and those whose ending is not acknowledged."""
         running = (call.summary() for call in self.calls.values())
         untold = (self.endings.call(call_id) for call_id in self.outbox.endings())
         return [*running, *(call for call in untold if call is not None)]

@@ -1,4 +1,4 @@
-"""The events of a call's beginning, delayed: a quick call is told by its ending alone.
+"""Delays the Accepted and Started events, so that a quick call sends its ending only.
 
 Accepted and Started wait for some milliseconds. Where the call has ended by then they are left out; another
 event of the call sends them before itself.
@@ -42,13 +42,13 @@ class StartEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def accept(self, call: Call, queued: int) -> None:
-        """A call was accepted, with so many before it in the queue."""
+        """Delay the Accepted event of a call; `queued` calls are before it."""
         self._delayed[call.id] = _Delayed(call, queued, self._loop.time() + DELAY_SECONDS)
         if self._timer is None:
             self._timer = self._loop.call_later(DELAY_SECONDS, self._look)
 
     def start(self, call: Call) -> None:
-        """A worker has the call; its Started is sent now, or is delayed as its Accepted is."""
+        """Send the Started event, or delay it with the Accepted event."""
         run = call.run
         if run is not None and call.id not in self._delayed:
             course = run.course
@@ -57,12 +57,12 @@ class StartEvents:
             )
 
     def send(self, call_id: str) -> None:
-        """Send what is delayed of a call: another event of it comes."""
+        """Send the delayed events of a call before another event of it."""
         if (delayed := self._delayed.pop(call_id, None)) is not None:
             self._send(delayed)
 
     def drop(self, call_id: str) -> None:
-        """Leave out what is delayed of a call: it has ended."""
+        """Drop the delayed events of a call that has ended."""
         self._delayed.pop(call_id, None)
 
     def _look(self) -> None:
