@@ -1,7 +1,7 @@
 """pydantic's errors as sentences that a model can act on: where, what should be there, what was there.
 
 The path is walked along the arguments as they came: pydantic also names the branches of a union and the classes it
-tried, which mean nothing to whoever wrote the JSON, so what is not in the arguments is not in the path.
+tried, which mean nothing to the author of the JSON, so what is not in the arguments is not in the path.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the model may read of an exception that was not meant for it: class and first line, without paths.
 
-Where things lie on a machine is nobody's business outside of it, but a model needs to know which file failed.
+Directories of a machine are private, but a model needs to know which file failed.
 So a path below a known root is shown relative to it, and of any other absolute path only its last part.
 URLs stay: they are not paths of this machine.
 """

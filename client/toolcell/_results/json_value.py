@@ -3,7 +3,7 @@
 pydantic's serialiser does the work: it knows dataclasses, models, enums, dates, paths and sets, and it stops at
 cycles and at 255 levels. Two things it does not mend. A string with a lone surrogate (a file name that is no
 UTF-8) fails there, so on failure the strings are mended and it tries once more; the common case pays nothing.
-An integer of more digits than Python reads back would poison whoever parses the result, so it is refused.
+An integer of more digits than Python reads back would break the parser of the result, so it is refused.
 """
 
 from __future__ import annotations

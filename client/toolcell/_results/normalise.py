@@ -230,7 +230,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _refuse_unfinished(value: object) -> None:
-    """Refuse what is not a value yet: nobody will await or drain it."""
+    """Refuse awaitables and generators, which are not awaited or drained."""
     if inspect.iscoroutine(value):
         value.close()  # otherwise the interpreter complains on stderr that it was never awaited
         raise ToolError("The tool returned a coroutine; make the tool `async def` and await it.")

@@ -41,7 +41,7 @@ from toolcell.client import (
 from . import read_output
 from .call_events import ToolComplete, ToolStart
 
-__all__ = ["NOBODY", "AgentAdapter", "Origin"]
+__all__ = ["NO_ORIGIN", "AgentAdapter", "Origin"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Origin:
     """The agent's id of the call; the same id is the same call. None: one is made."""
 
 
-NOBODY = Origin()
+NO_ORIGIN = Origin()
 
 
 class AgentAdapter(ABC, Generic[ToolT, ResultT]):
@@ -180,7 +180,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         self,
         tool: str,
         arguments: Mapping[str, object] | None,
-        origin: Origin = NOBODY,
+        origin: Origin = NO_ORIGIN,
         *,
         on_event: Callable[[Event], Awaitable[object]] | None = None,
     ) -> ResultT:
@@ -194,7 +194,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         self,
         tool: str,
         arguments: Mapping[str, object] | None,
-        origin: Origin = NOBODY,
+        origin: Origin = NO_ORIGIN,
         *,
         on_event: Callable[[Event], Awaitable[object]] | None = None,
     ) -> Outcome:

@@ -21,7 +21,7 @@ from toolcell import tool
 
 @tool
 def {name}(name: str, times: int = 1) -> str:
-    """Greet somebody.
+    """Greet a person.
 
     Args:
         name: Who is greeted.

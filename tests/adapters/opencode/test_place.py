@@ -92,14 +92,14 @@ def test_nothing_is_sent_to_a_socket_that_is_dead(socket: Path) -> None:
 def test_a_directory_that_others_may_enter_could_be_a_trap(socket: Path, mode: int) -> None:
     (socket.parent / "agent.token").write_text("secret")
     socket.parent.chmod(mode)
-    assert f"{socket.parent} could be somebody else's trap" in said(socket, start=False)[-1]
+    assert f"{socket.parent} is not safe" in said(socket, start=False)[-1]
     socket.parent.chmod(0o700)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_could_be_a_trap(socket: Path) -> None:
     os.chown(socket.parent, 12345, 12345)
-    assert f"{socket.parent} could be somebody else's trap" in said(socket, start=False)[-1]
+    assert f"{socket.parent} is not safe" in said(socket, start=False)[-1]
 
 
 def test_a_command_that_fails_is_shown_with_its_last_words(socket: Path) -> None:

@@ -1,6 +1,6 @@
 """The server that Claude Code talks to through its SDK, in the application's own process.
 
-`@tool` of the SDK would be shorter, but its handlers get the arguments alone: no id of the use, so that nobody knows who
+`@tool` of the SDK would be shorter, but its handlers get the arguments alone: no id of the use, so that it is unknown who
 calls. A server of the MCP SDK gets the id with the request, and is cancelled when the agent is interrupted.
 """
 
@@ -89,7 +89,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         return result_of(outcome)
 
     async def ask(self, ask: Ask) -> Answer:
-        """Ask whoever the application named."""
+        """Ask through the callback of the application."""
         return False if self.asked is None else await self.asked(ask)
 
     async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:

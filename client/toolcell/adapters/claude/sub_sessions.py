@@ -1,6 +1,6 @@
 """Sessions of the agent that tools began, and talk with.
 
-A turn has a client of its own, which resumes the session and ends with the turn: an agent that nobody talks to is a
+A turn has a client of its own, which resumes the session and ends with the turn: an idle agent is a
 file and no process. Turns of one session come one after another.
 """
 
@@ -149,7 +149,7 @@ class SubSessions:
             if not one.begun:
                 self._known.pop(one.session_id, None)
         if not isinstance(last, ResultMessage):
-            raise RuntimeError("the agent ended in the middle of its turn")  # noqa: TRY004  nobody gave a wrong type
+            raise RuntimeError("the agent ended in the middle of its turn")  # noqa: TRY004  it is not about a type
         if last.is_error:
             raise RuntimeError(last.result or "; ".join(last.errors or ()) or last.subtype)
         return last.result or ""

@@ -227,7 +227,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         return self.session.catalog.generation
 
     def look_after(self, work: Awaitable[object]) -> None:
-        """Do something that nobody waits for; what is not done when the adapter leaves is cancelled."""
+        """Run something in the background; it is cancelled when the adapter leaves."""
         task = asyncio.ensure_future(work)  # kept, and ended by `leave`
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -281,7 +281,7 @@ async def _log(session: CopilotSession, line: str) -> None:
     """Show a line in the session's timeline, where it does not stay and the model does not read it."""
     try:
         await session.log(line, ephemeral=True)
-    except Exception as error:  # noqa: BLE001  the SDK's; a call goes on when nobody can be told how far it is
+    except Exception as error:  # noqa: BLE001  the SDK's; a call continues when its progress cannot be shown
         logger.debug("Copilot rejected the message: %s", error)
 
 

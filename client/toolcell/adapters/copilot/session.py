@@ -4,7 +4,7 @@ A handler of the SDK is told the session, the call and the sub-agent. The messag
 directory are in events only, which come before the call that they are about: `assistant.message` with the calls that
 it requests, `subagent.started`, `external_tool.requested`.
 
-The session holds its conversation, as a subscriber to its events, and nobody else does: it goes when the session goes.
+The session holds its conversation, as a subscriber to its events, and nothing else does: it ends with the session.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Conversation:
                 self.agent_name = MAIN
             case ExternalToolRequestedData() as data if data.tool_name in self._offered:
                 self._requests[data.request_id] = data.working_directory or ""
-                self._owner.look_after(self._answer_for_nobody(data))
+                self._owner.look_after(self._answer_without_session(data))
             case ExternalToolCompletedData(request_id=request_id):
                 self._requests.pop(request_id, None)
                 self._running.pop(request_id, None)
@@ -190,7 +190,7 @@ class Conversation:
             await asyncio.wait(self._calls)
 
     async def ask(self, ask: Ask, tool_call_id: str | None) -> Answer:
-        """Have a tool's question answered by whoever answers the session's own."""
+        """Answer a tool's question through the permission handler of the session."""
         if self._ask is not None:
             return await self._ask(ask)
         if self._decide is None or self.session is None:
@@ -201,7 +201,7 @@ class Conversation:
         decided = self._decide(question_of(ask, tool_call_id), invocation)
         return answer_of(await decided if inspect.isawaitable(decided) else decided)
 
-    async def _answer_for_nobody(self, data: ExternalToolRequestedData) -> None:
+    async def _answer_without_session(self, data: ExternalToolRequestedData) -> None:
         """Answer a call of a tool that has gone: the SDK has no handler for it, and the turn would wait for ever.
 
         The SDK starts a handler before it tells its subscribers, so by the time this runs there was one or none.

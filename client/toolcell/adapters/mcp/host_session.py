@@ -33,7 +33,7 @@ from .tool_call import Context, ToolCall
 
 __all__ = ["HostSession", "Start", "can_elicit", "client_name"]
 
-LINGER_SECONDS = 2.0  # a daemon that is replaced is back by then; for a host that was killed nobody need wait
+LINGER_SECONDS = 2.0  # a restarted daemon is back by then; a killed host needs no longer wait
 ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
@@ -188,9 +188,9 @@ class HostSession:
                     if self._shown is not None and session.catalog.tools != self._shown:
                         await self._tell_of_change()
         except Unavailable as error:
-            self._opened = None  # whoever asks next tries again
+            self._opened = None  # the next request tries again
             opened.set_exception(error)
-            opened.exception()  # retrieved, should nobody wait any more
+            opened.exception()  # retrieved, in case no task waits for it
 
     async def _directory(self, context: Context) -> str:
         if self._surroundings.directory is not None:
@@ -226,7 +226,7 @@ class HostSession:
         if root is None or same_place(root, self._surroundings.here):
             return
         self._root = root
-        if self._opened is not None:  # whoever waits for it, to list tools, is not left waiting
+        if self._opened is not None:  # a request that waits for it, to list tools, must not wait for ever
             await asyncio.wait({self._opened})
         staying, self._staying, self._opened = self._staying, None, None
         if staying is not None:  # no call has begun in it
@@ -235,7 +235,7 @@ class HostSession:
         self._changed.set()  # the new one looks at once whether the host was shown something else
 
     def _sealed(self, about: str, time: int) -> str:
-        """A state that nobody else can write, another one each time that a host is asked something."""
+        """Return a state that cannot be forged, a new one for each question to a host."""
         text = f"{about}.{time}"
         return f"{text}.{self._mac(text)}"
 
@@ -250,7 +250,7 @@ class HostSession:
         return hmac.digest(self._secret, text.encode(errors="surrogatepass"), "sha256").hex()
 
     async def _tell_of_change(self) -> None:
-        """To whoever listens: by notification up to 2025-11-25, to subscribers from 2026-07-28 on."""
+        """Notify the host: by notification up to 2025-11-25, subscribers from 2026-07-28 on."""
         if self._listener is not None:
             await self._listener.send_tool_list_changed()
         await self._bus.publish(ToolsListChanged())

@@ -4,7 +4,7 @@ Not the SDK's own: that one reads in a thread which nothing can wake, so that a 
 host's next line. Here both ends are pipes of the loop, and `end` is an end of the input like any other.
 
 A line that is no message is answered as JSON-RPC says, without an id, as there is none to be read.
-While it lasts stdin is empty and stdout is stderr for everybody else: what a library prints misses the wire.
+Meanwhile stdin is empty and stdout is stderr for other code, so that output of a library does not reach the protocol.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAST_WORDS_SECONDS = 1.0  # for a host that has stopped reading
 
 
 class NoPipe(Exception):
-    """Nobody is at the other end of stdin or stdout."""
+    """stdin or stdout is not connected to a host."""
 
 
 class Pipes:
@@ -121,7 +121,7 @@ class Pipes:
 
 
 def _taken(descriptor: int, instead: int) -> int:
-    """A private duplicate of a standard descriptor, which becomes something else for everybody else."""
+    """A private duplicate of a standard descriptor, which is replaced for other code."""
     ours = os.dup(descriptor)
     os.dup2(instead, descriptor)
     os.close(instead)

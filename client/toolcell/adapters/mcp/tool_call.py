@@ -2,8 +2,8 @@
 
 A question goes to the person through elicitation, in the way of the protocol that the host speaks.
 Up to 2025-11-25 it is a request of ours, while theirs is open. From 2026-07-28 on it is the answer to their request,
-and they repeat the request with the person's answer: then the call outlives the request, and whoever repeats it joins
-the call again. One that nobody comes back to is ended by the daemon, which gives every question ten minutes. It cannot
+and they repeat the request with the person's answer: then the call outlives the request, and the repeated request joins
+the call again. A call without a repeated request is ended by the daemon, which denies a question after ten minutes. It cannot
 be told sooner: a host whose person thinks and one that has dropped the question are equally silent, and other calls in
 between prove nothing, as hosts call side by side. What is evident is the end of the host, which ends the stay.
 """
@@ -48,11 +48,11 @@ class ToolCall:
         self._asked = 0
 
     async def run(self) -> Outcome:
-        """Follow the call to its end; somebody's task."""
+        """Follow the call to its end, in a task of the caller."""
         try:
             async for event in self.running:
                 if isinstance(event, Progress):
-                    self._progress = event  # a host that reads slowly gets the newest, and holds up nobody
+                    self._progress = event  # a host that reads slowly gets the newest, and delays nothing
                     self._news.set()
             return await self.running
         finally:

@@ -43,7 +43,7 @@ class Registration:
         self._server = server
         self._socket = socket
         self._daemon: Literal["start", "running"] = daemon
-        self._adding: asyncio.Task[None] | None = None  # awaited by whoever adds, and before it is taken back
+        self._adding: asyncio.Task[None] | None = None  # awaited by the caller that adds, and before removal
         self._there = False
         self.name = name
         self.tools = 0
@@ -71,7 +71,7 @@ class Registration:
         if self._adding is not None:
             await asyncio.wait({self._adding})  # else it would come after its removal
             if not self._adding.cancelled():
-                self._adding.exception()  # whoever waited for it was told
+                self._adding.exception()  # raised in the task that waited for it
             self._adding = None
         if self._there:
             self._there = False

@@ -2,8 +2,8 @@
 
 It prints by default: the file is another program's, which may have it open, and a person sees what is to come before
 it is there. With `--write` one member is put into the file, and everything else in it stays, byte for byte.
-The file is replaced in one step. A link in its place is not followed, as somebody may have planted it, and not
-replaced, as somebody may have wanted it: then, and where the file is not plain JSON, the text to paste is printed.
+The file is replaced in one step. A link in its place is not followed, because it may be planted, and not
+replaced, because it may be intended: then, and where the file is not plain JSON, the text to paste is printed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool) ->
     def change(text: str) -> str:
         there = member(text, host.outer, NAME) if text.strip() else None
         if there is not None and not host.is_ours(there):
-            raise _Kept(f'its "{NAME}" was written or changed by somebody else')
+            raise _Kept(f'its "{NAME}" was written or changed by another program')
         if write:
             return with_member(text, host.outer, NAME, entry)
         return without_member(text, host.outer, NAME) if there is not None else text
@@ -160,7 +160,7 @@ def _replace(name: str, place: int, text: str, before: os.stat_result | None) ->
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before is not None else 0o600)
             os.fsync(file.fileno())
         if _which(name, place) != (_mark(before) if before is not None else None):
-            raise _Kept("somebody has changed it just now; try again")
+            raise _Kept("it was changed just now; try again")
         os.rename(beside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
         os.unlink(beside, dir_fd=place)

@@ -30,5 +30,5 @@ def until(time: datetime, now: datetime) -> str:
 
 
 def clean(text: str) -> str:
-    """One line for a terminal: what somebody's tool says must not rewrite the screen."""
+    """Make one line for a terminal, without escape sequences of a tool."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))

@@ -28,7 +28,7 @@ from .process import DaemonProcess
 __all__ = ["Daemon", "Private", "Running", "answers", "find"]
 
 START_SECONDS = 20.0  # a cold disk and a busy machine; a warm start takes half a second
-ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "somebody listens now"
+ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "is listening now"
 IDLE_EXIT_SECONDS = 600
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un on Linux
 
@@ -61,7 +61,7 @@ def find(address: str | None, daemon: Literal["start", "running", "private"]) ->
 
 
 class Running:
-    """A daemon that somebody else started."""
+    """A daemon that another process started."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
@@ -74,7 +74,7 @@ class Running:
 
 
 class Shared:
-    """The user's daemon, started by whoever comes first."""
+    """The user's daemon, started by the first client."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
@@ -92,7 +92,7 @@ class Shared:
         await _until_answers(self.socket, child)
 
     async def end(self) -> None:
-        """It serves others as well, and ends when nobody has needed it for a while."""
+        """Do nothing: it serves other clients too, and exits when it is idle."""
 
     def _is_service(self) -> bool:
         # The unit serves its runtime directory, so a socket that was moved is not the unit's.
@@ -103,7 +103,7 @@ class Shared:
 
 
 class Private:
-    """A daemon of our own, on a socket that nobody else knows; ends with us."""
+    """A private daemon on a socket of its own, which ends with this process."""
 
     def __init__(self, *options: str) -> None:
         self._options = options
@@ -147,7 +147,7 @@ def _command(socket: str) -> list[str]:
 
 
 def answers(socket: str) -> bool:
-    """Whether somebody listens there; a connection to a local socket succeeds or fails at once."""
+    """Whether a daemon listens there; a connection to a local socket succeeds or fails at once."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

@@ -87,7 +87,7 @@ class DaemonProcess:
 
     def _reap(self) -> None:
         self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no result is needed
             self._loop.call_soon_threadsafe(self.ended.set)
 
 

@@ -1,6 +1,6 @@
 """A channel to one daemon, with the token that it wants to see.
 
-The token lies beside the socket. Whoever could replace either could pose as the daemon or as us, so nothing is
+The token lies beside the socket. A program that could replace either could impersonate the daemon, so nothing is
 sent before their directory is known to be ours alone.
 """
 
@@ -61,7 +61,7 @@ def check_directory(socket: str) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or mode & 0o077:
         raise Unavailable(
-            f"{directory} (owner {found.st_uid}, mode {mode:04o}) could be somebody else's trap: "
+            f"{directory} (owner {found.st_uid}, mode {mode:04o}) is not safe: "
             f"the directory of the socket must be owned by user {os.getuid()} with mode 0700.",
             f"If it is yours: chmod 700 {directory}",
         )

@@ -3,10 +3,10 @@
 One task, the pump, opens a stream, deals with what comes down, and after a drop opens the next one with the resume
 token. Streams come and go; calls stay. What must be result again on a new stream is not remembered as messages but told
 anew from the calls themselves, once the daemon's Welcome has result which of them it knows. A call that it may have had
-and does not know any more gets an honest ending: nobody can tell what it did.
+and does not know any more ends as lost, with unknown side effects.
 
 When a line cannot be restored within the linger, the daemon has aborted what ran. The open calls end, and the pump
-rests until somebody wants something; an agent outlives the restart of its daemon.
+rests until the next request; an agent outlives the restart of its daemon.
 
 Everything happens on the session's loop and nothing holds a lock.
 """
@@ -307,7 +307,7 @@ class Connection:
 
 
 def _lost(state: CallState, message: str, reason: str = "") -> Outcome:
-    """The ending of a call that nobody will ever tell us about."""
+    """The ending of a call whose outcome is lost."""
     return Outcome(
         Kind.internal,
         "superseded" if reason == "superseded" else "connection_lost",

@@ -1,6 +1,6 @@
 """Spans of OpenTelemetry, where the application uses it: one for each call, and below it what the daemon did.
 
-An application that traces has imported OpenTelemetry and set it up, so that is how it is found out: for everybody else
+An application that traces has imported OpenTelemetry and set it up, so that is how it is detected: for other applications
 a call costs one look into a dictionary more. Names are those of the semantic conventions for generative AI, `execute_tool {name}`.
 
 A cell has no network and can send no spans of its own. So the daemon's figures become spans here, once the call has
@@ -24,7 +24,7 @@ __all__ = ["CallSpan", "begin"]
 
 
 def begin(tool: str, call_id: str) -> CallSpan | None:
-    """The span of a call that starts now, below whatever span is current; None where nobody traces."""
+    """The span of a call that starts now, below the current span; None without tracing."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None

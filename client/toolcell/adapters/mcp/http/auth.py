@@ -38,7 +38,7 @@ class AccessGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # a web socket: closed, as nobody accepts it
+            return  # a web socket: closed, because it is not accepted
         if (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
             return

@@ -102,7 +102,7 @@ class HttpServer:
     """A socket that is bound and listens, and is later served."""
 
     def __init__(self, address: Address) -> None:
-        """Raises OSError where somebody else listens."""
+        """Raises OSError if the address is in use."""
         family = sockets.AF_INET6 if ":" in address.host else sockets.AF_INET
         self._socket = sockets.socket(family, sockets.SOCK_STREAM)
         try:

@@ -7,7 +7,7 @@ by its own limits.
 Since 2026-07-28 every request stands alone, and closing its connection is the cancellation. Who gives itself the same
 name and can answer questions, or cannot, shares a stay, so that a host that comes back with an answer finds its call.
 
-All hosts are served the directory that the server was started for: somebody who comes over a network does not choose
+All hosts are served the directory that the server was started for: a client on the network does not choose
 what is run.
 """
 
@@ -174,7 +174,7 @@ class HttpSessions:
             return await stay.listen(context, params)
 
     def _schema(self, tool: str) -> Mapping[str, Any] | None:
-        """For the check of headers that repeat arguments; where nobody was here yet, none were promised."""
+        """For the check of headers that repeat arguments; without earlier sessions there are none."""
         for guest in self._guests.values():
             catalog = guest.stay.catalog
             if catalog is not None and tool in catalog.tools:
@@ -222,7 +222,7 @@ class HttpSessions:
             guest.there.set()
 
     def _make_room(self) -> None:
-        """Send away whoever was quiet longest; raises MCPError where nobody is."""
+        """Close the session that was idle longest; raises MCPError if there is none."""
         quiet = (key for key, guest in self._guests.items() if not guest.requests and not guest.stay.busy)
         with suppress(StopIteration):
             self._dismiss(next(quiet))

@@ -1,6 +1,6 @@
 """The token that hosts show over HTTP: told by name, never by value, or made and kept.
 
-A value on the command line would stand in the list of processes, for everybody to read.
+A value on the command line would be readable in the list of processes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["BadToken", "token_in_environment", "token_in_file"]
 
 TOKEN_BYTES = 32
 FILE_BYTES_MAX = 4096
-TOKEN = re.compile(r"[!-~]{16,1024}")  # what a header can carry, and nobody guesses
+TOKEN = re.compile(r"[!-~]{16,1024}")  # valid in a header, and too long to guess
 
 
 class BadToken(Exception):
@@ -38,7 +38,7 @@ def token_in_file(path: str) -> tuple[str, bool]:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             try:
                 return _make(path), True
-            except FileExistsError:  # somebody else was quicker
+            except FileExistsError:  # another process was quicker
                 return _read(path), False
     except OSError as error:
         reason = "it is a link" if os.path.islink(path) else error.strerror

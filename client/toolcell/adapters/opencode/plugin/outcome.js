@@ -32,7 +32,7 @@ export function refused({ reason, message, remedy }) {
   return failed("refused", remedy ? `${message}\n  ${remedy}` : message, reason)
 }
 
-/** The ending of a call that nobody will ever tell us about. */
+/** The ending of a call whose outcome is lost. */
 export function lost({ reason, message }, ran) {
   const cause = reason === "superseded" ? reason : "connection_lost"
   return failed("internal", ran ? `${message}\n${notUndone}` : message, cause)

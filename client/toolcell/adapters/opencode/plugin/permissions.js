@@ -1,6 +1,6 @@
 // Under which permission a tool's question is put, and that it is put to a person.
 //
-// OpenCode allows whatever nobody has made a rule for, without asking. A tool that asks means a person, so a question
+// OpenCode allows everything that has no rule, without asking. A tool that asks wants an answer of the user, so a question
 // goes under a name that a rule exists for: the permission that the tool names, where the user's configuration has
 // rules for it, else the tool's own name, which gets the rule "ask". Of several rules that fit, OpenCode takes the last:
 // ours come before the user's, so that whatever the user has said counts, be it for "*".

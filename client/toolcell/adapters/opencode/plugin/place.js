@@ -1,6 +1,6 @@
 // Where the daemon is: its socket, the token beside it, and how it is started where it does not run.
 //
-// Whoever could replace the socket or the token could pose as the daemon or as us, so nothing is sent before their
+// A program that could replace the socket or the token could impersonate the daemon, so nothing is sent before their
 // directory is known to be ours alone.
 import { spawn } from "node:child_process"
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from "node:fs"
@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { Link, Refusal } from "./contract.js"
 
 const START_MS = 20_000 // a cold disk and a busy machine; a warm start takes half a second
-const LOOK_MS = 20 // a socket has no event for "somebody listens now"
+const LOOK_MS = 20 // a socket has no event for "is listening now"
 const IDLE_EXIT_SECONDS = 600
 const LOG_TAIL_LINES = 8
 const START_IT = "Start the daemon: toolcell serve"
@@ -87,7 +87,7 @@ export class Place {
     }
     if (!found.isDirectory() || found.uid !== process.getuid() || (found.mode & 0o077) !== 0) {
       throw new Unavailable(
-        `${directory} could be somebody else's trap: the directory of the socket must be owned by user ` +
+        `${directory} is not safe: the directory of the socket must be owned by user ` +
           `${process.getuid()} with mode 0700.`,
         `If it is yours: chmod 700 ${directory}`,
       )
@@ -104,7 +104,7 @@ export class Place {
     }
   }
 
-  /** Whether somebody listens; a connection to a local socket succeeds or fails at once. */
+  /** Whether a daemon listens; a connection to a local socket succeeds or fails at once. */
   answers() {
     return new Promise((done) => {
       const probe = connect(this.socket)

@@ -3,13 +3,13 @@
 // The pump opens a stream, deals with what comes down, and after a drop opens the next one with the resume token.
 // Streams come and go; calls stay, and are told anew once the daemon's Welcome has said which of them it knows.
 // A call that it may have had and does not know any more gets an honest ending. When a line cannot be restored within
-// the linger, the open calls end and the pump rests until somebody wants something.
+// the linger, the open calls end and the pump rests until the next request.
 import { Flight } from "./flight.js"
 import { Inbox } from "./inbox.js"
 import { json, readOutcome, refused as refusedBy } from "./outcome.js"
 import { Refusal, refusalOf, refusalOfRpc } from "./contract.js"
 
-const LINGER_SECONDS = 2 // a daemon that is replaced is back by then; for a host that was killed nobody need wait
+const LINGER_SECONDS = 2 // a restarted daemon is back by then; a killed host needs no longer wait
 const RETRY_FIRST_MS = 20
 const RETRY_MAX_MS = 1_000
 const OPEN_MS = 60_000 // the tools are described meanwhile, which runs their files; OpenCode waits for it
