@@ -332,7 +332,7 @@ def test_without_a_daemon_connect_says_what_to_do(tmp_path: Path) -> None:
         connect(str(tmp_path / "none" / "daemon.sock"), daemon="running"),
     ):
         pass
-    with pytest.raises(ValueError, match="resume is no resume token"), connect(resume="nonsense"):
+    with pytest.raises(ValueError, match="resume is not a resume token"), connect(resume="nonsense"):
         pass
 
 

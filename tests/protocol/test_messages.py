@@ -226,22 +226,22 @@ def test_a_header_is_a_message_or_a_message_error_and_nothing_else(kind: str, sa
     assert from_worker(messages.header_of(message)) == message
 
 
-PLAIN = {
+PLAIN: Final[dict[str, Any]] = {
     "type": "result", "seq": 1, "kind": "ok", "ran": True, "blocks": [{"type": "text", "bytes": 3}], "details": 3,
     "cpu": 0.5, "rss": 1, "threads": 0,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("seq", -1), ("seq", True), ("seq", 2**63), ("kind", "fine"), ("kind", []), ("ran", 1), ("blocks", {}),
-        ("blocks", [{"type": "text", "bytes": -1}]), ("blocks", [{"type": "text", "bytes": True}]),
-        ("blocks", [{"type": [], "bytes": 1}]), ("blocks", [{"bytes": 1}]), ("blocks", ["text"]), ("details", -1),
-        ("details", 1.5), ("cpu", -0.1), ("cpu", float("nan")), ("cpu", float("inf")), ("cpu", "1"), ("rss", 1e20),
-        ("rss", 1.0), ("threads", -1), ("threads", 10**9),
-    ],
-)  # fmt: skip
+WRONG_FIELDS: Final[list[tuple[str, object]]] = [
+    ("seq", -1), ("seq", True), ("seq", 2**63), ("kind", "fine"), ("kind", []), ("ran", 1), ("blocks", {}),
+    ("blocks", [{"type": "text", "bytes": -1}]), ("blocks", [{"type": "text", "bytes": True}]),
+    ("blocks", [{"type": [], "bytes": 1}]), ("blocks", [{"bytes": 1}]), ("blocks", ["text"]), ("details", -1),
+    ("details", 1.5), ("cpu", -0.1), ("cpu", float("nan")), ("cpu", float("inf")), ("cpu", "1"), ("rss", 1e20),
+    ("rss", 1.0), ("threads", -1), ("threads", 10**9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_FIELDS)
 def test_a_plain_result_with_a_wrong_field_is_refused_as_by_the_validator(field: str, value: object) -> None:
     assert isinstance(from_worker(PLAIN), ResultMessage)
     with pytest.raises(MessageError) as refused:
