@@ -17,7 +17,8 @@ from tests.adapters.conftest import TALK
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.claude import ClaudeAdapter, conversations, options
+from toolcell.adapters import sub_sessions
+from toolcell.adapters.claude import ClaudeAdapter, options
 from toolcell.client import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -146,7 +147,7 @@ async def test_what_is_not_there_is_refused(adapter: ClaudeAdapter, model: Model
 async def test_only_so_many_sessions_are_at_work(
     adapter: ClaudeAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversations, "TURNS_MAX", 0)
+    monkeypatch.setattr(sub_sessions, "TURNS_MAX", 0)
     assert "0 sessions are at work for tools already" in await refusal(adapter, "start", prompt="Hm?")
 
 

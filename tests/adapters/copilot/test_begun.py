@@ -15,7 +15,8 @@ from tests.adapters.openai import results
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.copilot import begun
+from toolcell.adapters import sub_sessions
+from toolcell.adapters.copilot import sub_sessions as copilot_sub_sessions
 from toolcell.client import Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -164,14 +165,14 @@ async def test_only_so_many_sessions_are_at_work_and_kept(
     talking: RunningDaemon, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start(talking) as copilot:
-        monkeypatch.setattr(begun, "SESSIONS_MAX", 1)
+        monkeypatch.setattr(copilot_sub_sessions, "SESSIONS_MAX", 1)
         first, second = await talk(copilot, "send", prompt="a"), await talk(copilot, "send", prompt="b")
         (listed,) = (await talk(copilot, "list"))["sessions"]
         assert listed["session_id"] == second["session_id"] != first["session_id"]
-        monkeypatch.setattr(begun, "TURNS_MAX", 1)
+        monkeypatch.setattr(sub_sessions, "TURNS_MAX", 1)
         assert "not found" in await refusal(copilot, "start", prompt="Hm?", agent_name="nobody")
         assert (await talk(copilot, "send", prompt="c"))["reply"]  # whoever failed has given its turn back
-        monkeypatch.setattr(begun, "TURNS_MAX", 0)
+        monkeypatch.setattr(sub_sessions, "TURNS_MAX", 0)
         assert "0 sessions are at work for tools already" in await refusal(copilot, "start", prompt="Hm?")
 
 

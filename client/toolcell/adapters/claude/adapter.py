@@ -25,7 +25,7 @@ from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, 
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
-from .sub_sessions import SubSessions
+from .sub_sessions import ClaudeSubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
 
@@ -41,7 +41,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
 
     agent: ClassVar[str] = "claude"
     limits: ClassVar[Limits] = Limits(output_bytes=OUTPUT_BYTES)
-    services: ClassVar[tuple[str, ...]] = ("session.start", "session.send", "session.list")
+    services: ClassVar[tuple[str, ...]] = ClaudeSubSessions.services
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -52,7 +52,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self.chosen: ClaudeAgentOptions | None = None
         """The options that `options` made last; what sessions that tools begin have too."""
         self._origins = Callers()
-        self._sub_sessions = SubSessions(self.observe)
+        self._sub_sessions = ClaudeSubSessions(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
         self._server: Server[Any] = Server(
             SERVER,
@@ -94,20 +94,13 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
 
     async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
         """Talk with other sessions of the agent; see `AgentAdapter.serve`."""
-        if service == "session.list":
-            return {"sessions": self._sub_sessions.list()}
         if self.chosen is None:
+            if service == "session.list":
+                return {"sessions": self._sub_sessions.list()}
             raise RuntimeError(
                 "no options were made by toolcell.adapters.claude.options, so there are none to take"
             )
-        prompt, session_id, agent_name = (
-            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
-        )
-        if service == "session.start":
-            return {"session_id": await self._sub_sessions.start(self.chosen, prompt, agent_name)}
-        caller = self._callers.get(call.id, "")
-        session_id, reply = await self._sub_sessions.send(self.chosen, prompt, session_id, agent_name, caller)
-        return {"session_id": session_id, "reply": reply}
+        return await self._sub_sessions.serve(service, arguments, self._callers.get(call.id, ""), self.chosen)
 
     async def leave(self) -> None:
         """End the sessions that tools began."""

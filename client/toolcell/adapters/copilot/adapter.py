@@ -47,7 +47,7 @@ from toolcell.client.callbacks import SERVED
 
 from .convert import line_of, result_of, tool_of
 from .session import Asked, Conversation, Decide, SessionSettings, origin_of
-from .sub_sessions import ServiceCaller, SubSessions
+from .sub_sessions import CopilotSubSessions, ServiceCaller
 
 __all__ = ["CopilotAdapter"]
 
@@ -64,13 +64,13 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     agent: ClassVar[str] = "copilot"
     limits: ClassVar[Limits] = {"output_bytes": CUT_BYTES - ROOM_BYTES}
-    services: ClassVar[tuple[str, ...]] = ("session.start", "session.send", "session.list")
+    services: ClassVar[tuple[str, ...]] = CopilotSubSessions.services
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
         self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
-        self._sub_sessions = SubSessions(self._begin)
+        self._sub_sessions = CopilotSubSessions(self._begin)
         self._last: SessionSettings | None = None
         self._tasks: set[asyncio.Future[object]] = set()
 
@@ -191,21 +191,15 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         They are made like the session whose tool asks: by the same client, with the same options. Who talks with one
         again must have begun it here; the host's own sessions are for its user.
         """
-        if service == "session.list":
-            return {"sessions": self._sub_sessions.list()}
-        prompt, session_id, agent_name = (
-            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
-        )
         conversation, _ = self._running.get(call.id, (None, None))
-        caller = ServiceCaller(
-            call.id,
-            "" if conversation is None or conversation.session is None else conversation.session.session_id,
-            self._last if conversation is None else conversation.made,
+        session = None if conversation is None else conversation.session
+        settings = self._last if conversation is None else conversation.made
+        return await self._sub_sessions.serve(
+            service,
+            arguments,
+            "" if session is None else session.session_id,
+            ServiceCaller(call.id, settings),
         )
-        if service == "session.start":
-            return {"session_id": await self._sub_sessions.start(caller, prompt, agent_name)}
-        session_id, reply = await self._sub_sessions.send(caller, prompt, session_id, agent_name)
-        return {"session_id": session_id, "reply": reply}
 
     async def leave(self) -> None:
         """End the turns that tools began; sessions of the host's own go on, without our tools."""
