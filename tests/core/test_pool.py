@@ -40,7 +40,7 @@ class FakeWorker(Worker):
         self.born.append(self)
 
     async def start(
-        self, blanks: PreforkedCells, *, load_seconds: float, describe: bool = False
+        self, prefork: PreforkedCells, *, load_seconds: float, describe: bool = False
     ) -> Description:
         description = await self.hatched
         if self.state is WorkerState.STARTING:

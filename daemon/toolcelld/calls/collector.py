@@ -143,8 +143,8 @@ class OutputCollector:
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
 
-    def on_death(self, death: CellExit) -> None:
-        self.death = death
+    def on_death(self, cell_exit: CellExit) -> None:
+        self.death = cell_exit
         self._over()
 
     def _begin_result(self, message: ResultMessage, payload: bytes) -> None:

@@ -6,15 +6,15 @@ A frame is two big-endian 32-bit lengths, a JSON header and payload bytes:
     | header length  | payload length  | header (JSON)    | payload (bytes) |
     +----------------+-----------------+------------------+-----------------+
 
-The header is an object with a string `type`. Bulk never stands in the header. A message whose
-payload is longer than one frame says its whole `size`; the rest follows in frames of type
-`chunk`. Both lengths are bounded, so a receiver never buffers more than one frame. A frame
-that breaks a rule raises `FrameError`: its sender is at fault and its channel is closed, as
-nothing behind a broken length can be trusted.
+The header is an object with a string `type`; bulk data is in the payload. A message whose payload
+is longer than one frame has the total `size` in its header, and the remaining bytes follow in frames
+of type `chunk`. Both lengths are bounded, so a receiver never buffers more than one frame. A frame
+that breaks a rule raises `FrameError`, and the receiver closes the channel, because it cannot find
+the next frame after a wrong length.
 
-docs/worker-protocol.md describes the messages and has test vectors. Why not protobuf or gRPC:
-a worker must never import grpc (it is forked), and a runtime in another language needs
-nothing but a JSON parser to take part.
+docs/worker-protocol.md describes the messages and has test vectors. The protocol is neither protobuf
+nor gRPC: a worker must not import grpc, because it is forked, and a worker in another language needs
+only a JSON parser.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["HEADER_BYTES_MAX", "PAYLOAD_BYTES_MAX", "Decoder", "Frame", "FrameEr
 LENGTHS: Final = struct.Struct(">II")
 
 HEADER_BYTES_MAX: Final = 64 * 1024
-"""Identifiers, counters and one-line messages; a thousand times what a header usually has."""
+"""A header has identifiers, counters and one-line messages; the usual size is a thousandth of this."""
 
 PAYLOAD_BYTES_MAX: Final = 256 * 1024
-"""One read of a socket: large enough that 16 MiB are 64 frames, small enough to be fair between calls."""
+"""The data of one socket read: 16 MiB take 64 frames, and one call does not block the others for long."""
 
 
 class FrameError(Exception):
-    """The other side sent something that is not a frame."""
+    """The peer sent bytes that are not a valid frame."""
 
 
 class Frame(NamedTuple):
@@ -53,8 +53,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise FrameError(f"{name} is not JSON")
 
 
-# Half a surrogate pair is no Unicode, but Python's strings have it and JSON has an escape for it. pydantic's codec takes
-# none; it takes a third of the time of this one, for everything else, and both stand in the road of every call.
+# The standard library's codec handles lone surrogates, which Python strings can have and JSON can escape. pydantic's codec
+# refuses them, but takes a third of the time, and every call encodes and decodes headers. So this one is the fallback.
 _encode_any: Final = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=dataclasses.asdict
 ).encode
@@ -62,7 +62,15 @@ _decode_any: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def encode(header: Mapping[str, Any], payload: bytes | memoryview = b"") -> bytes:
-    """The bytes of one frame; raises `FrameError` when it is over a bound."""
+    """Return the bytes of one frame.
+
+    Args:
+        header: A mapping with a string `type`; at most `HEADER_BYTES_MAX` as JSON.
+        payload: At most `PAYLOAD_BYTES_MAX`; empty by default.
+
+    Raises:
+        FrameError: The header or the payload is over its bound.
+    """
     try:
         text = to_json(header)
     except PydanticSerializationError:
@@ -75,7 +83,7 @@ def encode(header: Mapping[str, Any], payload: bytes | memoryview = b"") -> byte
 
 
 def split(header: Mapping[str, Any], payload: bytes) -> Iterator[bytes]:
-    """The frames of one message: one if the payload fits, else the first with `size` and chunks behind it."""
+    """Yield the frames of one message: one if the payload fits, else a first frame with `size`, and its chunks."""
     if len(payload) <= PAYLOAD_BYTES_MAX:
         yield encode(header, payload)
         return
@@ -86,7 +94,7 @@ def split(header: Mapping[str, Any], payload: bytes) -> Iterator[bytes]:
 
 
 class Decoder:
-    """Takes bytes as they come and gives whole frames; holds less than one frame."""
+    """Decodes a stream of bytes into frames; buffers less than one frame."""
 
     __slots__ = ("_buffer",)
 
@@ -94,7 +102,11 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> list[Frame]:
-        """The frames that are complete now; raises `FrameError` at the first that breaks a rule."""
+        """Add bytes, and return the frames that are complete now.
+
+        Raises:
+            FrameError: A frame breaks a rule; the decoder must not be used any more.
+        """
         buffer = self._buffer
         buffer += data
         frames: list[Frame] = []
@@ -115,7 +127,7 @@ class Decoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that has only begun."""
+        """The number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
 
 
@@ -125,7 +137,7 @@ def _header(text: bytes) -> dict[str, Any]:
         header = from_json(text, allow_inf_nan=False)
     except ValueError:
         header = _decoded(text)
-    if not isinstance(header, dict) or not isinstance(header.get("type"), str):  # pyright: ignore[reportUnknownMemberType]  # it is being found out what it is
+    if not isinstance(header, dict) or not isinstance(header.get("type"), str):  # pyright: ignore[reportUnknownMemberType]  # this is the check of its type
         raise FrameError("header is not an object with a type")
     return header  # pyright: ignore[reportUnknownVariableType]  # JSON objects have string keys
 

@@ -3,11 +3,11 @@
 A message is the header of a frame (`toolcelld.protocol.frames`): its fields are those of the header, and the payload of the
 frame travels beside it. `encode` and `split` make frames of a message; `from_worker` and `to_worker` read a header.
 
-What is read is checked, because a worker runs a user's code. What is made is not, because our typed code makes it.
+Received messages are validated, because a worker runs a user's code. Sent messages are not; the type checker checks them.
 - An unknown type, a missing field, a value of another type or beyond its bound raise `MessageError`.
-- A text for people is cut at its bound instead, and lone surrogates in it are replaced: a tool may have made it.
-- A figure of `progress` beyond its bound counts as 0 instead: tools pass on whatever they compute.
-- A field with a default may be absent. None is not sent. Fields that are not known are ignored.
+- A display text is truncated at its bound instead, and lone surrogates in it are replaced: it may come from a tool.
+- A figure of `progress` beyond its bound is read as 0 instead: it comes from a tool's own computation.
+- A field with a default may be absent. None is not sent. Unknown fields are ignored.
 
 docs/worker-protocol.md describes the messages; tests compare its tables with these types.
 """
@@ -30,37 +30,43 @@ from toolcelld.protocol.frames import FrameError
 PROTOCOL_VERSION: Final = 1
 
 MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
-"""To a worker, with chunks: arguments are at most 16 MiB, a source file at most 1 MiB."""
+"""Of a message to a worker, with its chunks: arguments are at most 16 MiB, a source file at most 1 MiB."""
 DESCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
-"""All tools of one file, as JSON."""
+"""Of the description of all tools of one file, as JSON."""
 PART_BYTES_MAX: Final = 1 << 40
-"""Of a result; a length beyond it is no size of anything."""
+"""Of one part of a result: 1 TiB, more than any real part has."""
 METADATA_BYTES_MAX: Final = 32 * 1024
-"""Of one call, merged: a title and some values, which go whole with the outcome."""
+"""Of the merged metadata of one call, which is sent untruncated with the outcome."""
 RECORDS_MAX: Final = 1000
-"""Of one `log`."""
+"""Log records in one `log` message."""
 
 NUMBER_MAX: Final = 2**31 - 1
-"""Of a question, a line, a process."""
+"""Of the number of a question, a line or a process."""
 SEQUENCE_MAX: Final = 2**63 - 1
 LOST_MAX: Final = 1_000_000_000
-"""Records that one `log` says were lost; the wire counts them all in 64 bits."""
+"""Of the lost records in one `log`; the session counts the total in 64 bits."""
 THREADS_MAX: Final = 1_000_000
 """The kernel has at most four times as many."""
 FIGURE_MAX: Final = 10**15
 """A petabyte, or thirty million years."""
 LAYERS_MAX: Final = 32
 LINE_CHARACTERS_MAX: Final = 1000
-"""Of a line of progress, a title, a reason, the name of a link."""
+"""Of a progress message, a title, a reason, the name of a link."""
 CAUSE_CHARACTERS_MAX: Final = 4000
-"""Of the cause why a file cannot be used, and of the address of a link."""
+"""Of the reason why a file cannot be used, and of the address of a link."""
 WORD_CHARACTERS_MAX: Final = 100
 """Of a layer, a version, a media type."""
 MODULE_CHARACTERS_MAX: Final = 200
 
 
 class MessageError(FrameError):
-    """A message breaks the protocol: which message, which field, and what is wrong with it."""
+    """A message breaks the protocol.
+
+    Args:
+        message: The type of the message.
+        field: The field that is wrong.
+        problem: What is wrong with it.
+    """
 
     def __init__(self, message: str, field: str, problem: str) -> None:
         super().__init__(f"{field[:60]} of a message {message[:40]!r}: {problem[:80]}")
@@ -103,7 +109,7 @@ Stage: TypeAlias = Literal["syntax", "import", "describe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BecomeMessage:
-    """What the cell is for; the payload is a `worker.steps.Wish`."""
+    """Configure the cell; the payload is a `sandbox.setup.CellSetup` as JSON."""
 
     type: Literal["become"] = "become"
 
@@ -121,7 +127,7 @@ class LoadMessage:
 
 
 class CallContext(TypedDict):
-    """What a tool may know of the call."""
+    """The facts of a call that its tool can read."""
 
     session_id: Exact
     message_id: Exact
@@ -156,7 +162,7 @@ class AnswerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyMessage:
-    """The answer to a `request`; the payload is what the service gave, or empty where `message` says why."""
+    """The answer to a `request`; the payload is the service's result, or empty where `message` has the reason."""
 
     type: Literal["reply"] = "reply"
     ask: AskNumber
@@ -172,7 +178,7 @@ class RetireMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkMessage:
-    """More of the payload of the message before; in both directions."""
+    """The next bytes of the previous message's payload; in both directions."""
 
     type: Literal["chunk"] = "chunk"
 
@@ -212,7 +218,7 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedMessage:
-    """The cell could not be built; no line of the file has run."""
+    """The cell could not be built; no code of the file has run."""
 
     type: Literal["failed"] = "failed"
     message: Line
@@ -250,7 +256,7 @@ Part: TypeAlias = TextPart | ImagePart | LinkPart
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that would take 2 µs of every call
 class ResultMessage:
-    """The call is over; the payload is the bytes of the blocks, then the details, then the metadata."""
+    """The call has ended; the payload is the bytes of the blocks, then the details, then the metadata."""
 
     type: Literal["result"] = "result"
     seq: Sequence
@@ -305,7 +311,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskMessage:
-    """A question for a person; the payload is its details. Nothing of it is cut: all of it is shown or it is denied."""
+    """A question to the user; the payload is its details. It is never truncated: it is shown in full, or denied."""
 
     type: Literal["ask"] = "ask"
     seq: Sequence
@@ -328,7 +334,7 @@ class RequestMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawMessage:
-    """A question or a request is waited for no longer."""
+    """The worker no longer waits for the answer to a question or a request."""
 
     type: Literal["withdraw"] = "withdraw"
     seq: Sequence
@@ -348,22 +354,22 @@ Message: TypeAlias = ToWorker | FromWorker
 
 
 def header_of(message: Message) -> dict[str, Any]:
-    """The message as the header of a frame, without the fields that are None."""
+    """Return the message as the header of a frame, without the fields that are None."""
     return {name: value for name in message.__slots__ if (value := getattr(message, name)) is not None}
 
 
 def encode(message: Message, payload: bytes | memoryview = b"") -> bytes:
-    """The message as one frame; raises `FrameError` when it is over a bound."""
+    """Return the message as one frame; raises `FrameError` when it is over a bound of `frames`."""
     return frames.encode(header_of(message), payload)
 
 
 def split(message: Message, payload: bytes = b"") -> Iterator[bytes]:
-    """The message as frames: one if the payload fits, else the first with `size` and chunks behind it."""
+    """Yield the message as frames: one if the payload fits, else a first frame with `size`, and its chunks."""
     return frames.split(header_of(message), payload)
 
 
 def from_worker(header: Mapping[str, Any]) -> FromWorker:
-    """The message of a worker whose header this is; raises `MessageError`."""
+    """Read the header of a message from a worker; raises `MessageError`."""
     if header["type"] == "result" and (result := _plain_result(header)) is not None:
         return result
     message: FromWorker = _read(_readers(FromWorker), header)
@@ -423,14 +429,14 @@ def _plain_result(header: Mapping[str, Any]) -> ResultMessage | None:
 
 
 def to_worker(header: Mapping[str, Any]) -> ToWorker:
-    """The message of the daemon whose header this is; raises `MessageError`."""
+    """Read the header of a message from the daemon; raises `MessageError`."""
     message: ToWorker = _read(_readers(ToWorker), header)
     return message
 
 
 @cache
 def _readers(union: object) -> Mapping[str, Callable[[Any], Any]]:
-    # At the first use, because making one takes a millisecond, and each process reads one direction alone.
+    # Built at the first use: each takes a millisecond, and a process reads messages of one direction only.
     return {
         str(fields(kind)[0].default): TypeAdapter(kind).validator.validate_python for kind in get_args(union)
     }

@@ -1,12 +1,11 @@
 """What runs in the zygote and in the cells.
 
-`zygote` forks keepers and nothing else. `keeper` holds one cell: it waits for the daemon's
-word, builds the cell, forks the worker, carries signals in and reports deaths out, and ends the
-whole cell at once. `steps` is the list of what happens to a process before the user's file is
-run, in the order that is the security argument. `load` runs the file, `serve` answers calls,
-`abortable` stops them, `ending` says how they ended, `wire` is their way to speak. `linux` is the
-kernel by ctypes.
+`zygote` forks keepers. `keeper` is the parent of one cell: it builds the cell when the daemon says so, forks the
+worker, forwards signals, reports exits, and kills the whole cell. `toolcelld.sandbox.setup` lists the steps that
+confine a process before the user's file runs. In the worker, `loader` runs the file, `main` answers calls, `abort`
+interrupts them, `report` encodes their results, and `channel` is the connection to the daemon. `prewarm` fills caches
+in the zygote.
 
-Nothing here imports grpc or the rest of the daemon: it is forked, and it is what a tool's process
-pays for.
+Nothing here imports grpc or the rest of the daemon: these modules are in every forked process, and add to its memory
+and start time.
 """

@@ -1,8 +1,8 @@
 """Start a zygote: `python -I …/worker/__main__.py CONTROL ROOT…`.
 
-Run as a file and not as a module, because the interpreter may be a user's own, which does not
-have this package installed. Then the package and the authoring half are taken from the daemon's
-ROOTs, and nothing else from there: everything else must come from that interpreter.
+This is run as a file and not as a module, because the interpreter may be one that the user chose, without this
+package installed. `toolcelld` and `toolcell` are then imported from the daemon's ROOTs; every other module is
+imported from that interpreter's own installation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OURS = ("toolcell", "toolcelld")
 
 
 class _Roots:
-    """Finds our two packages, and only them, below the daemon's own directories."""
+    """A finder for our two packages, and only for them, in the daemon's directories."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = list(roots)

@@ -1,9 +1,9 @@
-"""How an abort reaches the tool's code, and nothing but the tool's code.
+"""Interrupts the tool's code when its call is aborted, without interrupting our own code.
 
 The daemon writes a call's number and a reason to the abort channel and has the keeper send a signal.
-Its handler runs in the main thread, between two instructions of whatever runs there. In the code of
-a synchronous tool it raises `Aborted`; what an asynchronous tool awaits it cancels; our own code that
-the tool has called it lets finish first. It does one of these once for each call.
+The handler runs in the main thread, between two bytecode instructions. It raises `Aborted` in the code
+of a synchronous tool, and cancels the task of an asynchronous one. Our own code, called by the tool,
+finishes first. An abort is delivered at most once per call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ SEQUENCE: Final = struct.Struct(">Q")
 
 
 class Abortable:
-    """Brings an abort from the channel to the code of the tool that is running, at most once per call."""
+    """Delivers aborts from the channel to the running tool, at most once per call.
+
+    Args:
+        channel: The descriptor of the worker's end of the abort channel.
+    """
 
     def __init__(self, channel: int) -> None:
         self._channel = socket.socket(fileno=channel)
@@ -38,7 +42,7 @@ class Abortable:
         self._pending = False
         self._announce: Callable[[str], None] = lambda _: None
         self.delivered = False
-        self.cancel: Callable[[], object] | None = None  # how to stop what runs on the loop
+        self.cancel: Callable[[], object] | None = None  # cancels the task that runs on the loop
         signal.signal(ABORT_SIGNAL, self._on_signal)
 
     def close(self) -> None:
@@ -46,7 +50,12 @@ class Abortable:
         self._channel.close()
 
     def begin(self, sequence: int, announce: Callable[[str], None]) -> bool:
-        """From here the call can be aborted; False says that it already was."""
+        """Make a call abortable, and return False if it has been aborted already.
+
+        Args:
+            sequence: The call's number.
+            announce: Called with the reason when the call is aborted.
+        """
         self.delivered = self._pending = False
         self._announce = announce
         self._sequence = sequence
@@ -56,20 +65,21 @@ class Abortable:
         return True
 
     def end(self) -> None:
+        """End the call: a later abort of it is ignored."""
         self._inside = False
         self._sequence = None
 
     def __enter__(self) -> None:
-        """Within: the tool's own code runs."""
+        """Enter the tool's own code, where an abort may raise."""
         self._inside = True
-        self._deliver_pending()  # what came since `begin` found nothing to stop yet
+        self._deliver_pending()  # an abort since `begin` had nothing to interrupt
 
     def __exit__(self, *_: object) -> None:
         self._inside = False
 
     @contextlib.contextmanager
     def held(self) -> Generator[None]:
-        """Our own code, called by the tool, runs in here: an abort waits until it is whole."""
+        """Delay an abort until this block of our own code, called by the tool, has finished."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -84,6 +94,7 @@ class Abortable:
 
     @property
     def reason(self) -> str:
+        """The reason of the last abort."""
         return self._reason
 
     def _on_signal(self, *_: object) -> None:
@@ -98,7 +109,7 @@ class Abortable:
         self._deliver_pending()
 
     def _deliver_pending(self) -> None:
-        """Deliver the abort of the call that runs, if there is one."""
+        """Deliver the abort of the running call, if there is one."""
         if self._sequence is not None and self._sequence <= self._highest_aborted and not self.delivered:
             self._announce(self._reason)
             self._deliver()

@@ -1,10 +1,10 @@
 """The worker's end of the protocol socketpair.
 
-Two ways to send. `send` is for what ends something (a result, what was loaded): it blocks until
-the kernel has it. `Teller` is for what a tool says on its way: it returns at once, the newest
-update and progress win, metadata is merged, log lines are kept up to a bound; a thread that
-lives only while something waits brings it out, at most every 20 ms, so that a tool which tells
-in a loop costs the daemon fifty messages a second and not fifty thousand.
+There are two ways to send. `DaemonChannel.send` blocks until the kernel has the whole message; results
+and load reports use it. `Teller` is for the messages of a running tool: it returns at once, keeps only
+the newest update and progress, merges metadata, and keeps log records up to a bound. A thread, which
+runs only while messages are pending, sends them at most every 20 ms, so that a tool that reports in a
+loop causes fifty messages a second and not fifty thousand.
 """
 
 from __future__ import annotations
@@ -37,30 +37,38 @@ __all__ = ["DaemonChannel", "Teller"]
 
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
-"""What waits of a log between two messages, as JSON without its brackets; a message stays one frame."""
+"""Of the log records that are pending, as JSON without the brackets, so that a message is one frame."""
 UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
-"""A partial result is one frame; the model would read a fifth of that."""
+"""Of a partial result, which is one frame; about five times what is shown to the model."""
 READ_BYTES: Final = 64 * 1024
 
 
 class DaemonChannel:
-    """Frames over one blocking socket; any thread may send, one thread at a time receives."""
+    """Frames over one blocking socket; any thread may send, one thread at a time may receive.
+
+    Args:
+        descriptor: The connected socket, which this object closes.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._decoder = Decoder()
-        # Kept: a new one of this size for every message would be three calls of the kernel.
+        # Reused: a new buffer of this size takes three system calls for each message.
         self._buffer = bytearray(READ_BYTES)
         self._frames: deque[Frame] = deque()
         self._sending = threading.Lock()
-        self._unsent = b""  # of a frame that `offer` could only begin; goes before everything else
+        self._unsent = b""  # the rest of a frame that `offer` sent in part; it is sent before everything else
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
     def receive(self) -> Frame | None:
-        """The next message with its chunks joined; None when the daemon is gone."""
+        """Wait for the next message, with its chunks joined; None when the daemon has closed the channel.
+
+        Raises:
+            FrameError: The daemon broke the protocol.
+        """
         frame = self._next()
         if frame is None or "size" not in frame.header:
             return frame
@@ -94,6 +102,7 @@ class DaemonChannel:
         self.send_frames(split(message, payload))
 
     def send_frames(self, frames: Iterable[bytes]) -> None:
+        """Send encoded frames in one piece, and wait until the kernel has all of them."""
         with self._sending:
             if self._unsent:
                 unsent, self._unsent = self._unsent, b""
@@ -102,7 +111,7 @@ class DaemonChannel:
                 self._socket.sendall(frame)
 
     def offer(self, frame: bytes) -> bool:
-        """Send if it costs no waiting; False says that nothing was taken."""
+        """Send a frame if that does not block; False if nothing of it was sent."""
         if not self._sending.acquire(blocking=False):
             return False
         try:
@@ -119,23 +128,28 @@ class DaemonChannel:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left of what `offer` began."""
+        """Whether every frame that `offer` began to send is complete."""
         return not self._unsent
 
     def flush(self) -> None:
-        """Wait until what `offer` began is whole."""
+        """Send the rest of a frame that `offer` began to send."""
         if self._unsent:
             self.send_frames(())
 
     def wait_writable(self, timeout_seconds: float) -> None:
-        """Wait for room, at most so long."""
+        """Wait until the socket is writable, at most `timeout_seconds`."""
         poll = select.poll()
         poll.register(self._socket, select.POLLOUT)
         poll.poll(timeout_seconds * 1000)
 
 
 class Teller:
-    """What one call tells on its way: coalesced, bounded, never waited for."""
+    """Sends the intermediate messages of one call: coalesced, bounded, without blocking the tool.
+
+    Args:
+        channel: The connection to the daemon.
+        sequence: The call's number.
+    """
 
     def __init__(self, channel: DaemonChannel, sequence: int) -> None:
         self._channel = channel
@@ -148,11 +162,17 @@ class Teller:
         self._lost = 0
         self._sent_at = 0.0
         self._scheduled = False
-        self._thread: threading.Thread | None = None  # the last one, also when nothing waits any more
+        self._thread: threading.Thread | None = None  # the last one, also after it has ended
         self._finished = threading.Event()
 
     def tell(self, kind: str, header: Mapping[str, Any], payload: bytes = b"") -> None:
-        """Keep it for the next message; the newest of its kind wins."""
+        """Send a message now or within 20 ms; a newer update or progress replaces a pending one.
+
+        Args:
+            kind: "update", "progress", "metadata" or "log".
+            header: The fields of the message.
+            payload: Its payload; empty by default.
+        """
         with self._lock:
             if kind == "metadata":
                 self._merge_metadata(header, payload)
@@ -175,7 +195,7 @@ class Teller:
             self._thread.start()
 
     def finish(self) -> None:
-        """Bring out what waits, now, in order before whatever is sent next."""
+        """Send everything that is pending now, before any later message."""
         with self._lock:
             self._finished.set()
             self._send_pending(self._send)
@@ -202,7 +222,7 @@ class Teller:
         return True
 
     def _send_pending(self, send: Callable[[bytes], bool]) -> bool:
-        """Send everything that waits on this way; False as soon as it takes no more."""
+        """Send everything that is pending with `send`; False as soon as that sends no more."""
         if self._metadata:
             metadata = json.dumps(self._metadata).encode()
             if not send(encode(MetadataMessage(seq=self._sequence), metadata)):

@@ -1,21 +1,21 @@
-"""One cell, seen from inside: builds it, forks the worker, carries signals in and deaths out.
+"""The keeper of one cell: builds it, forks the worker, forwards signals, and reports exits.
 
-The keeper is the worker's parent and the reaper of everything below it. Its life line to the
+The keeper is the worker's parent, and reaps every process below it. Its life line to the
 daemon is a SOCK_SEQPACKET pair with short ASCII messages:
 
     daemon → keeper   go       build the cell (the barrier)
                       abort    signal the worker to look at its abort channel
-                      survey   how many processes are below you besides the worker?
-                      end      end the cell now
+                      survey   count the processes besides the worker
+                      end      kill the cell now
     keeper → daemon   pid N [I]        the worker's process, and the cell's own init in `strict`
                       left N           the answer to survey
-                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (in `strict` init says it);
-                                       of one that was killed with its cell: of everybody who was
+                      exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (sent by init in `strict`);
+                                       if it was killed with its cell, the usage is that of the whole cell
                       empty N HOW      the cell is empty, N were killed, by "landlock" or "children"
 
-The end of the life line is `end` as well: nothing outlives the daemon. When the worker ends,
-for whatever reason, the whole cell ends. `empty` is the proof of stop: the keeper says it when
-the kernel told it that it has no child left, and every orphan of the cell becomes its child.
+A closed life line has the effect of `end`, so no cell outlives the daemon. When the worker exits,
+for any reason, the keeper kills the rest of the cell. `empty` proves that the cell has stopped: the keeper
+is a subreaper, so every orphan of the cell becomes its child, and it sends `empty` when `wait` reports no child.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
 EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 SAMPLED_MAX: Final = 64
-"""Processes that are looked at before they are killed, 30 µs each: as many as a tool may have by default."""
+"""Processes whose usage is read before they are killed, at 30 µs each: the default limit of a tool's processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """What processes had used when they were looked at."""
+    """What some processes had used when their usage was read."""
 
     cpu_seconds: float
     memory_peak_kib: int  # of the largest
@@ -55,7 +55,7 @@ NO_USAGE: Final = ProcessUsage(0.0, 0)
 
 
 def keep(plan: Plan) -> NoReturn:
-    """The life of a keeper, from its fork to its exit."""
+    """Run a keeper in a newly forked process, until its cell is empty; exits the process."""
     try:
         setup.walk(setup.AROUND, plan)
         first = os.fork()
@@ -75,8 +75,8 @@ def _be_worker(plan: Plan) -> NoReturn:
 
 
 def _be_init(plan: Plan) -> NoReturn:
-    """The first process of a cell's own process namespace: with its end the kernel ends all others in it."""
-    plan.parent_pid = 0  # a parent outside the namespace has no number in it
+    """Run the first process of a cell's own process namespace; when it exits, the kernel kills all others in it."""
+    plan.parent_pid = 0  # a parent outside the namespace has no pid in it
     setup.walk(setup.BORN, plan)
     plan.parent_pid = os.getpid()
     worker = os.fork()
@@ -97,7 +97,7 @@ def _be_init(plan: Plan) -> NoReturn:
 
 
 def _report_failure(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody is there to hear it
+    with contextlib.suppress(OSError):  # the daemon has closed the channel
         os.write(PROTOCOL, encode(FailedMessage(message=message[:LINE_CHARACTERS_MAX])))
 
 
@@ -111,7 +111,7 @@ class _Keeper:
         self._killed = 0
         self._sampled = NO_USAGE
         self._life = socket.socket(fileno=LIFE)
-        # The tool's descriptors are the worker's now; the daemon sees their end when the cell is gone.
+        # Only the worker keeps the tool's descriptors, so that the daemon reads their end when the cell is empty.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
@@ -124,25 +124,25 @@ class _Keeper:
             signal.signal(number, signal.SIG_IGN)
 
     def run(self) -> None:
-        """Serve the daemon until the worker ends or the daemon wants the cell gone."""
+        """Handle the daemon's messages until the worker exits or the daemon ends the cell."""
         while self._apart and not self._worker and self._first_alive:
-            self._reap()  # an init that dies this early would be waited for in vain
+            self._reap()  # init may have exited already
             self._worker = next(iter(children(self._first)), 0)
         self._send(f"pid {self._worker}{f' {self._first}' if self._apart else ''}")
         poll = select.poll()
         poll.register(self._life, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
-        self._reap()  # whoever died before the wake-up was there
+        self._reap()  # children that exited before the wake-up descriptor was set
         while self._first_alive:
             for descriptor, _ in poll.poll():
                 if descriptor == self._woken.fileno():
                     self._woken.recv(4096)
                     self._reap()
-                elif not self._obey():
+                elif not self._handle_request():
                     return self._end()
         return self._end()
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
         try:
             message = self._life.recv(64)
         except ConnectionError:
@@ -155,8 +155,8 @@ class _Keeper:
         return message not in (b"", b"end")
 
     def _signal_worker(self) -> None:
-        # Its number is its own as long as its parent has not reaped it. A keeper that is the parent has not; an init
-        # that has is about to exit, and the scope bounds whom the number could mean by then.
+        # The pid is not reused until the worker's parent has reaped it. If the parent is this keeper, it has not. If it is
+        # init, init exits right after, and the Landlock scope keeps the signal inside the cell.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self._worker, setup.ABORT_SIGNAL)
 
@@ -177,14 +177,14 @@ class _Keeper:
         pid, status, usage = os.wait4(-1, options)
         if pid == self._first:
             self._first_alive = False
-            if not self._apart or status:  # an init that was killed had no time to say how the worker ended
+            if not self._apart or status:  # an init that was killed has not reported the worker's exit
                 self._send(_exit_message(status, usage, self._sampled))
         return pid
 
     def _end(self) -> None:
-        """Kill and reap until the kernel says that there is nobody left."""
-        # The kernel reaps what dies with its process namespace and adds nothing up, so that is done before. And nowhere
-        # does it add what children used that their parent did not wait for.
+        """Kill and reap until the keeper has no child left."""
+        # The usage is read before the kill: the kernel does not account processes that end with their namespace, nor
+        # children that their parent has not waited for.
         in_namespace = 0
         if self._first_alive:
             below = descendants(self._first)
@@ -204,7 +204,7 @@ class _Keeper:
 
 
 def _send(life: socket.socket, text: str) -> None:
-    with contextlib.suppress(OSError):  # the daemon is gone; what is left to do is done all the same
+    with contextlib.suppress(OSError):  # the daemon has exited; the cell is cleaned up nevertheless
         life.send(text.encode("ascii"), socket.MSG_NOSIGNAL)
 
 
@@ -214,28 +214,33 @@ def _exit_message(status: int, usage: resource.struct_rusage, sampled: ProcessUs
 
 
 def _wake(*_: object) -> None:
-    """For a signal that is to interrupt `poll`, through the wake-up descriptor, and no more."""
+    """A signal handler that does nothing: the wake-up descriptor interrupts `poll`."""
 
 
 def kill_all(*, scoped: bool, spare: Iterable[int] = ()) -> None:
-    """Send SIGKILL to everything below this process; to nothing else, which `scoped` promises."""
+    """Send SIGKILL to every process below this one.
+
+    Args:
+        scoped: Whether a Landlock scope limits this process's signals to its cell.
+        spare: Children that are not killed; none by default. Only without `scoped`.
+    """
     if scoped:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
         return
-    # Without the scope: the tree as /proc shows it. What forks faster than it is read gets away for a round.
+    # Without the scope, kill the tree that /proc shows. A process that forks meanwhile is killed in the next pass.
     spared_pids = set(spare)
     pending = [pid for pid in children(os.getpid()) if pid not in spared_pids]
     while pending:
         pid = pending.pop()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGSTOP)  # so that it forks no more while its children are read
+            os.kill(pid, signal.SIGSTOP)  # it must not fork while its children are read
             pending += children(pid)
             os.kill(pid, signal.SIGKILL)
 
 
 def measure_usage(pids: Sequence[int]) -> ProcessUsage:
-    """What these processes have used until now, and their dead children; of the first ones, where there are very many."""
+    """Return what these processes and their reaped children have used; only of the first `SAMPLED_MAX`."""
     seconds, peak = 0.0, 0
     for pid in pids[:SAMPLED_MAX]:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -251,7 +256,7 @@ def _read(path: str) -> bytes:
 
 
 def descendants(pid: int) -> set[int]:
-    """Everybody below a process, as far as the lists hold still."""
+    """Return all processes below `pid`; those forked meanwhile may be missing."""
     pids: set[int] = set()
     pending = [pid]
     while pending:
@@ -262,7 +267,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def children(pid: int) -> set[int]:
-    """The processes whose parent is `pid`, as the kernel lists them; empty when it is gone."""
+    """Return the processes whose parent is `pid`; empty when it has exited."""
     pids: set[int] = set()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):

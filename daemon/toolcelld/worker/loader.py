@@ -1,9 +1,9 @@
-"""Run one tool file from the bytes that the daemon passed, and find its tools.
+"""Runs one tool file from the bytes that the daemon sent, and finds its tools.
 
-The bytes and not the path, so that a pinned catalog runs its own code after the file has
-changed; `__file__`, line numbers and tracebacks are the file's all the same. Beside the file
-its siblings can be imported, before installed packages but after the standard library: a tool
-called `calendar.py` must not break everybody who imports that.
+The daemon sends the bytes and not the path, so that a pinned catalog runs its own version after the file has
+changed. `__file__`, line numbers and tracebacks still refer to the file. Modules next to the file can be imported;
+they precede installed packages but not the standard library, so that a tool called `calendar.py` does not break
+other imports of `calendar`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ class ToolSource:
 
 
 class Broken(Exception):
-    """The file cannot be used: the stage it failed in, the cause, and the line if there is one."""
+    """The file cannot be used.
+
+    Args:
+        stage: The stage that failed.
+        message: The cause.
+        line: The line of the file; 0 where there is none.
+        module: The module that is missing; empty where none is.
+        traceback_text: The traceback for the log; empty where there is none.
+    """
 
     def __init__(
         self, stage: Stage, message: str, line: object = 0, *, module: object = "", traceback_text: str = ""
@@ -45,37 +53,37 @@ class Broken(Exception):
         super().__init__(message)
         self.stage: Stage = stage
         self.message = message
-        # Of an exception that the file may have made itself, with anything in it.
+        # Both come from an exception that the file may have raised itself, with values of any type.
         self.line = line if type(line) is int and 0 <= line <= NUMBER_MAX else 0
-        self.module = module if isinstance(module, str) else ""  # that is missing
-        self.traceback_text = traceback_text  # the traceback, for the log
+        self.module = module if isinstance(module, str) else ""
+        self.traceback_text = traceback_text
 
 
 class _SourceLoader(importlib.abc.InspectLoader):
-    """A loader that has the source already."""
+    """A loader for source code that has been read already."""
 
     def __init__(self, source: ToolSource) -> None:
         self._source = source
 
-    def get_source(self, fullname: str) -> str:  # there is only the one
+    def get_source(self, fullname: str) -> str:  # always the same module
         return importlib.util.decode_source(self._source.content)
 
-    def get_code(self, fullname: str) -> CodeType:  # there is only the one
+    def get_code(self, fullname: str) -> CodeType:  # always the same module
         return compile(self._source.content, self._source.path, "exec", dont_inherit=True)
 
-    def is_package(self, fullname: str) -> bool:  # there is only the one
+    def is_package(self, fullname: str) -> bool:  # always the same module
         return self._source.package
 
 
 class _UncachedFileLoader(importlib.machinery.SourceFileLoader):
-    """A loader that neither reads nor writes a `.pyc`: those know an edit by its second, and agents are quicker."""
+    """A loader that neither reads nor writes a `.pyc`, which misses a second edit within one second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class _SiblingFinder:
-    """Finds modules beside the tool file and what is in them, except names of the standard library."""
+    """A finder for modules and packages next to the tool file, except names of the standard library."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -94,7 +102,15 @@ class _SiblingFinder:
 
 
 def load(source: ToolSource, *, describe: bool) -> Exports:
-    """The file's tools, or `Broken` with the cause; `Aborted` when loading was stopped from outside."""
+    """Run a tool file and return its tools.
+
+    Args:
+        source: The file.
+        describe: Whether to build the descriptions and schemas of its tools.
+
+    Raises:
+        Broken: The file cannot be used, or loading was aborted.
+    """
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)

@@ -1,13 +1,12 @@
-"""The worker's loop: load one file, then run one call at a time and say truthfully how it ended.
+"""The worker's loop: loads one file, then runs one call at a time and reports its result.
 
-Everything of the tool runs in the main thread, synchronous or on a loop of its own, because only
-there can a signal reach it. An abort is such a signal, sent by the keeper after the daemon wrote
-the call's number to the abort channel: its handler raises `Aborted` in a synchronous tool, which
-leaves a sleep, a child that is waited for and a runaway expression at once, and cancels the task of
-an asynchronous one. It raises only while the tool's own code runs, and only once.
+The tool's code runs in the main thread, directly or on an event loop, because Python handles signals only
+there. The keeper sends a signal to abort a call, after the daemon wrote the call's number to the abort channel.
+The handler raises `Aborted` in a synchronous tool, which also interrupts a sleep, a wait for a child or an endless
+loop, and cancels the task of an asynchronous tool. It raises only while the tool's own code runs, and only once.
 
-Between calls the main thread itself reads the protocol, so a warm call costs no hand-over between
-threads. A reader thread exists only while a question is open.
+Between calls the main thread itself reads the protocol, so a warm call needs no switch between threads.
+A reader thread exists only while a question is open.
 """
 
 from __future__ import annotations
@@ -76,19 +75,23 @@ LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
 TRACEBACK_CHARACTERS_MAX: Final = 16_000
 POOL_JOIN_SECONDS: Final = 0.05
-"""How long an idle pool thread may take to end before it counts as left behind."""
+"""How long to wait for an idle pool thread to end before it counts as a leftover of the call."""
 
 
 def main(plan: setup.Plan) -> NoReturn:
-    """Serve until the daemon wants no more; never returns."""
-    status = 70  # EX_SOFTWARE, unless it comes to a good end
+    """Run the worker until the daemon retires it; exits the process.
+
+    Args:
+        plan: How the cell was built so far.
+    """
+    status = 70  # EX_SOFTWARE, unless the loop returns
     try:
         _Worker(plan).run()
         status = 0
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
     except setup.SetupFailed as failed:
-        print(f"toolcell: {failed}", file=sys.stderr)  # the daemon has been told
+        print(f"toolcell: {failed}", file=sys.stderr)  # the daemon has a FailedMessage
     finally:
         if sys.exc_info()[1] is not None:  # a bug of ours, which `os._exit` would hide
             traceback.print_exc()
@@ -101,7 +104,7 @@ def main(plan: setup.Plan) -> NoReturn:
 
 
 class _CallPool(ThreadPoolExecutor):
-    """The loop's pool for `asyncio.to_thread`, for one call, so that its idle threads are not left behind."""
+    """The thread pool of `asyncio.to_thread`, one for each call that uses it, so that its idle threads can be ended."""
 
     used = False
 
@@ -138,12 +141,12 @@ class _Worker:
                 case RetireMessage():
                     return
                 case AnswerMessage() | ReplyMessage() | ChunkMessage():
-                    pass  # about a question of a call that is over
+                    pass  # about a question of a call that has ended
 
     # Loading
 
     def _become(self, payload: bytes) -> None:
-        """Put on what the cell is wanted for; whatever fails ends the worker before any user's code ran."""
+        """Apply the cell's settings; a failure ends the worker before any code of the user has run."""
         self._plan.setup = setup.CellSetup.from_wire(json.loads(payload))
         try:
             setup.walk(setup.WANTED, self._plan)
@@ -186,21 +189,21 @@ class _Worker:
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in exported.tools}
-        # One handler for the worker's life: what is logged between calls goes to stderr, as it would.
+        # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
         self.daemon_channel.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
 
     # Calling
 
     def _call(self, message: CallMessage, payload: bytes) -> None:
-        # What the call held is freed when this returns, so that its destructors print before the result is sent.
+        # `_run_call` returns before the flush, so that objects of the call are freed and their destructors' output is flushed.
         ending = self._run_call(message, payload)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
         own = resource.getrusage(resource.RUSAGE_SELF)
         of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # Since the last call: what is used between two calls is nothing.
+        # The processor time since the previous call; the worker uses none between calls.
         previous_seconds, self._cpu_seconds = (
             self._cpu_seconds,
             own.ru_utime + own.ru_stime + of_children.ru_utime + of_children.ru_stime,
@@ -211,7 +214,7 @@ class _Worker:
             threads=min(self._count_leftovers(), THREADS_MAX),
         )
         self.daemon_channel.send_frames(ending.frames(message.seq, usage))
-        os.chdir(self._directory)  # for the next one
+        os.chdir(self._directory)  # for the next call
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Ending:
         tool = self._tools.get(message.tool)
@@ -231,7 +234,7 @@ class _Worker:
             arguments = tool.arguments(payload)
         except InvalidArguments as error:
             return Ending.from_text("invalid_arguments", str(error), ran=False)
-        if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the other half of it
+        if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the setter is for the worker only
             return Ending.from_text("aborted", "", ran=False)
         try:
             with self.abortable:
@@ -261,7 +264,7 @@ class _Worker:
         header: Mapping[str, Any],
         payload: bytes = b"",
     ) -> None:
-        """What the root logger's handler speaks through: the channel of the call that runs."""
+        """Send a message of the root logger's handler on the channel of the running call."""
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
@@ -272,13 +275,13 @@ class _Worker:
         return Ending.from_text("tool_error", text, limit=self._limit_behind(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
-        """The key of the limit that the kernel refused something for; None where it was none of the cell's."""
+        """Return the key of the cell's limit that caused an exception; None where no limit did."""
         if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-            return "processes"  # Python keeps the kernel's EAGAIN to itself
+            return "processes"  # the exception does not have the kernel's EAGAIN
         if not isinstance(error, OSError):
             return None
         if error.errno == errno.ENOSPC and (cell_setup := self._plan.setup) is not None:
-            # Elsewhere the directory shares its disk with everybody.
+            # Only a strict cell has a file system of its own.
             with contextlib.suppress(OSError):
                 if cell_setup.policy.enclosure == "strict" and not os.statvfs(cell_setup.tmpdir).f_bavail:
                     return "disk"
@@ -288,7 +291,7 @@ class _Worker:
         return "file_size" if error.errno == errno.EFBIG else None
 
     def complete(self, awaitable: Any) -> Any:
-        """Run what a tool awaits, on the worker's loop in the main thread, so that an abort cancels it."""
+        """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         if self._pool is None:
@@ -297,7 +300,7 @@ class _Worker:
         loop = self._loop
         loop.set_task_factory(self._make_task)
         task = loop.create_task(_await_and_stop(awaitable, loop.stop))
-        # Only from here on, so that the task has begun when it is cancelled, and comes to its `finally`.
+        # Through the loop, so that the task has started when it is cancelled, and runs its `finally`.
         self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
             while not task.done():
@@ -311,9 +314,9 @@ class _Worker:
         return asyncio.Task(work, loop=loop, **options)
 
     def _count_leftovers(self) -> int:
-        """Threads and tasks that outlive their call."""
+        """Return the number of threads and tasks that are still running after their call."""
         created, self._tasks_created = self._tasks_created, 0
-        # One is the tool's own, which is done; to look for others takes longer than most calls.
+        # The first task is the tool's own, which is done. `all_tasks` takes longer than most calls, so it is skipped.
         tasks = 0
         if (loop := self._loop) is not None and (created > 1 or loop.get_task_factory() != self._make_task):
             tasks = len(asyncio.all_tasks(loop))
@@ -327,7 +330,7 @@ class _Worker:
 
 
 async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
-    """Stops the loop itself: `run_until_complete` goes round once more for that, which costs as much as a small tool."""
+    """Await, then stop the loop. `run_until_complete` needs one more iteration, as long as a small tool takes."""
     try:
         return await awaitable
     finally:
@@ -335,12 +338,12 @@ async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
 
 
 class _Channel:
-    """How the context of one call speaks; see `toolcell._context.context.Channel`."""
+    """The connection of one call's context to the daemon; see `toolcell._context.context.Channel`."""
 
     def __init__(self, worker: _Worker, sequence: int) -> None:
         self._worker = worker
         self._sequence = sequence
-        self._teller: Teller | None = None  # most calls tell nothing
+        self._teller: Teller | None = None  # most calls send no intermediate message
         self._questions: dict[int, Future[Mapping[str, Any]]] = {}
         self._last_number = 0
         self._lock = threading.Lock()
@@ -401,7 +404,7 @@ class _Channel:
         return result
 
     def finish(self) -> None:
-        """Take back the questions that nobody waits for any more, and bring out what was told."""
+        """Withdraw the open questions, and send every pending message."""
         with self._lock:
             reader, open_questions = self._reader, list(self._questions)
         for number in open_questions:
@@ -415,7 +418,7 @@ class _Channel:
         while True:
             frame = self._worker.daemon_channel.receive()
             if frame is None:
-                os._exit(0)  # the daemon is gone, and so is everything of it
+                os._exit(0)  # the daemon has closed the channel
             message = to_worker(frame.header)
             if not isinstance(message, AnswerMessage | ReplyMessage):
                 continue

@@ -1,7 +1,7 @@
-"""What the zygote does once so that no worker has to: describe, call and answer for a tool of our own.
+"""Fills caches in the zygote, before it forks, by describing and calling a sample tool.
 
-Importing the modules is not all: pydantic imports some of its own late and fills caches with the
-first schema it builds. A worker that is forked afterwards loads its first tool in half the time.
+Importing the modules is not enough: pydantic imports some of its modules late, and fills caches when it builds
+its first schema. A worker that is forked afterwards loads its first tool in half the time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sample(
 
 
 def warm_up() -> None:
-    """Take the road of a tool once, with its usual forks; prepare what cells put on."""
+    """Run the code of a call once, with valid and invalid input, and compute the rules that all cells share."""
     own_places()
     to_worker(header_of(RetireMessage()))
     (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools

@@ -1,7 +1,7 @@
-"""How a call ended, as the worker reports it, and the frames that carry it.
+"""The worker's report of a call's result, and its encoding as frames.
 
-A result may be as large as memory, so it is not put together a second time: the header says the
-length of every part, and the parts are cut into chunks while they are sent.
+A result may be as large as memory, so its parts are not joined: the header has the length of every part, and the
+parts are split into chunks while they are sent.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from toolcelld.protocol.messages import (
 __all__ = ["Ending", "Usage"]
 
 CHUNK_CHARACTERS: Final = PAYLOAD_BYTES_MAX // 4
-"""Characters or bytes per chunk: four bytes is the longest that UTF-8 makes of a character."""
+"""Characters per chunk: UTF-8 encodes a character in at most four bytes."""
 
 
 class Usage(NamedTuple):
-    """What a call has used, and what of it is still alive."""
+    """What a call has used, and how many of its threads are still running."""
 
     cpu_seconds: float
     memory_peak_bytes: int
@@ -42,7 +42,7 @@ class Usage(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What the worker reports of a call."""
+    """The worker's report of one call."""
 
     kind: Kind
     result: Result
@@ -59,18 +59,31 @@ class Ending(NamedTuple):
         ran: bool = True,
         limit: RaisedLimit | None = None,
     ) -> Ending:
-        """An ending of words."""
+        """Return a report whose result is one text.
+
+        Args:
+            kind: How the call ended.
+            text: The text; no block where it is empty.
+            details: Any value, left out where it is no JSON; None by default.
+            ran: Whether code of the tool has run; True by default.
+            limit: The key of the limit that ended the call; None by default.
+        """
         encoded = None
         if details is not None:
-            with contextlib.suppress(ToolError):  # the message is what matters
+            with contextlib.suppress(ToolError):  # the text is sent without them
                 encoded = to_json(details)
         return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran, limit)
 
     def frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
-        """The result's frames; one that no header can describe is replaced by an error that says so."""
+        """Yield the frames of the result; an error replaces a result whose header would be too large.
+
+        Args:
+            sequence: The call's number.
+            usage: What the call has used.
+        """
         try:
             yield from self._frames(sequence, usage)
-        except FrameError as error:  # raised before anything was sent: only a header can be over its bound
+        except FrameError as error:  # raised before the first frame: only the header can be over its bound
             text = f"The tool's result has too many parts, or links that are too long: {error}."
             kind = "tool_error" if self.kind == "ok" else self.kind
             replaced = Ending.from_text(kind, text, ran=self.ran, limit=self.limit)
@@ -118,7 +131,7 @@ class Ending(NamedTuple):
             return
         yield encode(message)
         for part in parts:
-            # One byte for each: text that is ASCII goes in frames as full as bytes do.
+            # ASCII text has one byte per character, so its chunks can be as long as those of bytes.
             chunk = PAYLOAD_BYTES_MAX if isinstance(part, bytes) or part.isascii() else CHUNK_CHARACTERS
             for start in range(0, len(part), chunk):
                 piece = part[start : start + chunk]
@@ -128,7 +141,7 @@ class Ending(NamedTuple):
 def _utf8(text: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError:  # lone surrogates are no characters
+    except UnicodeEncodeError:  # lone surrogates cannot be encoded
         return text.encode(errors="replace")
 
 

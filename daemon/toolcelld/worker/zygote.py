@@ -1,16 +1,15 @@
-"""The process that cells are forked from: one for each interpreter, started by exec, single-threaded.
+"""The zygote: the process from which cells are forked. One for each interpreter, started by exec, single-threaded.
 
-It has imported what every worker needs and nothing of any user. It obeys one socket:
+It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
     daemon → zygote   {"type": "spawn", "id", "apart"} with five descriptors: life line, protocol, abort, stdout, stderr
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
-                      {"type": "exited", "id", "status"}    and nothing of that cell is left
+                      {"type": "exited", "id", "status"}    no process of that cell is left
 
-It is a subreaper: the orphans of a keeper that was killed become its children, and a child that
-it did not fork is killed. The end of its socket is the end of it; its cells have life lines of
-their own, and so outlive it.
+It is a subreaper: the orphans of a killed keeper become its children, and it kills every child that it did not
+fork. It exits when the socket is closed; its cells have life lines of their own, and continue.
 """
 
 from __future__ import annotations
@@ -33,16 +32,20 @@ from toolcelld.worker.prewarm import warm_up
 __all__ = ["main"]
 
 MESSAGE_BYTES_MAX: Final = 4096
-"""An order is a type and an id."""
+"""A request is a type and an id."""
 
 
 def main(control: int) -> None:
-    """Fork keepers until the daemon closes the socket."""
+    """Fork keepers until the daemon closes the socket.
+
+    Args:
+        control: The descriptor of the socket to the daemon.
+    """
     _Zygote(socket.socket(fileno=control)).run()
 
 
 def _wake(*_: object) -> None:
-    """For a signal that is to interrupt `poll`, through the wake-up descriptor, and no more."""
+    """A signal handler that does nothing: the wake-up descriptor interrupts `poll`."""
 
 
 class _Zygote:
@@ -56,7 +59,7 @@ class _Zygote:
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # What is alive now is alive in every worker: do not let their collectors touch, and so copy, it.
+        # Objects that exist now exist in every worker: frozen, their pages are not copied by the garbage collector there.
         linux.drop_bounding_set()
         warm_up()
         gc.collect()
@@ -72,10 +75,10 @@ class _Zygote:
                 if descriptor == self._woken.fileno():
                     self._woken.recv(4096)
                     self._reap()
-                elif not self._obey():
+                elif not self._handle_request():
                     return
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 8)
         except ConnectionError:
@@ -122,5 +125,7 @@ class _Zygote:
                     os.waitpid(pid, 0)
 
     def _send(self, message: dict[str, Any], *descriptors: int) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionError):  # the next read sees the end
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionError
+        ):  # the next read returns the end of the stream
             socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
