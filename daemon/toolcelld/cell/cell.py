@@ -1,12 +1,12 @@
-"""One cell as the daemon sees it: its descriptors, its keeper's life line, and its end.
+"""The daemon's side of one cell: its descriptors, its keeper's life line, and its end.
 
-    life line     words to the keeper, deaths from it (see `worker.keeper`)
+    life line     commands to the keeper, exit reports from it (see `worker.keeper`)
     protocol      frames to and from the worker
-    abort         the number of an aborted call, and why; overtakes everything on the protocol
-    stdout, err   what the tool prints: data, never protocol
+    abort         the number of an aborted call, and the reason; separate, so that it overtakes the protocol
+    stdout, err   the tool's output: data, never protocol
 
-A cell ends in one way, whoever wanted it: the keeper kills everything below it and exits, the
-zygote reaps it and says so, and `ended` is set to the `CellExit`. What cannot be proven is said.
+A cell always ends in the same way: the keeper kills every process below it and exits, the zygote reaps it and
+reports that, and `ended` is set to the `CellExit`. `CellExit.proof` says how far the empty cell is proven.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from toolcelld.sandbox.policy import CellLimits
 __all__ = ["Cell", "Receiver"]
 
 END_SECONDS_MAX: Final = 2.0
-"""A keeper needs milliseconds; one that needs this long is itself killed, and the zygote sweeps behind it."""
+"""A keeper ends its cell within milliseconds. After this time it is killed, and the zygote kills the rest."""
 SPAWN_SECONDS_MAX: Final = 5.0
-"""A fork takes milliseconds; a zygote that needs this long is replaced."""
+"""A fork takes milliseconds. After this time the zygote is replaced."""
 ABORT_HEADER: Final = struct.Struct(">Q")
 
 
 class Receiver:
-    """What a cell tells its owner. Every method is called on the loop and must not block."""
+    """The callbacks of a cell to its owner. They are called on the loop and must not block."""
 
     def on_frame(self, frame: Frame) -> None:
         """The worker sent a frame."""
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        """The tool printed; True asks to read no more until `Cell.resume_output`."""
+        """The tool wrote output. Return True to pause reading until `Cell.resume_output`."""
         return False
 
     def on_broken(self, error: FrameError) -> None:
-        """The worker sent something that is no frame; the cell is being ended."""
+        """The worker sent an invalid frame; the cell is being ended."""
 
 
 class Cell:
-    """A running cell. Made by `Cell.start`, over when `ended` is done."""
+    """A running cell. `Cell.start` creates it; it has ended when `ended` is done."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -83,21 +83,30 @@ class Cell:
         self._abort: socket.socket
         self._process_list: ProcessList | None = None
         self.usage: Usage | None = None
-        """What its processes used when they were last looked at."""
+        """What its processes used at the last measurement; None before the first."""
 
     @property
     def builders(self) -> tuple[int, ...]:
-        """The processes in it that are ours: its keeper and, in `strict`, its init."""
+        """The pids of our own processes in the cell: its keeper and, in `strict`, its init."""
         return (self.keeper_pid, self._init_pid) if self._init_pid else (self.keeper_pid,)
 
     @property
     def keeper_pid(self) -> int:
-        """The keeper's process; 0 before it was forked."""
+        """The keeper's pid; 0 before it is forked."""
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
     async def start(cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False) -> Cell:
-        """Fork a keeper and have it build the cell; raises `ZygoteFailed`, and then nothing is left of it."""
+        """Fork a keeper, and have it build the cell.
+
+        Args:
+            zygote: Forks the keeper.
+            receiver: Receives the cell's frames and output.
+            apart: Whether the cell is in namespaces of its own; False by default.
+
+        Raises:
+            ZygoteFailed: The cell cannot be started; no process of it is left.
+        """
         cell = cls(receiver)
         cell._replace_zygote = zygote.replace
         child_ends: list[int] = []
@@ -133,12 +142,12 @@ class Cell:
         cell.loop.add_reader(cell._life, cell._on_keeper_message)
         cell._stdio.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
-        # The barrier: from here on what the keeper forks is in the cell's group, if there is one.
+        # The barrier: the keeper forks only after it is in the cell's cgroup, if there is one.
         cell._send_to_keeper(b"go")
         return cell
 
     async def _join_cgroup(self, cgroups: CgroupTree) -> None:
-        """Have the keeper in a control group of its own; where that fails, the meter holds the cell alone."""
+        """Move the keeper into a cgroup of its own; if that fails, only the limit monitor enforces the limits."""
         self._cgroups, self._cgroup = cgroups, cgroups.make()
         if self._cgroup is not None:
             try:
@@ -147,14 +156,15 @@ class Cell:
                 self._leave_cgroup()
 
     def _leave_cgroup(self) -> bool:
-        """Remove the group; a yes is the kernel's word that nobody was in it."""
+        """Remove the cgroup; True proves that no process was left in it."""
         cgroup, self._cgroup = self._cgroup, None
         return cgroup is not None and self._cgroups is not None and self._cgroups.remove(cgroup)
 
     def limit(self, limits: CellLimits) -> bool:
-        """Have the kernel hold the sum of its processes under these limits, where it can; the meter does everywhere.
+        """Have the kernel enforce limits on the sum of the cell's processes, as far as it has a cgroup.
 
-        Says whether the kernel holds the memory, files in memory included, which the meter does not see.
+        Returns:
+            Whether the kernel limits the memory. That includes files in memory, which the limit monitor cannot measure.
         """
         if self._cgroup is not None:
             with contextlib.suppress(OSError):
@@ -162,11 +172,11 @@ class Cell:
         return False
 
     def redact(self, redactor: Redactor) -> None:
-        """From here on nobody hears these values from this cell."""
+        """Replace these secrets in everything that the cell sends or prints from now on."""
         self.wire.redact(redactor)
         self._stdio.redact(redactor)
 
-    # What the worker says; whoever has the cell by now hears it
+    # From the worker, for the current receiver
 
     def _on_frame(self, frame: Frame) -> None:
         self.receiver.on_frame(frame)
@@ -175,40 +185,49 @@ class Cell:
         self.receiver.on_broken(error)
         self.end()
 
-    # What the tool prints
+    # The tool's output
 
     def _on_stdio(self, source: Source, data: bytes) -> bool:
         return self.receiver.on_output(source, data)
 
     def drain(self) -> None:
-        """Take what was printed until now, so that it is before what comes next."""
+        """Read the output that is in the pipes now, so that it precedes what the receiver gets next."""
         self._stdio.drain()
 
     def begin_call(self) -> None:
-        """Separate what was printed until now from what the next call prints; no listener may be set yet."""
+        """Read the output of the time before a call. Call this before the call's listener is set."""
         self._stdio.begin_call()
 
     def resume_output(self, source: Source) -> None:
-        """Read this stream again."""
+        """Resume reading this stream."""
         self._stdio.resume(source)
 
     # To the keeper
 
     def abort(self, sequence: int, reason: str) -> None:
-        """Ask the worker to stop the calls up to this number; returns at once. One that is being ended is not asked."""
+        """Ask the worker to abort its calls up to a number; returns at once. Has no effect while the cell is being ended.
+
+        Args:
+            sequence: The number of the last call to abort.
+            reason: What the tool's `Aborted` says; cut at 1000 bytes.
+        """
         if self._ending is not None:
             return
-        with contextlib.suppress(OSError):  # the cell is gone, or was asked so often that its channel is full
+        with contextlib.suppress(OSError):  # the cell has ended, or the channel is full of earlier aborts
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._send_to_keeper(b"abort")
 
     def remind(self) -> None:
-        """Have the worker signalled once more; what has been delivered is not delivered again."""
+        """Signal the worker once more; an abort that it has delivered is not delivered again."""
         if self._ending is None:
             self._send_to_keeper(b"abort")
 
     def receive_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
-        """Have the one descriptor that the worker passes up, before it runs anybody's code; what comes later is not read."""
+        """Receive one socket that the worker sends before it runs code of the user; later messages are not read.
+
+        Args:
+            on_listener: Called with the socket, which it owns.
+        """
         self.loop.add_reader(self._abort, self._on_listener, on_listener)
 
     def _on_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
@@ -219,10 +238,10 @@ class Cell:
                 on_listener(socket.socket(fileno=number))
 
     def is_clear(self) -> bool:
-        """Whether the kernel shows, here and now, nobody in the cell but a worker of one thread.
+        """Return whether the cell has no process besides our own and a worker with one thread.
 
-        Three system calls on open descriptors, and no word to the keeper, because every warm call
-        asks it. A no is not certain (a dead child may not be reaped yet): then `survey` asks the keeper.
+        This takes three system calls on open descriptors and no message to the keeper, because it is checked after
+        every warm call. False is not certain, as a dead child may not be reaped yet: `survey` then asks the keeper.
         """
         if not self.worker_pid:
             return False
@@ -234,7 +253,7 @@ class Cell:
             return False
 
     def survey(self) -> asyncio.Future[int]:
-        """How many processes there are besides the worker; -1 when the keeper is gone."""
+        """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
         answer: asyncio.Future[int] = self.loop.create_future()
         self._survey_answers.append(answer)
         if not self._send_to_keeper(b"survey"):
@@ -242,16 +261,14 @@ class Cell:
         return answer
 
     def end(self) -> None:
-        """End the cell; returns at once, harmless twice. `ended` says when it is empty."""
+        """Begin to end the cell, and return at once. `ended` is done when it is empty. Safe to call twice."""
         if self._ending is None and not self.ended.done():
-            self._ending = self.loop.create_task(
-                self._end()
-            )  # awaited by whoever awaits `ended`: it cannot fail
+            self._ending = self.loop.create_task(self._end())  # its result is `ended`; it cannot fail
 
     async def _end(self) -> None:
         spawned = self._spawned
         assert spawned is not None
-        # The group first: nothing that is forked meanwhile gets out of it, the keeper ends with the others.
+        # The cgroup first: it also kills processes that are being forked, and the keeper.
         killed = False
         if self._cgroup is not None:
             self._killed = max(0, len(self._cgroup.members()) - len(self.builders))
@@ -265,7 +282,7 @@ class Cell:
             signal.pidfd_send_signal(spawned.pidfd, signal.SIGKILL)
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if not self.ended.done():
-            self._finish()  # neither keeper nor zygote answers: proof "none" says so
+            self._finish()  # neither keeper nor zygote answers: the proof is "none"
 
     # From the keeper
 
@@ -287,7 +304,7 @@ class Cell:
             if not message:
                 self.loop.remove_reader(self._life)
                 self._fail_surveys()
-                # The zygote reaps the keeper within milliseconds; one that is stopped would keep us waiting for ever.
+                # The zygote reaps the keeper within milliseconds. A stopped zygote never would, so it is replaced.
                 if self._sweep_timer is None:
                     self._sweep_timer = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
                 return
@@ -300,7 +317,7 @@ class Cell:
                 self._init_pid = int(values[1]) if len(values) > 1 else 0
             elif word == "exit":
                 if self._status is not None:
-                    continue  # init said it, and then its own end came
+                    continue  # init has reported it, and this is its own exit
                 self._status = int(values[0])
                 self._cpu_seconds = float(values[1])
                 self._memory_peak_bytes = int(values[2]) * 1024
@@ -314,18 +331,18 @@ class Cell:
                 answer.set_result(-1)
 
     def _on_swept(self, _: object) -> None:
-        """The zygote reaped the keeper and swept behind it; or the zygote is gone and cannot say."""
+        """The zygote has reaped the keeper and killed what was left, or the zygote has ended."""
         if self.ended.done():
             return
         spawned = self._spawned
         assert spawned is not None
         with contextlib.suppress(OSError):
-            self._on_keeper_message()  # what the keeper said last
+            self._on_keeper_message()  # the keeper's last messages
         if _has_exited(spawned.pidfd):
             if self._proof == "none":
                 self._proof = "zygote"
             self._finish()
-        else:  # the zygote died: the keeper's own end is what we have left
+        else:  # the zygote has ended: wait for the keeper's own exit
             self.loop.add_reader(spawned.pidfd, self._on_keeper_exit)
 
     def _on_keeper_exit(self) -> None:
@@ -340,7 +357,7 @@ class Cell:
         self.drain()
         self.wire.read_remaining()
         cgroup_usage = self._cgroup.usage() if self._cgroup is not None else CgroupUsage()
-        if self._leave_cgroup():  # whoever ended it
+        if self._leave_cgroup():  # this proves it, however the cell ended
             self._proof = "cgroup"
         last_cpu_seconds = self.usage.cpu_seconds if self.usage is not None else 0.0
         cell_exit = CellExit(
@@ -360,7 +377,7 @@ class Cell:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._fail_surveys()
-        self._leave_cgroup()  # where it was never used
+        self._leave_cgroup()  # where the cell failed to start
         self.wire.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
@@ -376,7 +393,7 @@ class Cell:
 
 
 def _pair(kind: int) -> tuple[socket.socket, int]:
-    """Our end, which does not block, and the number of theirs."""
+    """Return our end of a socket pair, which does not block, and the descriptor of the child's."""
     ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
     return ours, child_ends.detach()

@@ -1,18 +1,17 @@
-"""Control groups: one for each cell, in the part of the hierarchy that was handed to the daemon.
+"""Control groups (cgroups): one for each cell, in the part of the hierarchy that is delegated to the daemon.
 
-    BASE                  the group that was delegated to us, by systemd's Delegate=yes for one
+    BASE                  the cgroup that is delegated to us, for example by systemd's Delegate=yes
       supervisor          the daemon and its zygotes
-      cell-PID-N          one cell, keeper included; PID is the daemon's
+      cell-PID-N          one cell with its keeper; PID is the daemon's
 
-With a group the kernel holds what all processes of a cell use together, ends all of them with one
-word, and says when the last one is gone. Only version 2 can do that, and only where somebody gave
-us a group: in one that is merely writable the service manager does as it likes, so there we say no
-and why. Each controller is wanted for itself, as one that is missing fails a write of several.
-Killing works without any.
+With a cgroup the kernel limits what all processes of a cell use together, kills all of them with one write, and
+reports when the last one has exited. This needs version 2 of the hierarchy, and a delegated cgroup: the service
+manager may reorganise one that is only writable, so the daemon does not use it and says why. Controllers are enabled
+one by one, because a write of several fails if one is missing. Killing needs no controller.
 
-The limit on processes is set a little higher than asked for. Forks beyond it fail, and most
-programs tell nobody; so the meter has to see the limit crossed, and the wall behind it only keeps a
-bomb from getting far between two looks.
+The limit on processes is set a little higher than configured. Forks beyond it fail, and most programs do not report
+that; so the limit monitor has to measure that the limit is passed, and the kernel's limit only stops a fork bomb
+between two measurements.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ __all__ = ["Cgroup", "CgroupTree", "CgroupUsage"]
 CONTROLLERS: Final = ("memory", "pids", "cpu")
 SUPERVISOR: Final = "supervisor"
 SUPERVISOR_WEIGHT: Final = 1000
-"""Ten times a cell's share of the processors, so that cells full of spinning processes do not keep the daemon waiting."""
+"""Ten times a cell's share of the processors, so that busy cells do not slow down the daemon."""
 UNMOUNTED: Final = "there is no control group hierarchy of version 2"
 DELEGATED: Final = ("user.delegate", "trusted.delegate")
-"""What systemd marks a delegated group with; only root sees the second."""
+"""The attributes with which systemd marks a delegated cgroup; only root can read the second."""
 
 _CELL = re.compile(r"cell-(\d+)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupUsage:
-    """What the kernel wrote down about a cell; 0 where it keeps no such account."""
+    """The kernel's accounts of a cell; 0 where it keeps none."""
 
     cpu_seconds: float = 0.0
     memory_peak_bytes: int = 0
     out_of_memory_kills: int = 0
-    """Processes that the kernel ended because the cell itself passed its limit."""
+    """Processes that the kernel killed because the cell itself passed its limit."""
 
 
 class Cgroup:
@@ -57,14 +56,24 @@ class Cgroup:
         self._controllers = controllers
 
     def join(self, pid: int) -> None:
-        """Have a process in it, and all that it forks from now on. Takes some ms: the kernel waits for a quiet moment."""
+        """Move a process into it, with all that it forks from now on. Blocks for some ms, for the kernel's locks."""
         _write(f"{self.path}/cgroup.procs", str(pid))
 
     def limit(self, limits: CellLimits) -> bool:
-        """Hold what is in it under those limits, as far as there are controllers; says whether its memory is held."""
+        """Set the limits for which there is a controller.
+
+        Args:
+            limits: The limits of the cell; None is no limit.
+
+        Returns:
+            Whether the memory is limited.
+
+        Raises:
+            OSError: The kernel refused a limit.
+        """
         holds = False
         if "memory" in self._controllers and limits.memory_bytes is not None:
-            # The whole cell or nobody: a tool that goes on without some of its processes is in no known state.
+            # Kill the whole cell, as a tool that loses some of its processes is in an unknown state.
             _write(f"{self.path}/memory.oom.group", "1")
             with contextlib.suppress(FileNotFoundError):  # kernels without swap
                 _write(f"{self.path}/memory.swap.max", "0")
@@ -75,13 +84,13 @@ class Cgroup:
         return holds
 
     def members(self) -> list[int]:
-        """The processes in it."""
+        """Return the pids in it."""
         with contextlib.suppress(OSError):
             return [int(pid) for pid in _read(f"{self.path}/cgroup.procs").split()]
         return []
 
     def kill(self) -> bool:
-        """End everybody in it at once, also who is being forked; says whether the kernel can (since 5.14)."""
+        """Kill all processes in it, including those that are being forked; False before Linux 5.14."""
         try:
             _write(f"{self.path}/cgroup.kill", "1")
         except OSError:
@@ -89,7 +98,7 @@ class Cgroup:
         return True
 
     def usage(self) -> CgroupUsage:
-        """What was used by all who have ever been in it."""
+        """Return what all processes that have ever been in it have used."""
         cpu = _table(f"{self.path}/cpu.stat").get("usage_usec", 0) / 1e6
         if "memory" not in self._controllers:
             return CgroupUsage(cpu)
@@ -97,11 +106,11 @@ class Cgroup:
         with contextlib.suppress(OSError, ValueError):  # since 5.19
             peak = int(_read(f"{self.path}/memory.peak"))
         events = _table(f"{self.path}/memory.events")
-        # Who was ended for want of memory elsewhere, of the whole machine for one, passed no limit of his own.
+        # Without an `oom` event of its own, the cell was killed because another cgroup or the machine ran out of memory.
         return CgroupUsage(cpu, peak, events.get("oom_kill", 0) if events.get("oom", 0) else 0)
 
     def remove(self) -> bool:
-        """Remove it; a no is the kernel's word that somebody is in it."""
+        """Remove the cgroup; return False if it still has processes."""
         try:
             os.rmdir(self.path)
         except FileNotFoundError:
@@ -115,19 +124,25 @@ class Cgroup:
 
 
 class CgroupTree:
-    """The groups of this daemon's cells, or the reason why there are none."""
+    """The cgroups of this daemon's cells.
+
+    Args:
+        base: The path of the delegated cgroup; empty, the default, where there is none.
+        controllers: The controllers that are enabled in it; none by default.
+        reason: Why there are no cgroups; empty by default.
+    """
 
     def __init__(self, base: str = "", controllers: frozenset[str] = frozenset(), reason: str = "") -> None:
         self.base = base
         self.controllers = controllers
         self.reason = reason
-        """Why there are none; empty where there are."""
+        """Why there are no cgroups; empty where there are."""
         self._numbers = itertools.count(1)
-        self._unremoved: list[Cgroup] = []  # not empty when they were to be removed
+        self._unremoved: list[Cgroup] = []  # still had processes when they were to be removed
 
     @property
     def available(self) -> str:
-        """One line for people."""
+        """One line for the user: "yes" or "no", and why."""
         if self.reason:
             return f"no: {self.reason}"
         return (
@@ -136,7 +151,7 @@ class CgroupTree:
 
     @classmethod
     def claim(cls) -> CgroupTree:
-        """Take the group that this process was given: move into its leaf, and sweep what a dead daemon left."""
+        """Use the cgroup of this process: move into its `supervisor`, and remove the cells of daemons that have ended."""
         mount = _mount()
         if mount is None:
             return cls(reason=UNMOUNTED)
@@ -146,7 +161,7 @@ class CgroupTree:
         if not _is_delegated(path):
             return cls(
                 reason=f"the control group {base} is not delegated to the daemon; "
-                "run it as the service that comes with it, or say Delegate=yes in your own unit"
+                "run it with the systemd unit that comes with it, or set Delegate=yes in your own unit"
             )
         others = set(map(int, _read(f"{path}/cgroup.procs").split())) - {os.getpid()}
         if others:
@@ -166,30 +181,32 @@ class CgroupTree:
         return cgroups
 
     def make(self) -> Cgroup | None:
-        """A group for one cell; None where there are none."""
+        """Make the cgroup of one cell; None where there are no cgroups, or their number is limited."""
         self._unremoved = [cgroup for cgroup in self._unremoved if not cgroup.remove()]
         if not self.base:
             return None
         path = f"{self.base}/cell-{os.getpid()}-{next(self._numbers)}"
         try:
             os.mkdir(path)
-        except OSError:  # as many as the one who delegated allows: the meter holds the cell alone
+        except (
+            OSError
+        ):  # the maximum of the delegation is reached: only the limit monitor enforces the limits
             return None
         return Cgroup(path, self.controllers)
 
     def remove(self, cgroup: Cgroup) -> bool:
-        """Remove a cell's group; one that is not empty is tried again with the next one made."""
+        """Remove a cell's cgroup; if it is not empty, return False and try again at the next `make`."""
         if cgroup.remove():
             return True
         self._unremoved.append(cgroup)
         return False
 
     def close(self) -> None:
-        """Remove what can be removed."""
+        """Remove the cgroups that could not be removed before."""
         self._unremoved = [cgroup for cgroup in self._unremoved if not cgroup.remove()]
 
     def _sweep(self) -> None:
-        """End and remove the cells of daemons that are gone."""
+        """Kill and remove the cells of daemons that have ended."""
         for entry in os.listdir(self.base):
             match = _CELL.fullmatch(entry)
             if match is None or self._is_daemon(int(match[1])):
@@ -197,10 +214,10 @@ class CgroupTree:
             cgroup = Cgroup(f"{self.base}/{entry}", self.controllers)
             cgroup.kill()
             if not cgroup.remove():
-                self._unremoved.append(cgroup)  # it dies, and does not take long
+                self._unremoved.append(cgroup)  # its processes are about to exit
 
     def _is_daemon(self, pid: int) -> bool:
-        """Whether that is another living daemon, which shares this base with us."""
+        """Return whether the process is another running daemon with the same base."""
         return pid != os.getpid() and str(pid) in _read(f"{self.base}/{SUPERVISOR}/cgroup.procs").split()
 
 
@@ -214,7 +231,7 @@ def _mount() -> str | None:
 
 
 def _own_path() -> str:
-    """Of this process in the hierarchy of version 2; "/" where that is the root, or where it is hidden."""
+    """Return this process's cgroup in version 2; "/" where that is the root, or where it is hidden."""
     for line in _read("/proc/self/cgroup").splitlines():
         if line.startswith("0::"):
             return line.removeprefix("0::")
@@ -222,7 +239,7 @@ def _own_path() -> str:
 
 
 def _is_delegated(path: str) -> bool:
-    """Whether somebody made this group ours: marked it, or, unless we are root, gave it to our user."""
+    """Return whether the cgroup is delegated: it is marked so, or, unless we are root, belongs to our user."""
     for name in DELEGATED:
         with contextlib.suppress(OSError):
             if os.getxattr(path, name) == b"1":
@@ -236,7 +253,7 @@ def _is_delegated(path: str) -> bool:
 
 
 def _enable(path: str, controller: str) -> bool:
-    """Have a controller in the groups below."""
+    """Enable a controller for the cgroups below; False where that fails."""
     try:
         _write(f"{path}/cgroup.subtree_control", f"+{controller}")
     except OSError:
@@ -245,7 +262,7 @@ def _enable(path: str, controller: str) -> bool:
 
 
 def _table(path: str) -> dict[str, int]:
-    """A file of lines of a name and a number."""
+    """Read a file of lines with a name and a number; empty where that fails."""
     with contextlib.suppress(OSError, ValueError):
         return {name: int(value) for name, value in (line.split() for line in _read(path).splitlines())}
     return {}
@@ -257,7 +274,7 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """One write, because the kernel takes each as one order."""
+    """Write in one system call, because the kernel takes each as one command."""
     number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(number, text.encode())

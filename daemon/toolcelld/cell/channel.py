@@ -1,8 +1,8 @@
-"""Our end of a worker's protocol: messages down to it, frames up from it; `worker.wire` is its own end.
+"""The daemon's end of the protocol: sends messages to a worker and receives its frames.
 
-Nothing the worker said is lost with it. Its words and its end come on ways of their own, and either may be
-the first; and a message sent to a worker that has just ended breaks the connection while its last words
-still lie in it.
+The worker's end is `worker.channel`. Frames that a worker sent before it ended are not lost. Its exit is reported on
+another descriptor and may be seen before its last frames; and a message that is sent to a worker that has just ended
+breaks the connection while the last frames are still unread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ __all__ = ["WorkerChannel"]
 
 
 class WorkerChannel(asyncio.Protocol):
-    """One stream of frames; opened once, closed once, and harmless to use after that."""
+    """The connection to one worker. It is opened once; after `close`, every method has no effect.
+
+    Args:
+        on_frame: Called with every frame.
+        on_error: Called when the worker breaks the protocol.
+    """
 
     def __init__(self, on_frame: Callable[[Frame], None], on_error: Callable[[FrameError], None]) -> None:
         self._on_frame = on_frame
@@ -29,44 +34,44 @@ class WorkerChannel(asyncio.Protocol):
         self._redactor: Redactor | None = None
         self._socket: socket.socket
         self._transport: asyncio.Transport | None = None
-        self._stopped = False  # what comes is no protocol any more
+        self._stopped = False  # later data is ignored
 
     async def open(self, connection: socket.socket) -> None:
-        """Begin to listen at our end, which is this wire's from now on."""
+        """Start reading from a connected socket, which the channel owns from now on."""
         self._socket = connection
         self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=connection)
 
     def close(self) -> None:
-        """Hear and say nothing more."""
+        """Close the connection."""
         self._stopped = True
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
 
     def redact(self, redactor: Redactor) -> None:
-        """From here on nobody hears these values."""
+        """Replace these secrets in every frame from now on."""
         self._redactor = redactor
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
-        """Queue one message; a worker that has ended takes it silently."""
+        """Queue one message; it is dropped if the worker has ended."""
         for frame in split(message, payload):
             if self._transport is None or self._transport.is_closing():
                 return
             self._transport.write(frame)
 
     def pause(self) -> None:
-        """Read no more for now: the worker's writes will wait."""
+        """Pause reading, so that the worker's writes block."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
         transport = self._transport
         if transport is not None and not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
 
     def break_off(self, error: FrameError) -> None:
-        """Listen no more, because of this."""
+        """Stop reading because the worker broke the protocol, and report the error."""
         self._stopped = True
         self.pause()
         if self._redactor is not None:
@@ -74,10 +79,10 @@ class WorkerChannel(asyncio.Protocol):
         self._on_error(error)
 
     def read_remaining(self) -> None:
-        """Read all that is there now; for a worker that has ended, the last that there will be."""
+        """Read everything that the socket holds now; for a worker that has ended, its last frames."""
         if self._transport is None:
             return
-        with contextlib.suppress(OSError):  # it is empty, or closed
+        with contextlib.suppress(OSError):  # the socket is empty or closed
             while not self._stopped and (data := self._socket.recv(PAYLOAD_BYTES_MAX)):
                 self.data_received(data)
 

@@ -1,4 +1,4 @@
-"""How a cell ended, and who says so."""
+"""How a cell ended, and how that is proven."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Proof = Literal["cgroup", "landlock", "children", "zygote", "none"]
 class CellExit:
     """How a cell ended."""
 
-    status: int | None  # the worker's wait status; None when nobody could say
+    status: int | None  # the worker's wait status; None when it is unknown
     cpu_seconds: float
     memory_peak_bytes: int
     killed: int  # processes that had to be killed
-    proof: Proof  # who saw the cell empty
-    stderr: str  # the last lines, of the last call only
-    out_of_memory: bool = False  # the kernel ended somebody in it for that
-    usage: Usage | None = None  # when it was last looked at, if ever
+    proof: Proof  # what showed that the cell is empty
+    stderr: str  # the last lines of the last call
+    out_of_memory: bool = False  # the kernel killed a process because the cell passed its memory limit
+    usage: Usage | None = None  # at the last measurement, if there was one
 
     @property
     def proven(self) -> bool:
-        """Whether the kernel, and not a listing, said that nothing is left."""
+        """Whether the kernel guarantees that no process is left; a process listing does not."""
         return self.proof in ("cgroup", "landlock")
 
     def cause(self) -> str:
-        """The signal or the exit, as an Outcome names it."""
+        """Return the signal or the exit status as an outcome names it: "SIGSEGV", "exit 3", "lost"."""
         if self.status is None:
             return "lost"
         if os.WIFSIGNALED(self.status):

@@ -1,6 +1,6 @@
-"""Who is in a cell, by the kernel's own lists.
+"""Checks a cell for leftover processes, in the kernel's lists of children.
 
-Every warm call asks it, so the lists are held open: reading one again is one system call.
+It is checked after every warm call, so the lists are kept open: reading one again takes one system call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ ONE_THREAD_LINKS: Final = 3
 
 
 class ProcessList:
-    """Of a keeper, an init where there is one, and a worker: each has the next one as its only child."""
+    """The lists of children of a cell whose processes form a chain: keeper, init in `strict`, worker.
+
+    Args:
+        pids: The processes of the chain, in order; 0 is skipped.
+
+    Raises:
+        OSError: A process has exited.
+    """
 
     __slots__ = ("_lists", "_tasks")
 
@@ -34,14 +41,14 @@ class ProcessList:
             raise
 
     def is_clear(self) -> bool:
-        """Whether there is nobody but these, and the worker has one thread. Raises OSError where nobody can say."""
+        """Return whether the cell has no other process, and the worker has one thread. Raises `OSError`."""
         for number, expected in self._lists:
             if os.pread(number, 64, 0).strip() != expected:
                 return False
         return os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
 
     def close(self) -> None:
-        """Let go of the lists."""
+        """Close the lists."""
         for number in (self._tasks, *(number for number, _ in self._lists)):
             if number != -1:
                 os.close(number)

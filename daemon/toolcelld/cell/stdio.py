@@ -1,7 +1,6 @@
-"""What a tool prints: the two pipes of a cell, read as they fill.
+"""Reads stdout and stderr of a cell.
 
-What comes is passed on, without what must not be seen. Whoever takes it may ask for no more for now; then the
-pipe fills, and the tool waits.
+The output is redacted and passed on. The receiver can pause reading; then the pipe fills, and the tool's writes block.
 """
 
 from __future__ import annotations
@@ -20,19 +19,23 @@ from toolcelld.output.redaction import Redactor, StreamRedactor
 __all__ = ["SOURCES", "Source", "StdioReader"]
 
 READ_BYTES: Final = 64 * 1024
-"""What a pipe holds."""
+"""The capacity of a pipe."""
 STDERR_TAIL_BYTES: Final = 4096
-"""The last lines that a dying worker printed in its call, for the diagnosis."""
+"""Of the last lines that a worker printed in its call, for the diagnosis of a crash."""
 
 Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
 
 
 class StdioReader:
-    """The reading ends of both pipes."""
+    """The reading ends of both pipes.
+
+    Args:
+        on_output: Called with the stream and the data; it returns True to pause reading until `resume`.
+    """
 
     def __init__(self, on_output: Callable[[Source, bytes], bool]) -> None:
-        self._on_output = on_output  # True asks to read no more until `resume`
+        self._on_output = on_output
         self._loop = asyncio.get_running_loop()
         self._pipes: dict[Source, int] = {}
         self._poll = select.poll()
@@ -40,7 +43,7 @@ class StdioReader:
         self.stderr_tail = b""
 
     def add(self, source: Source) -> int:
-        """Make the pipe, and give its writing end. Raises OSError."""
+        """Make a stream's pipe, and return the descriptor of its writing end. Raises `OSError`."""
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         self._pipes[source] = read
@@ -48,20 +51,20 @@ class StdioReader:
         return write
 
     def start(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         for source, number in self._pipes.items():
             self._loop.add_reader(number, self._on_readable, source)
 
     def redact(self, redactor: Redactor) -> None:
-        """From here on nobody sees these values."""
+        """Replace these secrets in the output from now on."""
         self._redactors = {source: redactor.stream() for source in self._pipes}
 
     def drain(self) -> None:
-        """Take what the pipes hold now, so that everything printed before a result is before it."""
-        # The kernel is asked first, about both at once, because most calls print nothing.
+        """Read what the pipes hold now, so that output printed before a result precedes it."""
+        # One poll of both pipes first, because most calls print nothing.
         readable = {number for number, _ in self._poll.poll(0)}
         for source, number in self._pipes.items():
-            # Bytes in the pipe now, up to 1 MiB where the tool enlarged it; what leftovers go on writing is not waited for.
+            # The bytes in the pipe now, up to 1 MiB if the tool enlarged it; later output of leftover processes is not read.
             waiting = _bytes_in(number) if number in readable else 0
             while waiting > 0 and (count := self._read(number, source)) > 0:
                 waiting -= count
@@ -70,17 +73,17 @@ class StdioReader:
                 self._pass_on(self._pipes[source], source, rest)
 
     def begin_call(self) -> None:
-        """Pass on what was printed before a call, and start the tail of stderr anew."""
+        """Pass on the output of the time before a call, and clear the tail of stderr."""
         self.drain()
         self.stderr_tail = b""
 
     def resume(self, source: Source) -> None:
-        """Read this stream again."""
+        """Resume reading this stream."""
         if (number := self._pipes.get(source)) is not None:
             self._loop.add_reader(number, self._on_readable, source)
 
     def close(self) -> None:
-        """Read no more; harmless twice."""
+        """Stop reading and close the pipes. Safe to call twice."""
         for number in self._pipes.values():
             self._loop.remove_reader(number)
             os.close(number)
@@ -92,7 +95,7 @@ class StdioReader:
             self._loop.remove_reader(number)
 
     def _read(self, number: int, source: Source) -> int:
-        """Bytes that were read: 0 at the end, -1 when there is nothing now."""
+        """Read once and return the number of bytes: 0 at the end of the stream, -1 when the pipe is empty."""
         try:
             data = os.read(number, READ_BYTES)
         except BlockingIOError:
@@ -113,6 +116,6 @@ class StdioReader:
 
 
 def _bytes_in(number: int) -> int:
-    """How many bytes a pipe holds that have not been read."""
+    """Return the number of unread bytes in a pipe."""
     count: int = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, bytes(4)))[0]
     return count

@@ -1,9 +1,8 @@
 """The private temporary directories of cells that have no /tmp of their own.
 
-One for each cell below the daemon's state, made before the cell is told of it and removed when the
-cell is empty. What is in one was put there by a tool: trees deeper than a path is long, directories
-that cannot be entered. `rm` and `chmod` know how to deal with those, so they do it, and only
-where a plain rmdir does not.
+There is one for each cell, below the daemon's state directory; it is made before the cell is configured, and removed
+when the cell is empty. Its content was written by a tool and may have trees deeper than a path can be, or directories
+that cannot be entered. `rm` and `chmod` handle those, so they are run where a plain rmdir fails.
 """
 
 from __future__ import annotations
@@ -21,18 +20,23 @@ __all__ = ["TemporaryDirectories"]
 logger = logging.getLogger(__name__)
 
 REMOVE_SECONDS_MAX: Final = 60.0
-"""For one directory; a disk that needs longer is left to the next start."""
+"""For one directory; after this time it is left to the next start of the daemon."""
 
 
 class TemporaryDirectories:
-    """The place of all of them. Nothing else is kept below it."""
+    """Makes and removes the directories.
+
+    Args:
+        place: The directory of all of them, which has no other content.
+        tasks: Runs the removals.
+    """
 
     def __init__(self, place: str, tasks: asyncio.TaskGroup) -> None:
         self.place = place
         self._tasks = tasks
 
     async def start(self) -> None:
-        """Have the place, and nothing in it that an earlier daemon left."""
+        """Make the directory of all of them, and remove what an earlier daemon left in it."""
         await asyncio.to_thread(self._clear)
 
     def _clear(self) -> None:
@@ -41,11 +45,11 @@ class TemporaryDirectories:
             _remove(os.path.join(self.place, name))
 
     def make(self) -> str:
-        """A new directory. Raises `OSError`."""
+        """Make a directory and return its path. Raises `OSError`."""
         return tempfile.mkdtemp(prefix="cell-", dir=self.place)
 
     def remove(self, path: str) -> None:
-        """Have it gone soon; returns at once."""
+        """Remove a directory in the background; returns at once."""
         try:
             os.rmdir(path)
         except FileNotFoundError:
@@ -68,4 +72,4 @@ def _remove(path: str) -> None:
             )
         if not os.path.lexists(path):
             return
-    logger.warning("%s could not be removed whole; the next start tries again.", path)
+    logger.warning("%s could not be removed completely; the next start tries again.", path)

@@ -1,13 +1,12 @@
-"""What the processes of a cell use together, as /proc shows it at one moment.
+"""Measures what the processes of a cell use together, from /proc.
 
-Memory is what would not be there without the cell: anonymous and shared pages, not mapped files.
-Two figures exist for it. Resident pages are quick to read and count a page once for everybody who
-has it, so a worker that forks ten children seems to use ten times as much. Proportional pages are
-exact and cost twenty times as long. So the quick sum is read first, and the exact one only where
-the quick one is over the limit.
+Memory is what would be free without the cell: anonymous and shared pages, not mapped files. There are two figures.
+Resident pages are fast to read, but a shared page counts once for each process, so a worker that forks ten children
+seems to use ten times as much. Proportional pages are exact and take twenty times as long. So the fast sum is read
+first, and the exact one only if the fast one is over the limit.
 
-Why not psutil: it takes nine times as long, and this runs on the daemon's loop.
-Everything read here is said by the kernel but for a process's name, which is the tool's choice.
+psutil takes nine times as long, and this runs on the daemon's loop.
+All values come from the kernel, except the name of a process, which the tool can choose.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from toolcell._units import format_bytes, format_seconds
 __all__ = ["Member", "Usage", "disk_used", "measure", "passed", "resident_memory"]
 
 PROCESSES_READ_MAX: Final = 1024
-"""The most that a limit may allow by default; a look at so many takes some 50 ms."""
+"""The largest limit that is allowed by default; measuring so many processes takes about 50 ms."""
 ENTRIES_READ_MAX: Final = 100_000
-"""Of a directory tree; a second on a quiet disk."""
+"""Of a directory tree; reading so many takes a second on an idle disk."""
 ENTRY_BYTES: Final = 4096
-"""What an entry counts at least: a file of one byte takes a block, an empty one an inode."""
+"""The least size of an entry: a file of one byte takes a block, an empty one an inode."""
 BLOCK_BYTES: Final = 512
 """The unit of `st_blocks`, whatever the file system."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 READ_BYTES: Final = 16 * 1024
-"""More than any of these files has, but for lists of children that are far over every limit."""
+"""More than any of these files has, except lists of children that are far over every limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,9 @@ class Member:
     pid: int
     name: str
     tasks: int
-    """Its threads; one that is dead and not reaped is one."""
+    """The number of its threads; 1 for a process that is dead and not reaped."""
     cpu_seconds: float
-    """Its own, without what its children used."""
+    """Without what its children used."""
     memory_bytes: int = 0
 
     def __str__(self) -> str:
@@ -54,30 +53,34 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a cell uses."""
+    """What a cell uses, at one time."""
 
     members: tuple[Member, ...]
     cpu_seconds: float
-    """Of everybody who lives in it or did."""
+    """Of all processes that are or were in it."""
 
     @property
     def memory_bytes(self) -> int:
-        """Of all together."""
+        """The sum over all processes."""
         return sum(member.memory_bytes for member in self.members)
 
     @property
     def tasks(self) -> int:
-        """Processes and threads."""
+        """The number of processes and threads."""
         return sum(member.tasks for member in self.members)
 
 
 def measure(
     builders: Sequence[int], *, memory_limit_bytes: int | None = None, tasks_limit: int | None = None
 ) -> Usage:
-    """What is used below a cell's builders: its keeper and, in `strict`, its init, in that order.
+    """Measure what the processes below a cell's builders use.
 
-    The builders are ours, so only what their children have left them to account for counts.
-    Where there are more tasks than the limit, the others are only counted as far as they are seen.
+    The builders are our own processes, so only the processor time of their reaped children counts.
+
+    Args:
+        builders: The pids of the cell's keeper and, in `strict`, of its init, in that order.
+        memory_limit_bytes: The exact memory is read only above it; None, the default, for never.
+        tasks_limit: Processes beyond it are counted but not measured; None, the default, for no limit.
     """
     members: list[Member] = []
     cpu_seconds = 0.0
@@ -91,12 +94,12 @@ def measure(
             member, of_children = _member(pid)
             waiting += _children(pid, member.tasks) - seen
         except (OSError, ValueError):
-            continue  # it is gone, and its parent accounts for it
+            continue  # it has exited, and its parent accounts for it
         cpu_seconds += of_children
         if pid not in builders:
             cpu_seconds += member.cpu_seconds
             members.append(replace(member, memory_bytes=_resident(pid)))
-    # Those that were only listed count as well.
+    # Processes that were listed and not measured count as well.
     members += [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
     usage = Usage(tuple(members), cpu_seconds)
     if memory_limit_bytes is not None and usage.memory_bytes > memory_limit_bytes:
@@ -114,7 +117,7 @@ def _read(path: str) -> bytes:
 
 
 def _member(pid: int) -> tuple[Member, float]:
-    """A process, and the seconds that its dead children used."""
+    """Return a process, and the seconds that its reaped children used."""
     before, _, after = _read(f"/proc/{pid}/stat").rpartition(b")")
     fields = after.split()
     own, of_children = (
@@ -124,7 +127,7 @@ def _member(pid: int) -> tuple[Member, float]:
 
 
 def _printable(name: bytes) -> str:
-    """A process's name in one line; a tool may give itself any."""
+    """Return a process's name as one printable line; a tool can choose any name."""
     text = name.decode(errors="replace")
     return "".join(character if character.isprintable() else "?" for character in text) or "?"
 
@@ -135,7 +138,7 @@ def _children(pid: int, tasks: int) -> set[int]:
     for thread in threads:
         with contextlib.suppress(OSError):  # a thread that ended since
             data = _read(f"/proc/{pid}/task/{thread}/children")
-            # A list that was cut ends in half a number.
+            # A truncated list may end inside a number.
             pids.update(map(int, (data if len(data) < READ_BYTES else data[: data.rfind(b" ")]).split()))
     return pids
 
@@ -158,24 +161,24 @@ def _resident(pid: int) -> int:
 
 
 def _proportional(member: Member) -> int:
-    """Its part of the pages it shares with others; what it seems to use where it lets nobody look."""
+    """Return its proportional part of shared pages; the resident ones where reading is not permitted."""
     try:
         return _sum(_read(f"/proc/{member.pid}/smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
     except PermissionError:
         return member.memory_bytes
     except OSError:
-        return 0  # it has ended since, and what it shared is with the others
+        return 0  # it has exited, and the others account for the shared pages
 
 
 def _sum(table: bytes, keys: tuple[bytes, ...]) -> int:
-    """Of the lines that begin so; they are in KiB."""
+    """Return the sum in bytes of the lines that begin with a key; their values are in KiB."""
     return sum(int(line.split()[1]) for line in table.splitlines() if line.startswith(keys)) * 1024
 
 
 def disk_used(directory: str, enough_bytes: int) -> int:
-    """What a directory tree takes on its disk; not counted further once that is more than enough.
+    """Return the disk space of a directory tree, in bytes.
 
-    A file that was deleted and is still open is not seen.
+    Counting stops above `enough_bytes`. Files that are deleted and still open are not counted.
     """
     used = entries = 0
     waiting = [directory]
@@ -183,7 +186,7 @@ def disk_used(directory: str, enough_bytes: int) -> int:
         try:
             listed = os.scandir(waiting.pop())
         except OSError:
-            continue  # removed since, or closed to us
+            continue  # removed meanwhile, or not readable
         with listed:
             for entry in listed:
                 entries += 1
@@ -199,7 +202,15 @@ def disk_used(directory: str, enough_bytes: int) -> int:
 
 
 def passed(key: str, figure: float, limit: float, after_seconds: float, usage: Usage | None = None) -> str:
-    """A limit that was passed: how far, when, and by whom most of all."""
+    """Return a message about a passed limit: how far, when, and by which process mostly.
+
+    Args:
+        key: The limit: "memory", "processes", "cpu" or "disk".
+        figure: What was used, in bytes, processes or seconds.
+        limit: The limit, in the same unit.
+        after_seconds: The time since the start of the call.
+        usage: The usage by process; None, the default, if it is unknown.
+    """
     members = usage.members if usage is not None else ()
     match key:
         case "memory":

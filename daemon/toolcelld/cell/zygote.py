@@ -1,12 +1,11 @@
-"""How the cells of one interpreter are started: its zygote, as the daemon sees it.
+"""The daemon's side of a zygote, the process from which the cells of one interpreter are forked.
 
-A runtime starts its zygote when the first cell is wanted (the daemon's own is started ahead)
-and starts another one, with backoff and full jitter, after one has died: the zygotes of several
-interpreters that fell together, for want of memory for one, do not rise together. The cells of a dead zygote live on:
-their life lines lead to the daemon, not to it.
+The zygote is started for the first cell (that of the daemon's own interpreter is started ahead). After it has
+crashed, another one is started with backoff and full jitter, so that the zygotes of several interpreters, which may
+crash together when memory is short, do not start at the same time. The cells of a crashed zygote continue, because
+their life lines lead to the daemon.
 
-Starting is a race of three: `ready`, exit, deadline; each ending says what happened, with the
-last lines of stderr.
+A start ends with `ready`, an exit, or the deadline. Each failure has its own message, with the last lines of stderr.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from toolcelld.cell.cgroup import CgroupTree
 __all__ = ["Spawned", "Zygote", "ZygoteFailed"]
 
 READY_SECONDS_MAX: Final = 20.0
-"""A fresh interpreter with pydantic takes 0.2 s here; a cold disk and a loaded machine a hundred times that."""
+"""A new interpreter with pydantic takes 0.2 s; with a cold disk on a loaded machine, a hundred times that."""
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
-"""The longest wait after so many deaths of zygotes in a row; the last for all that follow."""
+"""The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
 STEADY_SECONDS: Final = 60.0
-"""A zygote that has lived so long ends the row: its death is the first of another."""
+"""After this time a zygote counts as stable: its crash is the first of a new row."""
 STDERR_LINES_MAX: Final = 40
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 
@@ -45,11 +44,11 @@ ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell._
 
 
 class ZygoteFailed(Exception):
-    """No cell can be started with this interpreter; the message says why and what to do."""
+    """No cell can be started with this interpreter; the message has the reason and what to do."""
 
 
 class Spawned:
-    """A keeper that has been forked: its process, and its end as the zygote saw it."""
+    """A forked keeper: its process, and its end as reported by the zygote."""
 
     __slots__ = ("pid", "pidfd", "swept")
 
@@ -57,11 +56,19 @@ class Spawned:
         self.pid = pid
         self.pidfd = pidfd
         self.swept = swept
-        """Done when the zygote has reaped the keeper and nothing of its cell is left, or when the zygote is gone."""
+        """Done when the zygote has reaped the keeper and killed the rest of its cell, or when the zygote has ended."""
 
 
 class Zygote:
-    """One interpreter and its zygote."""
+    """The zygote of one interpreter, restarted when it has ended.
+
+    Args:
+        interpreter: The path of the Python interpreter.
+        on_stderr: Called with each line that the zygote prints to stderr.
+        cgroups: The cgroups for its cells; none by default.
+        jitter: Draws a wait between two bounds, in seconds; uniform by default.
+        clock: Returns the time in seconds; monotonic by default.
+    """
 
     def __init__(
         self,
@@ -82,14 +89,22 @@ class Zygote:
         self._started = 0.0
 
     async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
-        """Fork a keeper, whose cell is to be in namespaces of its own or not; raises `ZygoteFailed` when the zygote cannot be started or refuses."""
+        """Fork a keeper.
+
+        Args:
+            descriptors: The five descriptors of the cell, in the order of `worker.zygote`.
+            apart: Whether the cell is in namespaces of its own.
+
+        Raises:
+            ZygoteFailed: The zygote cannot be started, or refuses.
+        """
         zygote = self._process
         if zygote is None or not zygote.alive:
             zygote = await self.start()
         return await zygote.spawn(descriptors, apart=apart)
 
     async def start(self) -> _ZygoteProcess:
-        """Have a living zygote; starts one if there is none."""
+        """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
         async with self._lock:
             if self._process is not None and self._process.alive:
                 return self._process
@@ -103,13 +118,13 @@ class Zygote:
             return self._process
 
     def replace(self) -> None:
-        """Give up a zygote that does not answer; the next spawn starts another."""
+        """Kill a zygote that does not answer; the next `spawn` starts another."""
         if self._process is not None:
             self._process.kill()
 
     @property
     def pid(self) -> int | None:
-        """The zygote's process, for people."""
+        """The zygote's pid, for display; None while it is not running."""
         return self._process.process.pid if self._process is not None and self._process.alive else None
 
     async def aclose(self) -> None:
@@ -201,7 +216,9 @@ class _ZygoteProcess:
                     await self._writable()
             return await answer
         except OSError as error:
-            raise ZygoteFailed(f"the zygote of {self.interpreter} took no order: {error.strerror}") from error
+            raise ZygoteFailed(
+                f"the zygote of {self.interpreter} cannot be reached: {error.strerror}"
+            ) from error
         finally:
             self._spawning.pop(cell_id, None)
 
@@ -230,21 +247,21 @@ class _ZygoteProcess:
                 os.close(number)
 
     def _handle(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """One message of the zygote; a descriptor that is kept is taken out of the list."""
+        """Handle one message of the zygote; a descriptor that is kept is removed from the list."""
         match message:
             case {"type": "ready"}:
                 _resolve(self._ready)
             case {"type": "spawned", "id": cell_id, "pid": pid}:
                 swept = self._cells[cell_id] = self._loop.create_future()
                 answer = self._spawning.get(cell_id)
-                # Where nobody waits any more, the keeper's life line is closed already; it will be, where we cannot
-                # hold the keeper because the kernel left its descriptor out.
+                # If `spawn` was cancelled, the keeper's life line is closed already. If the kernel could not pass the
+                # keeper's pidfd, `spawn` fails and closes it. Either way the keeper ends.
                 if answer is None or answer.done():
                     pass
                 elif descriptors:
                     answer.set_result(Spawned(pid, descriptors.pop(), swept))
                 else:
-                    answer.set_exception(ZygoteFailed("the daemon has no descriptors left to hold a cell by"))
+                    answer.set_exception(ZygoteFailed("the daemon has no free descriptors for another cell"))
             case {"type": "refused", "id": cell_id, "message": reason}:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():
@@ -252,7 +269,7 @@ class _ZygoteProcess:
             case {"type": "exited", "id": cell_id}:
                 _resolve(self._cells.pop(cell_id))
             case _:
-                raise AssertionError(f"the zygote says {message}")
+                raise AssertionError(f"unknown message of the zygote: {message}")
 
     def _on_stderr_ready(self) -> None:
         try:
@@ -277,7 +294,7 @@ class _ZygoteProcess:
         return f":\n  {text}" if text else ""
 
     def _on_control_closed(self) -> None:
-        """The control socket has ended: no order is obeyed any more, no end is reported."""
+        """Fail the open requests: the zygote takes no more requests and reports no more exits."""
         if not self.alive:
             return
         self.alive = False
@@ -298,7 +315,7 @@ class _ZygoteProcess:
     async def stop(self) -> None:
         self._on_control_closed()
         if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()  # it has been told already
+            self._ready.exception()  # marks it as retrieved; the failure is reported elsewhere
         self._control.close()
         self._loop.remove_reader(self._stderr)
         try:
