@@ -119,7 +119,7 @@ def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
     with pytest.raises(Refusal) as refused:
         quarantine.check(FILE)
     assert refused.value.reason is RefusalReason.QUARANTINED
-    assert "5 workers died one behind the other" in refused.value.message
+    assert "5 workers crashed in a row" in refused.value.message
     assert "exit 0 (1)" in refused.value.message
     assert "line 4" in refused.value.message
     assert "toolcell release sick" in refused.value.message

@@ -120,7 +120,7 @@ class Cgroup:
         return True
 
     def __repr__(self) -> str:
-        return f"<Group {os.path.basename(self.path)} of {len(self.members())}>"
+        return f"<Cgroup {os.path.basename(self.path)} of {len(self.members())}>"
 
 
 class CgroupTree:

@@ -1,13 +1,13 @@
-"""Takes the values of secrets out of whatever a cell says, before anybody hears it.
+"""Redacts the values of secrets in the output and the frames of a cell.
 
-Everything that a tool prints, returns, logs, asks or dies with leaves its cell in two forms: bytes of its
-pipes, and frames. So this is done in the cell, once, and no record, message or event behind it can forget it.
+All data of a tool leaves its cell as bytes of its pipes or as frames. Redaction is done there, in one place, so it
+covers every log record, message and event.
 
-Each byte of a value becomes an asterisk. The text keeps its length, because a result announces the lengths of
-its parts before it has them, and an announcement that becomes wrong would be an error of its own.
-What may be the beginning of a value is held back until the next bytes tell, or until the stream ends.
+Each byte of a value becomes an asterisk. The text keeps its length, because the header of a result has the lengths of
+its parts, and must stay correct. Bytes that may be the beginning of a value are held back until the next bytes
+decide, or until the stream ends.
 
-It helps against accidents. A tool that wants to give a secret away can always write it otherwise.
+This prevents accidental leaks. A tool that leaks a secret on purpose can encode it in another way.
 """
 
 from __future__ import annotations
@@ -22,32 +22,36 @@ from toolcelld.protocol.frames import Frame
 __all__ = ["Redactor", "StreamRedactor"]
 
 LINE_BYTES_MIN = 8
-"""A line of a value is redacted by itself, too; a shorter one is a word that other texts have."""
+"""Each line of a value is also redacted on its own, unless it is shorter and may occur in other texts."""
 
 
 class Redactor:
-    """The values of some secrets, in every spelling that our own encoders give them."""
+    """Redacts the values of some secrets, in every spelling that our own encoders produce.
+
+    Args:
+        values: The secrets.
+    """
 
     def __init__(self, values: Iterable[str]) -> None:
         spellings = {
             spelling.encode(errors="surrogateescape") for value in values for spelling in _spellings(value)
         }
-        # The longest first: an alternation takes the first that fits, not the longest.
+        # The longest first: an alternation matches the first alternative, not the longest.
         self.spellings = sorted(spellings - {b""}, key=lambda spelling: (-len(spelling), spelling))
         self._pattern = re.compile(b"|".join(map(re.escape, self.spellings)))
         self._body: StreamRedactor | None = None  # of a message that comes in several frames
         self._body_remaining = 0
 
     def redacted(self, data: bytes) -> bytes:
-        """Bytes that are whole."""
+        """Return complete data with all values redacted."""
         return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
 
     def stream(self) -> StreamRedactor:
-        """For a stream of its own."""
+        """Return a redactor for one stream."""
         return StreamRedactor(self)
 
     def held_bytes(self, data: bytes) -> int:
-        """How many of the last bytes may be the beginning of a value."""
+        """Return how many of the last bytes may be the beginning of a value."""
         for start in range(max(0, len(data) - len(self.spellings[0]) + 1), len(data)):
             tail = data[start:]
             if any(spelling.startswith(tail) for spelling in self.spellings):
@@ -55,7 +59,7 @@ class Redactor:
         return 0
 
     def frame(self, frame: Frame) -> Frame:
-        """A frame, with its header; the parts of a long message are one stream."""
+        """Return a frame with its header and payload redacted; the frames of one message are one stream."""
         header, payload = frame
         kind = header.get("type")
         if kind != "chunk":
@@ -75,7 +79,7 @@ class Redactor:
         return Frame(self._value(header), payload)
 
     def _value(self, value: Any) -> Any:
-        """A value of JSON with all of its strings redacted."""
+        """Return a JSON value with all of its strings redacted; keys are kept."""
         if isinstance(value, str):
             return self.redacted(value.encode(errors="surrogatepass")).decode(errors="surrogatepass")
         if isinstance(value, dict):
@@ -87,27 +91,27 @@ class Redactor:
 
 
 class StreamRedactor:
-    """One stream, in pieces that may cut a value in two."""
+    """Redacts one stream, whose pieces may split a value."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be shown by now."""
+        """Add bytes, and return those that are redacted and complete."""
         data = self._redactor.redacted(self._held + data)
         held = self._redactor.held_bytes(data)
         self._held = data[len(data) - held :]
         return data[: len(data) - held]
 
     def flush(self) -> bytes:
-        """The rest: what was held back is no value after all."""
+        """Return the bytes that were held back; they are no value."""
         held, self._held = self._held, b""
         return held
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """Plain and as Python shows it, each also within JSON, and within JSON that is a text of JSON."""
+    """Yield the value and its Python `repr`, each also as JSON and as JSON in a JSON string; then its long lines."""
     for text in (value, repr(value)[1:-1]):
         yield text
         for ascii_only in (True, False):

@@ -1,10 +1,9 @@
-"""What a worker returns, put together from frames and clipped on the way.
+"""Assembles a worker's result from frames, and truncates its text.
 
-The header of a result says what blocks there are and how many bytes each has; the bytes follow in
-that order, then those of `details` and `metadata`. Text goes through the call's `SpooledOutput`, so a
-result of a gigabyte costs the daemon a buffer. Images and details are kept whole or left out,
-as their size is known before their first byte. Everything is checked: a worker runs a user's
-code and may say anything.
+The header of a result lists the blocks and their numbers of bytes; the bytes follow in that order, then those of
+`details` and `metadata`. Text goes through the call's `SpooledOutput`, so a result of a gigabyte takes one buffer of
+memory. Images and details are kept completely or left out, as their size is known before their first byte. All input
+is validated, because a worker runs code of the user.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ from toolcelld.protocol.messages import (
 __all__ = ["BODY_BYTES_MAX", "Result", "ResultReader", "short_result", "shown_update", "update_body"]
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of an outcome on the wire: the contract's bound."""
+"""Of an outcome in a message: the contract's bound."""
 DETAILS_BYTES_MAX: Final = 1024 * 1024
-"""That they are JSON is checked on the loop, and a MiB of small objects takes a tenth of a second; larger
-ones are kept beside, and a reference stands in their place."""
+"""Of details in an outcome. They are parsed on the loop, and a MiB of small objects takes a tenth of a second. Larger
+ones are spilled to a file, and replaced by a reference."""
 KEPT_BYTES_MAX: Final = BODY_BYTES_MAX - 1024 * 1024
-"""Of images, as base64, and details together; the rest is for text."""
+"""Of images, as base64, and details together; the remaining MiB is for text."""
 SHOWN_BYTES_MAX: Final = 40 * 1024
-"""Of an update in an event; a stopped call has it whole."""
+"""Of an update in an event; the outcome of a stopped call has the complete update."""
 SHOWN_TEXT_BYTES: Final = (36 * 1024, 6 * 1024)
-"""Of its text; the second for text that is all control characters, of which JSON makes six bytes each."""
+"""Of its text; the second applies to text of control characters, which take six bytes each in JSON."""
 SHORT_BYTES_MAX: Final = 16 * 1024
-"""What most results are far below; a longer one is worth a reader."""
+"""Results up to this size need no `ResultReader`; most are much smaller."""
 TEXT_HEAD_CHARACTERS: Final = 4000
-"""For messages: what a tool said, without what it dumped."""
+"""Of the beginning of a result that messages quote."""
 
 
 class Result(NamedTuple):
-    """A result as it goes on the wire."""
+    """A result as it is sent to the client."""
 
     body: bytes
     metadata: Mapping[str, Any]
     output: Output | None
     output_bytes: int
-    text: str  # its beginning
-    details_output: Output | None = None  # where they are too large to go along
+    text: str  # its first characters
+    details_output: Output | None = None  # where they are too large for the body
 
 
 @dataclass(slots=True)
@@ -66,15 +65,22 @@ class _Part:
     kind: str  # "text", "image", "details", "metadata"
     missing: int
     kept: bytearray | None
-    spool: SpooledOutput | None = None  # where it is kept beside
+    spool: SpooledOutput | None = None  # where it is spilled to a file
     image: ImagePart | None = None
 
 
 def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Result | None:
-    """A result of one short text that fits, with its details, as a `ResultReader` would give it.
+    """Read a result of one short text, and maybe details, without a `ResultReader`.
 
-    Nearly every result is one, and stands whole in its first frame. None says that this one wants a reader, be it
-    for what it is or for what is wrong with it.
+    Nearly every result is of this kind, and is complete in its first frame.
+
+    Args:
+        message: The header of the result.
+        payload: The payload of its first frame.
+        limits: The limits on lines and bytes of output.
+
+    Returns:
+        The same result as from a `ResultReader`; None if it is of another kind, or invalid.
     """
     if len(payload) > SHORT_BYTES_MAX or len(message.blocks) != 1:
         return None
@@ -97,7 +103,16 @@ def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Resu
 
 
 class ResultReader:
-    """Takes the payloads of one result."""
+    """Reads the payloads of one result.
+
+    Args:
+        message: The header of the result.
+        spool: For its text.
+        details_spool: Makes the spool for details that are too large for the body.
+
+    Raises:
+        MessageError: The header is inconsistent.
+    """
 
     def __init__(
         self, message: ResultMessage, spool: SpooledOutput, details_spool: Callable[[], SpooledOutput]
@@ -132,11 +147,11 @@ class ResultReader:
         return _Part(kind, length, bytearray(), image=image)
 
     def feed(self, payload: bytes) -> bool:
-        """Take the next bytes; True says that the capture waits for the disk."""
+        """Add the next bytes; True if `flush` is due. Raises `FrameError` if there are too many or too few."""
         if len(payload) > self.missing:
             raise FrameError(f"{len(payload) - self.missing} bytes more than the result has")
         self.missing -= len(payload)
-        if self._message.size is None and self.missing:  # all of it stands in the first frame
+        if self._message.size is None and self.missing:  # without a size, the first frame is complete
             raise FrameError(f"{self.missing} bytes less than the result has")
         flush_due = False
         start = 0
@@ -157,12 +172,12 @@ class ResultReader:
         return flush_due
 
     async def flush(self) -> None:
-        """Write what waits for the disk."""
+        """Write the pending data to disk."""
         for spool in self._spools():
             await spool.flush()
 
     def discard(self) -> None:
-        """Forget everything; harmless after the end."""
+        """Discard everything. Safe to call after the end."""
         for spool in self._spools():
             spool.discard()
 
@@ -171,14 +186,14 @@ class ResultReader:
         yield from (part.spool for part in self._parts if part.spool is not None)
 
     def finish_now(self) -> Result | None:
-        """The result, where nothing of it waits for the disk."""
+        """Return the result if nothing of it is on disk; else None."""
         if any(part.spool is not None for part in self._parts):
             return None
         truncated = self._spool.finish_now()
         return None if truncated is None else self._result(truncated, None, None)
 
     async def finish(self) -> Result:
-        """The result, with the whole of its text, and of large details, kept beside."""
+        """Return the result; a truncated text, and large details, are spilled to files."""
         truncated, output = await self._spool.finish()
         details_output: Output | None = None
         for part in self._parts:
@@ -208,7 +223,7 @@ class ResultReader:
         content: list[object] = []
         encoded = text.encode()
         start = 0
-        if cut:  # the clip is over all of the text; images stand behind it
+        if cut:  # all text blocks are truncated as one; images follow
             content.append({"type": "text", "text": text})
         images = iter(part for part in self._parts if part.kind == "image")
         for block in blocks:
@@ -235,7 +250,7 @@ class ResultReader:
             else:
                 try:
                     value: object = from_json(bytes(part.kept), allow_inf_nan=False)
-                    _encoded(value)  # as it will be, with the outcome
+                    _encoded(value)  # the outcome is encoded in the same way
                 except ValueError:
                     continue
                 if isinstance(value, dict):
@@ -256,8 +271,8 @@ def _image(part: _Part) -> dict[str, object]:
     }
 
 
-# Made once: `json.dumps` with options makes an encoder for every call.
-# JSON has no infinity, but a reader makes one of `1e999`: that raises, where anything of a worker's is encoded again.
+# Made once: `json.dumps` with options makes an encoder for every call. JSON has no infinity, but `1e999` is parsed as
+# one; encoding that again raises ValueError.
 _to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -274,7 +289,16 @@ def _is_json(text: bytes) -> bool:
 
 
 def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | None:
-    """A partial result as it goes on the wire: its blocks, with their text clipped; None when it is none."""
+    """Return a partial result as it is sent to the client.
+
+    Args:
+        payload: The update as JSON.
+        limits: The limits on lines and bytes of output.
+        keep: Which end of a long text is kept; "head" by default.
+
+    Returns:
+        Its valid blocks, with their text truncated, as JSON; None if the payload is no valid update.
+    """
     try:
         update: object = from_json(payload, allow_inf_nan=False)
     except ValueError:
@@ -297,7 +321,7 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
             }:
                 content.append(block)
             case _:
-                pass  # none of the contract's
+                pass  # not a block of the contract
     try:
         return _encoded({"content": content, "details": value.get("details")})
     except ValueError:
@@ -305,7 +329,7 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
 
 
 def shown_update(body: bytes) -> bytes:
-    """The same update, small enough for one message: its text clipped further, the rest left out."""
+    """Return an update that is small enough for one event: its text truncated further, everything else left out."""
     if len(body) <= SHOWN_BYTES_MAX:
         return body
     content: list[dict[str, object]] = from_json(body)["content"]
@@ -316,4 +340,4 @@ def shown_update(body: bytes) -> bytes:
         shown = _encoded({"content": [{"type": "text", "text": truncator.result().text}], "details": None})
         if len(shown) <= SHOWN_BYTES_MAX:
             return shown
-    raise AssertionError("JSON makes six bytes of one at most")
+    raise AssertionError("JSON encodes a byte in at most six bytes")

@@ -1,12 +1,11 @@
-"""One stream of one call on its way to the model, with the whole of it kept beside where it is too long.
+"""Truncates one stream of a call for the model, and spools it to a file if it is too long.
 
-As long as the stream fits, it costs a bounded buffer and no file: `feed` and `finish_now` are all
-there is, without a thread and without an await. From the first byte over, everything from the
-beginning goes to a file, in blocks, until the call's share or the quota or the disk is used up; what
-comes after that is only clipped. A disk that fails makes an output incomplete, never a call.
+While the stream fits, it takes a bounded buffer and no file: `feed` and `finish_now` need neither a thread nor an
+await. When it is too long, all of it is written to a file in blocks, until the call's share, the quota or the disk is
+used up; later data is only truncated. A disk error makes the output incomplete and does not fail the call.
 
-`feed` says when a block waits. Whoever feeds then awaits `flush` before reading on, and so the tool's
-pipe fills and the tool is as slow as the disk: that is the whole of the back pressure.
+`feed` returns True when a block is pending. The caller then awaits `flush` before it reads on, so the tool's pipe
+fills and the tool's writes block. This is the only back pressure.
 """
 
 from __future__ import annotations
@@ -19,14 +18,22 @@ from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
 
 __all__ = ["BLOCK_BYTES", "SpooledOutput"]
 
-# What is written at once: a hop to the thread costs about a tenth of a millisecond, this much about as long.
+# Written at once: a switch to the thread takes about a tenth of a millisecond, and writing this much about the same.
 BLOCK_BYTES = 256 * 1024
-# What may wait if nobody flushes: the longest stream that can still fit, and a block. Beyond, the output is incomplete.
+# Pending data without a flush: the longest stream that can fit, and a block. Beyond this the output is incomplete.
 PENDING_BYTES_MAX = BYTES_CEILING + BLOCK_BYTES
 
 
 class SpooledOutput:
-    """Takes a stream in; ends with `finish` (or `finish_now`), else with `discard`. One task at a time."""
+    """Receives one stream; ends with `finish` or `finish_now`, else with `discard`. For one task at a time.
+
+    Args:
+        spills: Owns the files.
+        origin: The call and the stream that the output comes from.
+        lines_max: The limit on lines; None is no limit.
+        bytes_max: The limit on bytes; None is no limit.
+        keep: Which end of a long stream is kept; "head" by default.
+    """
 
     def __init__(
         self,
@@ -40,7 +47,7 @@ class SpooledOutput:
         self._spills = spills
         self._origin = origin
         self._truncator = Truncator(lines_max, bytes_max, keep)
-        # The mutable state: what waits for the file, how much more it may get, what of the quota is ours.
+        # The mutable state: data that is not written yet, how much more the file may get, and its share of the quota.
         self._pending = bytearray()
         self._room_bytes = spills.bytes_per_call
         self._reserved_bytes = 0
@@ -48,34 +55,34 @@ class SpooledOutput:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes so far."""
+        """The number of bytes so far."""
         return self._truncator.total_bytes
 
     def feed(self, data: bytes) -> bool:
-        """Take the next bytes; True says that a block waits for the disk and `flush` is due."""
+        """Add the next bytes; True if a block is pending and `flush` is due."""
         self._truncator.feed(data)
         if self._room_bytes and data:
             if len(self._pending) >= PENDING_BYTES_MAX:
-                self._room_bytes = 0  # nobody flushes
+                self._room_bytes = 0  # the caller does not flush
             else:
                 self._pending += data[: self._room_bytes]
                 self._room_bytes -= min(len(data), self._room_bytes)
         return len(self._pending) >= BLOCK_BYTES and self._truncator.over
 
     async def flush(self) -> None:
-        """Write what waits, once the stream is too long; what was begun is written even when this is cancelled."""
+        """Write pending data if the stream is too long; a write that has begun completes even if this is cancelled."""
         if self._truncator.over:
             await self._write()
 
     def finish_now(self) -> Truncated | None:
-        """The result of a stream that fits, without waiting; None where `finish` must be awaited."""
+        """Return the result of a stream that fits; None where `finish` must be awaited."""
         if self._truncator.over:
             return None
         truncated = self._truncator.result()
         return None if truncated.cut else truncated
 
     async def finish(self) -> tuple[Truncated, Output | None]:
-        """The result, and where it was cut the whole; its handle can be read from now on, also after a restart."""
+        """Return the result and, where it was truncated, the spilled output, which can be read also after a restart."""
         truncated = self._truncator.result()
         if not truncated.cut:
             return truncated, None
@@ -83,10 +90,10 @@ class SpooledOutput:
             await self._write()
             return truncated, await self._add(truncated)
         finally:
-            self.discard()  # of the file: nothing if it was indexed
+            self.discard()  # removes the file, unless it was indexed
 
     def discard(self) -> None:
-        """Forget everything; harmless after `finish` and twice."""
+        """Discard everything. Safe to call after `finish`, and twice."""
         self._stop_keeping()
         self._spills.release(self._reserved_bytes)
         self._reserved_bytes = 0
@@ -124,7 +131,7 @@ class SpooledOutput:
         )
         if file is not None and kept_bytes and await spills.add(output):
             self._file = None
-            spills.later(file.close)  # and so unlock it: the row is there
+            spills.later(file.close)  # which unlocks it; its row is committed
             return output
         return replace(output, handle="", kept_bytes=0, complete=False)
 

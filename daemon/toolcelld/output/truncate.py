@@ -1,15 +1,13 @@
-"""What the model reads of an output that may be far too long.
+"""Truncates an output to what the model reads.
 
-A `Truncator` is fed bytes as they come and holds at most `bytes_max` of them: the first ones, the last
-ones, or half of each. As long as the whole fits, the two buffers together are the whole. Nothing is
-decoded on the way, because `feed` sees gigabytes; it counts newlines and keeps slices.
-All judgement is in `result`, on what was held. That is enough: a byte that is no UTF-8 becomes three
-(U+FFFD), never fewer than it was, so `bytes_max` bytes of input are at least `bytes_max` of text.
+A `Truncator` receives bytes in pieces and holds at most `bytes_max` of them: the first ones, the last ones, or half of
+each. While the output fits, the two buffers together are the complete output. `feed` may receive gigabytes, so it only
+counts newlines and keeps slices; `result` decodes and truncates what is held. That is sufficient: a byte that is not
+UTF-8 becomes three bytes (U+FFFD), so `bytes_max` bytes of input are at least `bytes_max` bytes of text.
 
-Both limits apply together and the notice counts within both. Its words are the specification's; the
-line notice stands where only lines were in the way, the byte notice where bytes cut deeper.
-A line ends with its newline: `"a\\n"` is one line. Where the bounds leave no room for a notice
-there is none, and `cut` alone tells.
+Both limits apply together, and the notice counts within both. The specification has its wording; the line notice is
+used where only the line limit applied, the byte notice where the byte limit cut more. A line ends with its newline:
+`"a\\n"` is one line. Where the limits leave no room for a notice there is none, and only `cut` is set.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ __all__ = ["BYTES_CEILING", "Keep", "Truncated", "Truncator", "fits"]
 
 Keep = Literal["head", "tail", "middle"]
 
-# With the byte limit off this one holds: no body of the protocol is larger.
+# The limit where the byte limit is off: no body of the protocol is larger.
 BYTES_CEILING = 16 * 1024 * 1024
 
-# A character of UTF-8 has at most three bytes after its first.
+# A UTF-8 character has at most three bytes after its first.
 _CONTINUATIONS_MAX = 3
 
-# What stands before the notice and after it, and the lines that the notice takes with them.
+# The text before and after the notice, and the number of lines that the notice takes with them.
 _FRAMES: dict[Keep, tuple[str, str, int]] = {
     "head": ("\n\n", "", 2),
     "tail": ("", "\n\n", 2),
@@ -39,7 +37,7 @@ _FRAMES: dict[Keep, tuple[str, str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """An output as the model reads it, and the figures of the whole."""
+    """A truncated output, and the figures of the complete one."""
 
     text: str
     cut: bool
@@ -50,7 +48,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One end of an output, cut to its share; `by_lines` when no byte limit cut deeper."""
+    """One end of an output, cut to its share; `by_lines` if the byte limit did not cut more."""
 
     data: bytes
     lines: int
@@ -58,7 +56,13 @@ class _Part:
 
 
 class Truncator:
-    """Holds as much of a stream as its result may need; a limit of None or 0 is off."""
+    """Holds as much of a stream as its result may need.
+
+    Args:
+        lines_max: The limit on lines; None or 0 is no limit.
+        bytes_max: The limit on bytes of UTF-8; None or 0 is `BYTES_CEILING`.
+        keep: Which end is kept: "head", the default, "tail", or "middle" for both ends without the middle.
+    """
 
     __slots__ = (
         "_bytes_max",
@@ -78,7 +82,7 @@ class Truncator:
         self._bytes_max = min(bytes_max or BYTES_CEILING, BYTES_CEILING)
         self._keep: Keep = keep
         self._head_bytes, self._tail_bytes = _shares(keep, self._bytes_max)
-        # The mutable state: the two ends of the stream so far, and what was counted.
+        # The mutable state: the two ends of the stream so far, and the counters.
         self._head = bytearray()
         self._tail = bytearray()
         self._newlines = 0
@@ -87,19 +91,19 @@ class Truncator:
 
     @property
     def total_lines(self) -> int:
-        """Lines so far; one that has no newline yet counts."""
+        """The number of lines so far, including an unterminated last one."""
         return self._newlines + self._ends_open
 
     @property
     def over(self) -> bool:
         """Whether the stream has certainly passed a limit.
 
-        What is not UTF-8 may still pass the byte limit in `result`, where it has been decoded.
+        Bytes that are not UTF-8 may still make it pass the byte limit in `result`, which decodes them.
         """
         return self.total_bytes > self._bytes_max or self.total_lines > self._lines_max
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes, however they are cut."""
+        """Add the next bytes, which may split a character."""
         if not data:
             return
         self.total_bytes += len(data)
@@ -110,12 +114,12 @@ class Truncator:
             self._head += data[:room]
         if self._tail_bytes and len(data) > room:
             self._tail += data[max(room, len(data) - self._tail_bytes) :]
-            # Twice the need before the front is dropped, so that small chunks cost no move each.
+            # The front is dropped at twice the size, so that not every small chunk moves the buffer.
             if len(self._tail) > 2 * self._tail_bytes:
                 del self._tail[: -self._tail_bytes]
 
     def result(self) -> Truncated:
-        """What the model reads of everything that was fed so far."""
+        """Return the truncated output of everything so far."""
         if self.total_bytes > self._bytes_max:
             first = codecs.utf_8_decode(self._head, "replace", False)[0].encode()
             last = _from_a_character(self._tail[-self._tail_bytes :]).decode(errors="replace").encode()
@@ -128,7 +132,7 @@ class Truncator:
         return Truncated(text, False, self.total_bytes, self.total_lines, 0)
 
     def _cut(self, first: bytes, last: bytes, *, over_bytes: bool) -> Truncated:
-        """Join a beginning of `first`, the notice and an end of `last` within both bounds."""
+        """Join a beginning of `first`, the notice and an end of `last` within both limits."""
         before, after, notice_lines = _FRAMES[self._keep]
 
         def notice(omitted_lines: int | None) -> bytes:
@@ -145,13 +149,15 @@ class Truncator:
         has_notice = lines_left > 0 and bytes_left > 0
         if not has_notice:
             lines_left, bytes_left = self._lines_max, self._bytes_max
-            keep = "head" if keep == "middle" else keep  # two ends without a seam would read as one text
+            keep = (
+                "head" if keep == "middle" else keep
+            )  # two ends without a notice between them would read as one text
         head_lines, tail_lines = _shares(keep, lines_left)
         head_bytes, tail_bytes = _shares(keep, bytes_left)
         head = _beginning(first, head_lines, head_bytes)
         tail = _ending(last, tail_lines, tail_bytes)
 
-        # A line of which both ends are shown is counted twice, hence the bound.
+        # A line of which both ends are shown is counted twice, so the difference may be negative.
         omitted_lines = max(0, self.total_lines - head.lines - tail.lines)
         over_lines = self.total_lines > self._lines_max
         lines_bound = over_lines and (not over_bytes or (head.by_lines and tail.by_lines))
@@ -161,14 +167,20 @@ class Truncator:
 
 
 def fits(valid: bytes, lines_max: int | None, bytes_max: int | None) -> bool:
-    """Whether a text, which is UTF-8, is within both limits, and so what a `Truncator` would make of it."""
+    """Return whether a valid UTF-8 text is within both limits, so that a `Truncator` would not change it.
+
+    Args:
+        valid: The text.
+        lines_max: The limit on lines; None or 0 is no limit.
+        bytes_max: The limit on bytes; None or 0 is `BYTES_CEILING`.
+    """
     if len(valid) > min(bytes_max or BYTES_CEILING, BYTES_CEILING):
         return False
     return not lines_max or _count_lines(valid) <= lines_max
 
 
 def _shares(keep: Keep, amount: int) -> tuple[int, int]:
-    """How much of an amount the beginning gets, and how much the end."""
+    """Divide an amount between the beginning and the end."""
     match keep:
         case "head":
             return amount, 0
@@ -179,7 +191,7 @@ def _shares(keep: Keep, amount: int) -> tuple[int, int]:
 
 
 def _beginning(valid: bytes, lines: int, size: int) -> _Part:
-    """The first lines, without the last one's newline, in at most `size` bytes of whole characters."""
+    """Return the first lines, without the last one's newline, in at most `size` bytes of complete characters."""
     end, by_lines = len(valid), not lines
     if not lines:
         end = 0
@@ -194,7 +206,7 @@ def _beginning(valid: bytes, lines: int, size: int) -> _Part:
 
 
 def _ending(valid: bytes, lines: int, size: int) -> _Part:
-    """The last lines, in at most `size` bytes of whole characters."""
+    """Return the last lines, in at most `size` bytes of complete characters."""
     body = valid.removesuffix(b"\n")
     start, by_lines = 0, not lines
     if not lines:
@@ -210,9 +222,9 @@ def _ending(valid: bytes, lines: int, size: int) -> _Part:
 
 
 def _from_a_character(data: bytearray) -> bytearray:
-    """Drop what may be the rest of a character that began before.
+    """Drop the bytes that may be the rest of an earlier character.
 
-    After three continuation bytes a fourth belongs to nothing, so what follows decodes as it does in the whole.
+    A character has at most three continuation bytes, so the bytes after them decode as in the complete output.
     """
     start = 0
     while start < min(_CONTINUATIONS_MAX, len(data)) and _is_continuation(data[start]):

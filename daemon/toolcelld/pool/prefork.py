@@ -1,8 +1,8 @@
-"""Cells that are built ahead of need: forked, confined to their scope, and waiting to be told what for.
+"""Preforked cells: forked ahead of need, confined to their Landlock scope, and not yet configured for a tool.
 
-Forking and warming a worker takes several times as long as loading a tool file into it, and none
-of that depends on the tool. So a few blanks wait, and whoever takes one has another made behind
-it. A blank costs two processes and some megabytes that they do not share with the zygote.
+Forking and warming a worker takes several times as long as loading a tool file into it, and does not depend on the
+tool. So a few preforked cells are kept ready, and taking one starts another. A preforked cell costs two processes and
+a few megabytes that they do not share with the zygote.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 __all__ = ["READY_MAX", "PreforkedCells"]
 
 READY_MAX: Final = 2
-"""Agents call tools side by side, seldom more than two that were never called before."""
+"""Agents run tools in parallel, but rarely need more than two new workers at the same time."""
 FORKING_MAX: Final = 4
-"""At the same time; more would only share the processors."""
+"""Cells that are forked at the same time; more would only compete for the processors."""
 RETRIES_MAX: Final = 2
-"""In a row and at once, where nobody waits: a zygote that died is replaced by then."""
+"""Immediate retries in a row while no start waits for a cell; a crashed zygote is replaced by then."""
 RETRY_SECONDS_MAX: Final = 60.0
-"""Between two tries after that, in doubling steps from a second: what the host cannot do costs next to nothing."""
+"""The longest wait between later retries, which doubles from one second, so that a permanent failure costs little."""
 HELLO_SECONDS_MAX: Final = 5.0
-"""A worker says hello within some milliseconds; one that does not is not believed."""
+"""A worker sends its hello within milliseconds; after this time its cell is ended."""
 
 
 class _HelloReceiver(Receiver):
-    """Hears the hello of a blank."""
+    """Receives the hello of a preforked cell."""
 
     def __init__(self) -> None:
         self.hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class _HelloReceiver(Receiver):
 
     def on_broken(self, error: FrameError) -> None:
         if not self.hello.done():
-            self.hello.set_exception(ZygoteFailed(f"a new worker sent what is no frame: {error}"))
+            self.hello.set_exception(ZygoteFailed(f"a new worker sent an invalid frame: {error}"))
 
     def on_exit(self, cell: Cell) -> None:
         if not self.hello.done():
@@ -66,7 +66,14 @@ class _HelloReceiver(Receiver):
 
 
 class PreforkedCells:
-    """The blanks of one interpreter, all in namespaces of their own or none of them."""
+    """The preforked cells of one interpreter.
+
+    Args:
+        zygote: Forks the cells.
+        tasks: Runs the tasks that start them.
+        tmpdirs: Where workers that take a cell make their temporary directories.
+        apart: Whether the cells are in namespaces of their own.
+    """
 
     def __init__(
         self, zygote: Zygote, tasks: asyncio.TaskGroup, tmpdirs: TemporaryDirectories, *, apart: bool
@@ -75,29 +82,33 @@ class PreforkedCells:
         self.tmpdirs = tmpdirs
         self._apart = apart
         self._tasks = tasks
-        # The mutable state: what is ready, who waits, and what is on its way to either.
+        # The mutable state: cells that are ready, starts that wait for one, and cells that are being forked.
         self._ready: deque[Cell] = deque()
         self._waiters: deque[asyncio.Future[Cell]] = deque()
         self._forking: set[asyncio.Task[bool]] = set()
         self._failures = 0  # in a row
-        self._retry_timer: asyncio.TimerHandle | None = None  # when it is tried again
+        self._retry_timer: asyncio.TimerHandle | None = None  # the next retry
         self._closed = False
 
     @property
     def ready(self) -> int:
-        """How many wait."""
+        """The number of cells that are ready."""
         return len(self._ready)
 
     def prepare(self) -> None:
-        """Have as many made as are waited for and shall be ready."""
+        """Fork as many cells as starts wait for, and as shall be ready besides."""
         wanted = READY_MAX + len(self._waiters) - len(self._ready)
         while not self._closed and len(self._forking) < min(wanted, FORKING_MAX):
-            task = self._tasks.create_task(self._make_and_hand_over(), name="blank")
+            task = self._tasks.create_task(self._make_and_hand_over(), name="prefork")
             self._forking.add(task)
             task.add_done_callback(self._on_made)
 
     async def take(self, receiver: Receiver) -> Cell:
-        """A blank, told to `receiver` from now on. Raises `ZygoteFailed`."""
+        """Return a preforked cell, whose frames and output go to `receiver` from now on.
+
+        Raises:
+            ZygoteFailed: No cell can be started.
+        """
         cell = self._pop_ready()
         if cell is None:
             waiter: asyncio.Future[Cell] = asyncio.get_running_loop().create_future()
@@ -144,10 +155,10 @@ class PreforkedCells:
         self._forking.discard(task)
         failed = not task.cancelled() and task.exception() is None and not task.result()
         self._failures = self._failures + 1 if failed else 0
-        # Also after a success: whoever took it before we heard of it counted it as on its way.
+        # Also after a success: a `take` before this callback counted the cell as still being forked.
         if self._waiters or self._failures <= RETRIES_MAX:
             self.prepare()
-        elif self._retry_timer is None and not self._closed:  # what fails and is not waited for has time
+        elif self._retry_timer is None and not self._closed:  # no start waits: retry later
             seconds = min(RETRY_SECONDS_MAX, 2.0 ** (self._failures - RETRIES_MAX - 1))
             self._retry_timer = asyncio.get_running_loop().call_later(seconds, self._retry)
 
@@ -165,7 +176,7 @@ class PreforkedCells:
         except TimeoutError:
             cell.end()
             await cell.ended
-            raise ZygoteFailed(f"a new worker did not say hello within {HELLO_SECONDS_MAX:.0f} s") from None
+            raise ZygoteFailed(f"a new worker sent no hello within {HELLO_SECONDS_MAX:.0f} s") from None
         except BaseException:
             cell.end()
             await asyncio.shield(cell.ended)
@@ -176,7 +187,7 @@ class PreforkedCells:
         return cell
 
     async def aclose(self) -> None:
-        """End the blanks, those that are being made too."""
+        """End all preforked cells, also those that are being forked."""
         self._closed = True
         if self._retry_timer is not None:
             self._retry_timer.cancel()

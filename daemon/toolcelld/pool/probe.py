@@ -1,7 +1,7 @@
-"""Finds out what this host can give a cell, by building one of each kind.
+"""Tests which kinds of cells this host supports, by building one of each.
 
-Versions and flags only say what ought to work. A distribution may forbid user namespaces to programs that it does not
-know, a container may hide /proc, a kernel may lack one right. A cell built like one for a tool reports what there is.
+Kernel versions and flags are not sufficient: a distribution may forbid user namespaces to unknown programs, a
+container may hide /proc, a kernel may lack one Landlock right. A cell that is built as for a tool reports its layers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ PROBE: Final = b'from toolcell import tool\n\n@tool\ndef probe() -> None:\n    "
 
 
 PROBE_SECONDS_MAX: Final = 10.0
-"""For loading the probe, which takes some milliseconds."""
+"""For loading the probe, which takes milliseconds."""
 
 
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
 async def examine(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str) -> HostCapabilities:
-    """Build one cell of each kind; never raises for what a host cannot do."""
+    """Build one cell of each kind, and return what the host supports. An unsupported kind is no error.
+
+    Args:
+        prefork_for: Returns the preforked cells for a cell's specification.
+        tmpdir: The directory of the cells' temporary directories.
+    """
     reasons: dict[str, str] = {}
     layers: dict[str, tuple[str, ...]] = {}
     for enclosure in ENCLOSURES:
@@ -45,7 +50,7 @@ async def examine(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str
             await worker.start(prefork_for(spec), load_seconds=PROBE_SECONDS_MAX)
         except StartFailed as failure:
             reasons[enclosure] = failure.message
-            logger.info("Cells of the kind %s cannot be had here: %s", enclosure, failure.message)
+            logger.info("Cells of the kind %s are not available on this host: %s", enclosure, failure.message)
         else:
             layers[enclosure] = worker.layers
             await worker.end()

@@ -1,22 +1,21 @@
-"""Tool files whose workers die: how long to wait before another one, and when there is none any more.
+"""Quarantine and start backoff for tool files whose workers crash repeatedly.
 
-A death counts where it was the tool's own doing, also by passing a limit: see `Worker.died_of`. It counts
-only if its worker was started after the death that counted last. Workers that lived side by side make one
-generation, and what ends all of them at once is one strike: it is coming back and dying again that makes a loop.
+A crash counts if the tool caused it, also by passing a limit: see `Worker.died_of`. It counts only if its worker
+was started after the last crash that counted: concurrent crashes count once, because only repeated starts and crashes
+make a crash loop.
 
-One death is an accident and costs no wait. Each further one, with no call that ended well in between, makes
-the wait longer, with full jitter so that files that fell together do not rise together. The wait is drawn
-once for each file and generation. A file whose workers died
-`DEATHS_MAX` times within `WITHIN_SECONDS` is shut out: its calls are refused at once, with the
-evidence, until an operator releases it or its code is another.
+The first crash causes no wait. Each further one, without a successful call in between, makes the wait before the next
+start longer, with full jitter so that several files are not restarted at the same time. The wait is drawn once for
+each crash that counts. A file with `DEATHS_MAX` crashes within `WITHIN_SECONDS` is quarantined: its calls are refused
+with the evidence, until an operator releases it or its code changes.
 
     SOUND ──death──▶ AILING ──too often──▶ QUARANTINED
       ▲───call ended──┘                        │
       ▲──────────────── released ──────────────┘
 
-What is kept stands under the digest, which covers the code and what lies beside it: new code is
-another file, and is sound. A file that is sound has no record. Why a call that ended well clears
-the count: a tool that serves somebody is no crash loop, whatever one caller makes it do.
+Records are kept by the digest, which covers the code and the modules next to it, so changed code has no record. A file
+that is SOUND has no record. A successful call clears the count, because a tool that works for one caller is not in a
+crash loop, even if the calls of another one crash it.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 __all__ = ["BACKOFF_SECONDS", "DEATHS_MAX", "WITHIN_SECONDS", "CrashEvidence", "Quarantine", "Quarantined"]
 
 BACKOFF_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 10.0, 30.0)
-"""The longest wait after the first, the second … death in a row, the last for all that follow."""
+"""The longest wait, by the number of crashes in a row; the last one applies to all further crashes."""
 DEATHS_MAX: Final = 5
 WITHIN_SECONDS: Final = 300.0
-"""Five in five minutes is systemd's habit of five starts, given the time in which an agent tries again."""
+"""Five in five minutes: systemd's default of five starts, over the time in which an agent retries."""
 FILES_MAX: Final = 1000
-"""Records of files; the one that was quiet longest gives way, and one in quarantine last."""
+"""Records; the one without a crash for the longest time is evicted first, and one in quarantine last."""
 STDERR_CHARACTERS_MAX: Final = 1000
-"""Of each death: some lines of a traceback."""
+"""Of each crash: a few lines of a traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrashEvidence:
-    """One death of a worker that was its tool's doing."""
+    """One crash of a worker that its tool caused."""
 
-    time: float  # since the epoch, for people
+    time: float  # since the epoch, for display
     cause: str  # "SIGSEGV", "exit 3", "protocol", "deadline", "memory"
     stderr: str  # the last lines
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A file that is shut out, and why."""
+    """A file in quarantine, and why."""
 
     path: str
     stem: str
@@ -67,7 +66,7 @@ class Quarantined:
         causes = Counter(death.cause for death in self.deaths)
         cause_counts = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common())
         span = self.deaths[-1].time - self.deaths[0].time
-        return f"{len(self.deaths)} workers died one behind the other within {max(span, 0):.1f} s: {cause_counts}"
+        return f"{len(self.deaths)} workers crashed in a row within {max(span, 0):.1f} s: {cause_counts}"
 
 
 @dataclass(slots=True)
@@ -85,7 +84,12 @@ class _Record:
 
 
 class Quarantine:
-    """The records of files that are not sound; nothing else is kept."""
+    """The records of all files that are not SOUND.
+
+    Args:
+        clock: Returns the time in seconds; monotonic by default.
+        jitter: Draws a wait between two bounds, in seconds; uniform by default.
+    """
 
     def __init__(
         self,
@@ -94,15 +98,25 @@ class Quarantine:
     ) -> None:
         self._clock = clock
         self._jitter = jitter
-        self._records: dict[str, _Record] = {}  # by digest, the one that died last at the end
+        self._records: dict[str, _Record] = {}  # by digest, the latest crash last
 
-    # What happened
+    # Events
 
     def died(self, file: ToolFile, cause: str, stderr: str, *, started: float) -> bool:
-        """A worker that was started then, by the clock, died of its tool; whether that has brought the file into quarantine."""
+        """Record a crash that the tool caused.
+
+        Args:
+            file: The tool file of the worker.
+            cause: The signal, the exit status or the limit.
+            stderr: The last lines that the worker printed.
+            started: When the worker was started, by the clock.
+
+        Returns:
+            Whether the file is in quarantine because of this crash.
+        """
         existing = self._records.get(file.digest)
         if existing is not None and started < existing.when[-1]:
-            return False  # of a generation that is counted
+            return False  # it ran at the time of the last crash: they count once
         record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
         self._evict()
         self._records[file.digest] = record
@@ -121,14 +135,14 @@ class Quarantine:
         return True
 
     def served(self, file: ToolFile) -> None:
-        """A call of the file ended as calls should."""
+        """Record a successful call."""
         if not self._records or (record := self._records.get(file.digest)) is None:
             return
         if record.machine.fire(HealthEvent.SERVED) is HealthState.SOUND:
             del self._records[file.digest]
 
     def release(self, names: Collection[str]) -> list[Quarantined]:
-        """Let out the files with one of these paths or stems."""
+        """Release the quarantined files with one of these paths or stems, and return them."""
         released = [
             record
             for record in self._records.values()
@@ -140,26 +154,26 @@ class Quarantine:
             del self._records[record.file.digest]
         return [record.snapshot() for record in released]
 
-    # What follows from it
+    # Consequences
 
     def wait_seconds(self, file: ToolFile) -> float:
-        """How long to wait before a worker is started for the file; 0 where nothing is held against it."""
+        """Return how long to wait before a worker is started for the file; 0 without a record."""
         record = self._records.get(file.digest)
         return max(0.0, record.not_before - self._clock()) if record is not None else 0.0
 
     def holds(self, file: ToolFile) -> bool:
-        """Whether the file is shut out."""
+        """Return whether the file is in quarantine."""
         record = self._records.get(file.digest)
         return record is not None and record.machine.state is HealthState.QUARANTINED
 
     def check(self, file: ToolFile) -> None:
-        """Raise the `Refusal` of a file that is shut out."""
+        """Raise a `Refusal` if the file is in quarantine."""
         if self.holds(file):
             raise _refusal(self._records[file.digest].snapshot())
 
     @property
     def all(self) -> list[Quarantined]:
-        """The files that are shut out, the longest first."""
+        """The files in quarantine, the earliest first."""
         quarantined = (
             record for record in self._records.values() if record.machine.state is HealthState.QUARANTINED
         )

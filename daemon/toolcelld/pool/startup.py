@@ -1,7 +1,7 @@
-"""A tool file on its way into a cell: one future, which the first of all that may happen settles.
+"""Loads a tool file into a cell, and reports the first result: loaded, failed, exited or timed out.
 
-A start is a race of `loaded`, exit and deadline. Each ending has its own message, with the last lines that
-were printed. What the worker says is bounded and checked, because a user's file has run in it by then.
+Each failure has its own message, with the last lines that were printed. The worker's messages are validated and
+bounded, because it has run code of the user by then.
 """
 
 from __future__ import annotations
@@ -30,40 +30,47 @@ ECHO_CHARACTERS_MAX: Final = 200
 
 
 class StartFailed(Exception):
-    """A worker could not be started; `stage` says how far it came."""
+    """A worker could not be started.
+
+    Args:
+        stage: The stage that failed: "spawn", "setup", "import", "exit", "deadline" and others.
+        message: The cause.
+        line: The line of the tool file; 0, the default, where there is none.
+        missing_module: The module that could not be imported; empty by default.
+    """
 
     def __init__(self, stage: str, message: str, line: int = 0, missing_module: str = "") -> None:
         super().__init__(message)
         self.missing_module = missing_module
-        self.stage = stage  # "spawn", "setup", "import", "exit", "deadline", …
+        self.stage = stage
         self.message = message
         self.line = line
 
 
 class Startup:
-    """What is heard of a worker until its file is loaded."""
+    """Receives a worker's frames and output until its file is loaded."""
 
     def __init__(self) -> None:
         self.loaded: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
         self._body = bytearray()
-        self._remaining = -1  # of the description; not begun
+        self._remaining = -1  # bytes of the description; -1 before its first frame
 
     @property
     def over(self) -> bool:
-        """Whether it is loaded, or will not be."""
+        """Whether the file is loaded or has failed to load."""
         return self.loaded.done()
 
     def fail(self, failure: StartFailed) -> None:
-        """It will not be loaded; the first reason counts."""
+        """Report a failure; only the first one has an effect."""
         if not self.loaded.done():
             self.loaded.set_exception(failure)
 
     def on_frame(self, cell: Cell, frame: Frame) -> None:
-        """The worker speaks."""
+        """Handle a frame of the worker."""
         if self.over:
-            return  # about a call that is over
+            return  # the start has ended
         payload = frame.payload
         try:
             message = from_worker(frame.header)
@@ -100,7 +107,7 @@ class Startup:
         self._finish_if_complete(cell)
 
     def _finish_if_complete(self, cell: Cell) -> None:
-        """Whether the description is whole."""
+        """Report the description if all of it has arrived."""
         if self._remaining:
             return
         cell.drain()
@@ -110,16 +117,16 @@ class Startup:
             self.fail(StartFailed("describe", f"its tools cannot be read: {str(error)[:200]}"))
 
     def on_output(self, source: Source, data: bytes) -> None:
-        """The file prints while it is loaded."""
+        """Keep the beginning of what the file prints to stdout while it is loaded."""
         if source == "stdout":
             self.printed = (self.printed + data)[:ECHO_CHARACTERS_MAX]
 
     def on_broken(self, error: FrameError) -> None:
-        """The worker sent what is no frame."""
-        self.fail(StartFailed("protocol", f"the worker sent what is no frame: {error}"))
+        """Report that the worker sent an invalid frame."""
+        self.fail(StartFailed("protocol", f"the worker sent an invalid frame: {error}"))
 
     def on_exit(self, cell_exit: CellExit) -> None:
-        """Its cell has ended."""
+        """Report that the cell has ended."""
         self.fail(_exit_failure(cell_exit))
 
 

@@ -1,8 +1,7 @@
-"""A worker as the daemon sees it: a cell that has loaded one tool file and runs one call at a time.
+"""The daemon's side of a worker: a cell that has loaded one tool file and runs one call at a time.
 
-While its file is loaded, what it says and prints goes to a `Startup`. Then the worker is IDLE because
-it said so. While it has a call, its frames go to that call's `Listener`; what it prints goes there
-too, and to nobody else.
+While the file is loaded, the worker's frames and output go to a `Startup`. The worker is IDLE when it has confirmed
+that the file is loaded. While it has a call, its frames and output go only to that call's `Listener`.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage,
 __all__ = ["Invocation", "Listener", "Worker"]
 
 LOAD_GRACE_SECONDS: Final = 1.0
-"""For a worker that was told to stop loading to say where it stood."""
+"""After loading was aborted, for the worker's report of the line that it had reached."""
 SURVEY_SECONDS_MAX: Final = 1.0
-"""A keeper answers within a fraction of a millisecond; one that does not is not believed."""
+"""A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 
 
 class Invocation(NamedTuple):
-    """One call as the worker is told of it."""
+    """One call as it is sent to the worker."""
 
     tool: str
     arguments: bytes
@@ -49,14 +48,14 @@ class Invocation(NamedTuple):
 
 
 class Listener(Protocol):
-    """A call, as its worker sees it. Called on the loop; must not block."""
+    """The callbacks of a worker to its call. They are called on the loop and must not block."""
 
     def on_frame(self, frame: Frame) -> None:
-        """The worker says something about the call."""
+        """The worker sent a frame about the call."""
         ...
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        """The tool printed; True asks to read no more until the cell's `resume_output`."""
+        """The tool wrote output. Return True to pause reading until the cell's `resume_output`."""
         ...
 
     def on_broken(self, error: FrameError) -> None:
@@ -69,7 +68,13 @@ class Listener(Protocol):
 
 
 class Worker(Receiver):
-    """A cell, its file, and its state. Only the pool fires its events, but for HELLO and EXIT."""
+    """A cell, its file, and its state. The pool fires all events except HELLO and EXIT.
+
+    Args:
+        worker_id: Its name in logs and lists.
+        spec: The file and the settings of the cell.
+        on_change: Called after every change of its state.
+    """
 
     def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
         self.id = worker_id
@@ -80,7 +85,7 @@ class Worker(Receiver):
         self.calls = 0
         self.call_id = ""
         self.description: Description | None = None
-        self.printed = b""  # while it loaded
+        self.printed = b""  # while the file was loaded
         self._cell: Cell | None = None
         self._listener: Listener | None = None
         self._startup: Startup | None = None
@@ -88,7 +93,7 @@ class Worker(Receiver):
         self._tmpdirs: TemporaryDirectories | None = None
         self._tmpdir = ""
         self._proxy: EgressProxy | None = None
-        self.died_of = ""  # what it died of, where that was its tool's own doing
+        self.died_of = ""  # the cause of its crash, where its tool caused it
         self.last_words = ""
         self._broke_protocol = False
         self._on_change = on_change
@@ -96,7 +101,7 @@ class Worker(Receiver):
 
     @property
     def state(self) -> WorkerState:
-        """Where it is."""
+        """Its state."""
         return self.machine.state
 
     @property
@@ -107,17 +112,17 @@ class Worker(Receiver):
 
     @property
     def pid(self) -> int:
-        """Its process; 0 while it starts."""
+        """Its pid; 0 while it starts."""
         return self._cell.worker_pid if self._cell is not None else 0
 
     @property
     def keeper_pid(self) -> int:
-        """Its keeper's process; 0 while it starts."""
+        """Its keeper's pid; 0 while it starts."""
         return self._cell.keeper_pid if self._cell is not None else 0
 
     @property
     def tmpdir(self) -> str:
-        """Its private temporary directory, as it sees it; empty where it has none."""
+        """The path of its private temporary directory inside the cell; empty where it has none."""
         return self._tmpdir
 
     def fire(self, event: WorkerEvent) -> None:
@@ -131,10 +136,16 @@ class Worker(Receiver):
     async def start(
         self, prefork: PreforkedCells, *, load_seconds: float, describe: bool = False
     ) -> Description:
-        """Take a cell and load the file into it; raises `StartFailed`, and then the cell is gone.
+        """Take a cell and load the file into it.
 
-        Loading that takes longer than `load_seconds` is aborted, and the failure says where it stood.
-        The description is empty unless it is asked for: making schemas takes as long as all the rest.
+        Args:
+            prefork: Where the cell is taken from.
+            load_seconds: After this time loading is aborted, and the failure has the line that was reached.
+            describe: Whether to return the description of its tools; else, the default, an empty one, because
+                building schemas takes as long as everything else.
+
+        Raises:
+            StartFailed: The worker cannot be started; its cell has ended.
         """
         loop = asyncio.get_running_loop()
         self._startup = Startup()
@@ -152,7 +163,7 @@ class Worker(Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
-        self._on_change(self)  # it has a cell
+        self._on_change(self)  # it has a pid now
         try:
             self._make_tmpdir(prefork.tmpdirs)
         except OSError as error:
@@ -199,7 +210,7 @@ class Worker(Receiver):
         return self.description
 
     def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
-        """Have a temporary directory of its own; a strict cell has its own /tmp, which goes with it."""
+        """Make its temporary directory; a strict cell has a /tmp of its own, which ends with it."""
         match self.spec.policy.enclosure:
             case "strict":
                 self._tmpdir = "/tmp"  # noqa: S108  # of the cell alone
@@ -209,24 +220,29 @@ class Worker(Receiver):
                 pass
 
     async def end(self) -> CellExit:
-        """End the cell now, and wait until it is empty. A second cancellation leaves it to the keeper."""
+        """End the cell now, and wait until it is empty. If the wait is cancelled, the cell ends nevertheless."""
         self.cell.end()
         return await asyncio.shield(self.cell.ended)
 
     def retire(self, grace_seconds: float) -> None:
-        """Ask an idle worker to exit, with its `atexit` run; after the grace the cell is ended."""
+        """Ask an idle worker to exit, which runs its `atexit` functions; end the cell after `grace_seconds`."""
         if self._cell is None or self._cell.ended.done() or self._retire_timer is not None:
             return
         self._cell.wire.send(RetireMessage())
         self._retire_timer = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
     def end_over(self, limit: str) -> None:
-        """End the cell for a limit that its tool passed, which is the tool's own doing."""
+        """End the cell because its tool passed a limit; this counts as a crash that the tool caused."""
         self.died_of = self.died_of or limit
         self.cell.end()
 
     def fail_over_limit(self, limit: str, text: str) -> None:
-        """It passed a limit while it loads: end it, and have its start fail with that."""
+        """End a worker that passed a limit while its file is loaded; its start fails with the message.
+
+        Args:
+            limit: The key of the limit.
+            text: How far it was passed.
+        """
         if self._startup is not None and not self._startup.over:
             message = (
                 f"{text}, while it was loaded. The limit is `{limit}`, in its [tool.…] or in [defaults]."
@@ -240,25 +256,33 @@ class Worker(Receiver):
     # Calling
 
     def begin(self, invocation: Invocation, listener: Listener) -> int:
-        """Hand it a call; the answer is the call's number in this worker."""
+        """Send a call to the worker.
+
+        Args:
+            invocation: The call.
+            listener: Receives its frames and output.
+
+        Returns:
+            The call's number in this worker.
+        """
         self.calls += 1
-        # What is in the pipes was printed before, maybe for another session.
+        # The output in the pipes now was written before the call, maybe in the call of another session.
         self.cell.begin_call()
         self._listener = listener
         self.cell.wire.send(
             CallMessage(seq=self.calls, tool=invocation.tool, context=invocation.context),
             invocation.arguments,
         )
-        if self.cell.ended.done():  # after it was granted and before it was used; no other end will be told
+        if self.cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
             self.cell.loop.call_soon(listener.on_death, self.cell.ended.result())
         return self.calls
 
     def release(self) -> None:
-        """The call is over: nothing of it is listened to any more."""
+        """End the call: its listener receives nothing more."""
         self._listener = None
 
     async def survey(self) -> int:
-        """Processes besides the worker; -1 when the keeper does not say."""
+        """Return the number of processes besides the worker; -1 if the keeper does not answer in time."""
         answer = self.cell.survey()
         timeout = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _answer_unknown, answer)
         try:
@@ -310,7 +334,7 @@ class Worker(Receiver):
             self._listener.on_death(cell_exit)
 
     def _cause_of_crash(self, cell_exit: CellExit) -> str:
-        """What a worker died of in the midst of its work; nothing where we ended it, or where the cell was lost."""
+        """Return the cause of a crash during loading or a call; empty if the daemon ended the cell or the cause is unknown."""
         loading = (
             self.state is WorkerState.STARTING
             and self._startup is not None
@@ -319,7 +343,7 @@ class Worker(Receiver):
         calling = self.state in (WorkerState.BUSY, WorkerState.LAST) and self._listener is not None
         if not (loading or calling):
             return ""
-        if cell_exit.out_of_memory:  # the kernel ends the keeper too, so nobody can say how the worker died
+        if cell_exit.out_of_memory:  # the kernel kills the keeper too, so the worker's status is unknown
             return "" if self.spec.lowered else "memory"
         if cell_exit.status is None:
             return ""
