@@ -1,7 +1,6 @@
-"""What tools printed and logged, and what the daemon has to say: the last of it, in memory.
+"""Keeps the last lines of the tools' output and logs, and of the daemon's own log, in memory.
 
-Readers that follow have bounded queues; a reader that is too slow loses the oldest lines and is
-told how many.
+Readers that follow the log have bounded queues; a reader that is too slow loses the oldest lines and gets their number.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line, or one piece of what was printed."""
+    """One log record, or one piece of output."""
 
     time: float
     source: str  # "log", "stdout", "stderr", "daemon"
@@ -37,28 +36,28 @@ class LogLine:
     worker_id: str = ""
 
     def about(self, tool_or_call: str) -> bool:
-        """Whether it belongs to that tool or call; everything belongs to nothing."""
+        """Return whether it belongs to a tool or a call; always true for an empty name."""
         return not tool_or_call or tool_or_call in (self.tool, self.call_id)
 
 
 class Broadcast(Generic[T]):
-    """What happens from now on, for readers that come and go."""
+    """Sends each published item to all current readers."""
 
     def __init__(self) -> None:
         self._readers: set[_Reader[T]] = set()
 
     @property
     def followed(self) -> bool:
-        """Whether anybody reads."""
+        """Whether there is a reader."""
         return bool(self._readers)
 
     def publish(self, item: T) -> None:
-        """Tell every reader; never waits."""
+        """Queue an item for every reader; never blocks."""
         for reader in self._readers:
             reader.put(item)
 
     async def follow(self) -> AsyncGenerator[tuple[T, int]]:
-        """Every item from now on, with the number of those lost before it."""
+        """Yield every item from now on, with the number of items that were lost before it."""
         reader: _Reader[T] = _Reader()
         self._readers.add(reader)
         try:
@@ -87,7 +86,7 @@ class _Reader(Generic[T]):
 
 
 class EventLog:
-    """The last lines, and a feed of those to come."""
+    """The last lines, and a broadcast of new ones."""
 
     def __init__(self) -> None:
         self._lines: deque[LogLine] = deque()
@@ -95,7 +94,7 @@ class EventLog:
         self.feed: Broadcast[LogLine] = Broadcast()
 
     def write(self, line: LogLine) -> None:
-        """Keep a line; the oldest ones go when there are too many."""
+        """Add a line, and publish it; the oldest lines are dropped beyond the bounds."""
         self._lines.append(line)
         self._bytes += len(line.text)
         while len(self._lines) > LINES_MAX or self._bytes > BYTES_MAX:
@@ -103,14 +102,24 @@ class EventLog:
         self.feed.publish(line)
 
     def last(self, count: int, tool_or_call: str = "") -> list[LogLine]:
-        """The last so many lines about that tool or call, the oldest first."""
+        """Return the last lines, the oldest first.
+
+        Args:
+            count: The largest number of lines.
+            tool_or_call: The tool or call that they belong to; empty, the default, for all.
+        """
         lines: deque[LogLine] = deque(maxlen=count)
         lines.extend(line for line in self._lines if line.about(tool_or_call))
         return list(lines)
 
 
 class EventLogHandler(logging.Handler):
-    """The daemon's own log, brought into the book. Records from other threads are handed to the loop."""
+    """A logging handler that writes the daemon's records to the event log, from any thread.
+
+    Args:
+        event_log: Where the records are written.
+        loop: The loop of the event log.
+    """
 
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

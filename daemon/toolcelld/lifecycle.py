@@ -1,12 +1,12 @@
-"""Every state that a worker, a call, a session, the daemon or a tool's file can be in, and every way from one to the next.
+"""The state machines of workers, calls, sessions, the daemon and the health of tool files.
 
-Nothing outside this file assigns a state. The lookup is the validation: an event that cannot
-happen in a state raises, with the story of how the machine got there, because it is a bug of
-ours and never a tool's. Terminal states stand in their tables with what may still arrive.
+Only `Machine.fire` assigns a state. The lookup in the table is the validation: an event that is not possible in a
+state raises `InvalidTransition` with the latest events, because it is a bug of the daemon and never of a tool. The
+tables of terminal states have the events that may still arrive.
 
-Two properties carry the design. A worker may die in every state but DEAD. And a worker that
-was asked to abort becomes IDLE in one way only: it SETTLED, which the pool fires for a
-session's own worker that confirmed the abort itself and whose keeper then saw the cell empty.
+Two properties are essential. A worker may exit in every state except DEAD. And an aborted worker becomes IDLE only by
+SETTLED, which the pool fires for a session's own worker if it has confirmed the abort and its keeper has then found
+the cell empty.
 """
 
 from __future__ import annotations
@@ -41,22 +41,24 @@ class WorkerState(StrEnum):
     STARTING = auto()
     IDLE = auto()
     BUSY = auto()
-    LAST = auto()  # busy, and it goes when the call has ended
+    LAST = auto()  # busy, and retired when the call has ended
     ABORTING = auto()
-    ENDING = auto()  # aborting, and it goes whatever the worker says
+    ENDING = auto()  # aborting, and retired in any case
     STOPPING = auto()
     DEAD = auto()
 
 
 class WorkerEvent(StrEnum):
-    HELLO = auto()  # it has loaded its file and said so
+    HELLO = auto()  # it reported that its file is loaded
     LEASE = auto()  # a call took it
-    DONE = auto()  # the call ended, and nothing of it is left
+    DONE = auto()  # the call ended without leftovers
     SPENT = auto()  # the call ended, and the worker must not be used again
-    SETTLED = auto()  # the abort was confirmed in an empty cell, and the worker holds a session's state
-    ABORT = auto()  # somebody wants the call gone
-    RETIRE = auto()  # idle too long, worn out, out of date, or the daemon drains
-    EXIT = auto()  # the cell was seen empty
+    SETTLED = (
+        auto()
+    )  # the worker confirmed the abort, its cell has no other process, and it belongs to a session
+    ABORT = auto()  # the call is aborted
+    RETIRE = auto()  # idle too long, used for too many calls, outdated, or the daemon drains
+    EXIT = auto()  # the cell has ended
 
 
 WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
@@ -111,26 +113,28 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
 
 
 class CallState(StrEnum):
-    WAITING = auto()  # for its tool's description, a place or a worker
+    WAITING = auto()  # for its tool's description, a slot or a worker
     RUNNING = auto()
-    ASKING = auto()  # as RUNNING, while a question is open: it has its worker, and neither clocks nor a place
+    ASKING = (
+        auto()
+    )  # as RUNNING, with an open question: it keeps its worker, its timers are paused, and it has no slot
     ABORTING = auto()
-    SETTLING = auto()  # the worker reported or is gone; whether its cell is empty is being found out
-    CLOSING = auto()  # without a worker; what is kept of its output is being written
+    SETTLING = auto()  # the worker reported or exited, and its cell is checked for leftover processes
+    CLOSING = auto()  # without a worker; its spooled output is being written
     ENDED = auto()
 
 
 class CallEvent(StrEnum):
-    LEASED = auto()  # a worker has it
-    REFUSED = auto()  # no worker will have it
+    LEASED = auto()  # it has a worker
+    REFUSED = auto()  # it will get no worker
     ASKED = auto()  # its first open question
-    ANSWERED = auto()  # the last open question has its answer
-    ABORT = auto()  # a person, a clock, a limit, or the end of the session
-    REPORTED = auto()  # the worker said how it ended
-    LOST = auto()  # the worker is gone
-    LEFT = auto()  # the worker was given back, or its cell is empty
+    ANSWERED = auto()  # its last open question is answered
+    ABORT = auto()  # by the client, a timer, a limit, or the end of the session
+    REPORTED = auto()  # the worker reported its result
+    LOST = auto()  # the worker exited
+    LEFT = auto()  # the worker was returned to the pool, or its cell is empty
     JUDGED = auto()  # there is an outcome
-    FAILED = auto()  # a bug of ours
+    FAILED = auto()  # a bug of the daemon
 
 
 CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
@@ -172,15 +176,15 @@ CALL: Final[Mapping[CallState, Mapping[CallEvent, CallState]]] = {
 
 class SessionState(StrEnum):
     OPEN = auto()
-    DETACHED = auto()  # no stream; the linger runs
+    DETACHED = auto()  # no stream; the linger timer runs
     CLOSING = auto()  # refuses new calls, aborts the running ones
     CLOSED = auto()
 
 
 class SessionEvent(StrEnum):
-    ATTACH = auto()  # a stream showed the token
+    ATTACH = auto()  # a stream presented the token
     DETACH = auto()  # the stream broke
-    CLOSE = auto()  # the client wants it, the linger is over, or the daemon drains
+    CLOSE = auto()  # by the client, at the end of the linger, or because the daemon drains
     EMPTY = auto()  # the last call of a closing session ended
 
 
@@ -214,8 +218,8 @@ class DaemonState(StrEnum):
 
 
 class DaemonEvent(StrEnum):
-    BOUND = auto()  # the socket answers
-    DRAIN = auto()  # a signal, the end of the owner, or idle too long
+    BOUND = auto()  # the socket accepts connections
+    DRAIN = auto()  # by a signal, the exit of the owner, or idle too long
     GONE = auto()  # every session is closed and every cell is empty
 
 
@@ -237,15 +241,15 @@ DAEMON: Final[Mapping[DaemonState, Mapping[DaemonEvent, DaemonState]]] = {
 
 class HealthState(StrEnum):
     SOUND = auto()
-    AILING = auto()  # its workers died, and no call has ended well since
+    AILING = auto()  # its workers crashed, without a successful call since
     QUARANTINED = auto()  # no worker is started for it
 
 
 class HealthEvent(StrEnum):
-    DIED = auto()  # a worker, of its tool
-    DIED_TOO_OFTEN = auto()  # as DIED, and once too often
-    SERVED = auto()  # a call ended as calls should
-    RELEASED = auto()  # an operator wants it back
+    DIED = auto()  # a worker crashed because of its tool
+    DIED_TOO_OFTEN = auto()  # as DIED, and the limit of crashes is reached
+    SERVED = auto()  # a call was successful
+    RELEASED = auto()  # by an operator
 
 
 HEALTH: Final[Mapping[HealthState, Mapping[HealthEvent, HealthState]]] = {
@@ -259,7 +263,7 @@ HEALTH: Final[Mapping[HealthState, Mapping[HealthEvent, HealthState]]] = {
         HealthEvent.SERVED: HealthState.SOUND,
     },
     HealthState.QUARANTINED: {
-        # Calls that ran already when it was shut out, whatever becomes of them.
+        # From calls that were running already when the file was quarantined.
         HealthEvent.DIED: HealthState.QUARANTINED,
         HealthEvent.DIED_TOO_OFTEN: HealthState.QUARANTINED,
         HealthEvent.SERVED: HealthState.QUARANTINED,
@@ -273,15 +277,20 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class InvalidTransition(Exception):
-    """A bug in the daemon, never in a tool: the event cannot happen in this state."""
+    """An event that is not possible in this state: a bug in the daemon, never in a tool."""
 
 
 STORY_EVENTS_MAX = 32
-"""Enough for every event of one call's life, many times over."""
+"""The latest events that are kept: several times as many as one call has."""
 
 
 class Machine(Generic[S, E]):
-    """One state, one table, and the recent story of how it got here."""
+    """The current state of one object, and its latest events.
+
+    Args:
+        table: The transitions: state, event, next state.
+        initial: The first state.
+    """
 
     __slots__ = ("_table", "state", "story")
 
@@ -291,7 +300,7 @@ class Machine(Generic[S, E]):
         self.story: deque[E] = deque(maxlen=STORY_EVENTS_MAX)
 
     def fire(self, event: E) -> S:
-        """Move to the next state, or raise `InvalidTransition` with the story so far."""
+        """Move to the next state and return it. Raises `InvalidTransition` with the latest events."""
         try:
             target = self._table[self.state][event]
         except KeyError:

@@ -1,7 +1,7 @@
-"""Reading a file that somebody else put there: never waiting, never more than a bound.
+"""Reads a file of unknown type, without blocking and up to a bound.
 
-A path in a user's directory may be a FIFO that nobody writes, a device whose opening does something,
-or a terabyte. What is not a regular file is not opened; what became one meanwhile is not waited for.
+A path in a user's directory may be a FIFO without a writer, a device with side effects on opening, or a file of a
+terabyte. Only regular files are opened; if another type replaces one before it is opened, opening does not block.
 """
 
 from __future__ import annotations
@@ -13,22 +13,32 @@ __all__ = ["NotRegularError", "TooLargeError", "read_regular"]
 
 
 class NotRegularError(Exception):
-    """It is a FIFO, a socket, a device or a directory; the text says which."""
+    """The path is a FIFO, a socket, a device or a directory; the text says which."""
 
 
 class TooLargeError(Exception):
-    """It has more bytes than were asked for."""
+    """The file has more bytes than the bound."""
 
 
 def read_regular(path: str, bytes_max: int) -> bytes:
-    """The bytes of a regular file. Raises `OSError`, `NotRegularError` or `TooLargeError`; never blocks on a peer."""
+    """Return the content of a regular file; never blocks on the other end of a pipe.
+
+    Args:
+        path: The file; symbolic links are followed.
+        bytes_max: The largest size.
+
+    Raises:
+        OSError: The file cannot be read.
+        NotRegularError: It is not a regular file.
+        TooLargeError: It has more than `bytes_max` bytes.
+    """
     _check(os.stat(path).st_mode)
-    # Not blocking: between the look and the opening somebody may have put a FIFO there.
+    # O_NONBLOCK: a FIFO may have replaced the file since the check.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         status = os.fstat(descriptor)
         _check(status.st_mode)
-        # The size is a hint: files of /proc have none, others grow while they are read.
+        # The size is only a hint: files in /proc have none, and others grow while they are read.
         content = os.read(descriptor, min(status.st_size, bytes_max) + 1)
         while len(content) <= bytes_max and (more := os.read(descriptor, bytes_max + 1 - len(content))):
             content += more

@@ -1,18 +1,17 @@
-"""What survives a restart: one SQLite database, on one thread.
+"""The persistent state of the daemon: one SQLite database, used on one thread.
 
-The daemon's loop never touches the disk. `write` only notes what is to be done, and the thread
-commits whatever has gathered while it was busy in one transaction, so that a burst costs one commit
-and a lone write waits for nothing. Reads go through the same thread in the same order, so a reader
-sees every write that came before it, without a second connection and without a lock on the data.
+The loop never accesses the disk. `write` queues a statement, and the thread commits all queued statements in one
+transaction, so that a burst needs one commit and a single write does not wait. Reads use the same thread in the same
+order, so a read sees every earlier write, without a second connection or a lock on the data.
 
-Records are worth less than the daemon. A damaged database is moved aside and begun anew, one that
-cannot be opened at all is replaced by one in memory, and what a full or busy disk refuses is lost
-with a warning. Several daemons may share the file: WAL, a busy time-out, and a file lock around opening.
+A database error never stops the daemon. A damaged database is renamed and a new one is created; one that cannot be
+opened is replaced by one in memory; writes that a full or busy disk refuses are lost, with a warning. Several daemons
+may share the file: it uses WAL, a busy time-out, and a file lock while it is opened.
 
-The outputs' rows are `spills`' business; the describe cache is small enough to live here.
+`output.spill` writes the rows of outputs; the cache of descriptions is part of this module.
 
-Why not `aiosqlite`: it hands each statement to its thread by itself, so a transaction of n writes takes n + 2 hops
-instead of one, and a read or a cancellation can fall into the middle of it.
+`aiosqlite` is not used, because it hands over each statement to its thread: a transaction of n writes takes n + 2
+switches instead of one, and a read or a cancellation can interrupt it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 Value: TypeAlias = str | bytes | int | float | None
 T = TypeVar("T")
 
-# Each step brings a database from the version of its index to the next; `user_version` counts them.
+# Each script migrates a database from the version of its index to the next; `user_version` is the version.
 _MIGRATIONS = (
     """
     CREATE TABLE outputs (
@@ -71,15 +70,15 @@ _MIGRATIONS = (
     """,
 )
 
-# Another daemon's commit takes milliseconds; who is locked out this long is locked out by something broken.
+# Another daemon's commit takes milliseconds; a longer lock is an error.
 _BUSY_SECONDS = 5.0
-# Writes that may wait for the thread. More means a disk that has stopped; a row is about a kilobyte.
+# Writes that may be queued for the thread, of about a kilobyte each; more only if the disk does not respond.
 WAITING_MAX = 10_000
-# Files whose description is remembered: four times the thousand that a session must open quickly.
+# Files whose description is cached: four times the thousand that a session must open quickly.
 DESCRIPTIONS_MAX = 4096
-# Descriptions are a few kilobytes; a larger one is made again each time. With the one above: at most 1 GiB.
+# Descriptions have a few kilobytes; larger ones are not cached. With the limit above, at most 1 GiB.
 DESCRIPTION_BYTES_MAX = 256 * 1024
-# A use is noted once an hour, so that opening a session on a thousand files does not write a thousand rows.
+# The last use is updated at most hourly, so that opening a session with a thousand files does not write a thousand rows.
 _USE_SECONDS = 3600.0
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -91,23 +90,28 @@ class _Write:
 
 
 class _DamagedError(Exception):
-    """The file is no database, or a broken one."""
+    """The file is not a database, or a damaged one."""
 
 
 class _NewerError(Exception):
-    """The file belongs to a later version."""
+    """The database has the schema of a later version."""
 
 
 class Store:
-    """The database; call `start` before anything else and `aclose` at the end."""
+    """The database; call `start` before anything else and `aclose` at the end.
+
+    Args:
+        path: The file, which is created with its directory where it does not exist.
+        now: Returns the time in seconds since the epoch.
+    """
 
     def __init__(self, path: str, *, now: Callable[[], float] = time.time) -> None:
         self.path = path
-        # Whether records outlive this process; False when the file could not be used.
+        # Whether records are on disk; False if the file cannot be used.
         self.durable = False
         self._now = now
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        # Touched on the thread only.
+        # Used on the thread only.
         self._database: sqlite3.Connection | None = None
         # Shared between the callers and the thread, under the lock.
         self._lock = threading.Lock()
@@ -115,20 +119,20 @@ class Store:
         self._lost = 0
 
     async def start(self) -> None:
-        """Open the database; never fails, at worst it is one in memory."""
+        """Open the database; if that fails, use one in memory."""
         await self._run(self._open)
 
     async def aclose(self) -> None:
-        """Commit what waits and close. Nothing may be written after."""
+        """Commit queued statements and close. Nothing may be written afterwards."""
         await self._run(self._close)
         self._thread.shutdown()
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query; sees every write before it. A database that fails has no rows, and logs why."""
+        """Return the rows of a query, which sees every earlier write. An error is logged, and returns no rows."""
         return await self._run(self._read, sql, parameters)
 
     def write(self, sql: str, parameters: Sequence[Value] = ()) -> None:
-        """Have a statement committed soon; returns at once, and a failure is logged, not raised."""
+        """Queue a statement and return at once; a failure is logged, not raised."""
         with self._lock:
             if len(self._pending) >= WAITING_MAX:
                 self._lost += 1
@@ -139,7 +143,7 @@ class Store:
             self._thread.submit(self._commit_waiting)
 
     async def commit(self, sql: str, parameters: Sequence[Value] = ()) -> bool:
-        """Have a statement committed now, after all writes before it; whether it was."""
+        """Commit a statement now, after all earlier writes; return whether it succeeded."""
         return await self._run(self._commit, [_Write(sql, parameters)])
 
     async def flush(self) -> None:
@@ -147,7 +151,7 @@ class Store:
         await self._run(self._commit_waiting)
 
     async def get_many(self, digests: Iterable[str]) -> dict[str, bytes]:
-        """The descriptions that are known, by the digest of their source."""
+        """Return the cached descriptions, by the digest of their source."""
         digest_list = json.dumps(list(digests))
         rows = await self.read(
             "SELECT digest, description FROM descriptions WHERE digest IN (SELECT value FROM json_each(?))",
@@ -162,7 +166,7 @@ class Store:
         return dict(rows)
 
     def put(self, digest: str, description: bytes) -> None:
-        """Remember a description; the least recently used make room. A very large one is not remembered."""
+        """Cache a description, unless it is over `DESCRIPTION_BYTES_MAX`; the least recently used ones are evicted."""
         if len(description) > DESCRIPTION_BYTES_MAX:
             return
         self.write("INSERT OR REPLACE INTO descriptions VALUES (?, ?, ?)", [digest, description, self._now()])
@@ -172,7 +176,7 @@ class Store:
             [DESCRIPTIONS_MAX],
         )
 
-    # From here on everything happens on the thread.
+    # The methods below run on the thread.
 
     def _open(self) -> None:
         try:
@@ -181,7 +185,7 @@ class Store:
             self.durable = True
         except (sqlite3.Error, OSError, _NewerError) as error:
             logger.warning(
-                "%s cannot be used: %s. Outputs and descriptions are remembered until the daemon ends.",
+                "%s cannot be used: %s. Outputs and descriptions are kept until the daemon ends.",
                 self.path,
                 error,
             )
@@ -215,25 +219,25 @@ class Store:
                 for write in batch:
                     database.execute(write.sql, write.parameters)
         except sqlite3.OperationalError as error:
-            return self._drop(batch, error)  # the disk's fault: trying each alone would only wait again
+            return self._drop(batch, error)  # a disk error: retrying each write alone would only wait again
         except (sqlite3.Error, ValueError, OverflowError) as error:
             if len(batch) == 1:
                 return self._drop(batch, error)
-            for write in batch:  # one bad write must not cost the others
+            for write in batch:  # one invalid write must not lose the others
                 self._commit([write])
             return False
         with self._lock:
             lost, self._lost = self._lost, 0
         if lost:
-            logger.warning("%s takes records again; %d were lost.", self.path, lost)
+            logger.warning("%s is writable again; %d records were lost.", self.path, lost)
         return True
 
     def _drop(self, batch: list[_Write], error: Exception) -> bool:
         with self._lock:
             first = not self._lost
             self._lost += len(batch)
-        if first:  # a full disk would fill the log, too
-            logger.warning("%s does not take records, they are lost: %s.", self.path, error)
+        if first:  # once, so that a full disk does not fill the log
+            logger.warning("%s cannot be written, records are lost: %s.", self.path, error)
         return False
 
     async def _run(self, work: Callable[..., T], *arguments: object) -> T:
@@ -241,18 +245,19 @@ class Store:
 
 
 def _open_file(path: str) -> sqlite3.Connection:
-    """The database at a path, made where there is none, begun anew where it is damaged."""
+    """Open the database at a path; create it where there is none, and replace a damaged one."""
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two that start together would move each other's new file aside
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two daemons that start together would rename each other's new file
         try:
             return _connect(path)
         except _DamagedError as error:
-            damaged_path = (
-                f"{path}.damaged"  # one name: the newest damage is worth keeping, a collection is not
-            )
+            damaged_path = f"{path}.damaged"  # always the same name, to keep only the latest one
             logger.warning(
-                "%s is damaged: %s. It is now %s, and a new one was begun.", path, error, damaged_path
+                "%s is damaged: %s. It was renamed to %s, and a new one was created.",
+                path,
+                error,
+                damaged_path,
             )
             os.replace(path, damaged_path)
             for suffix in ("-wal", "-shm"):
@@ -264,18 +269,20 @@ def _open_file(path: str) -> sqlite3.Connection:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its mode is also the WAL's
+    os.close(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    )  # SQLite gives the WAL the same mode
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
         database.execute("PRAGMA journal_mode = WAL")
-        # A power cut may cost the last records, never the file.
+        # A power failure may lose the last records, but not damage the file.
         database.execute("PRAGMA synchronous = NORMAL")
         if (check_result := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _DamagedError(check_result)
         return _migrate(database)
     except sqlite3.DatabaseError as error:
         database.close()
-        if error.sqlite_errorcode & 0xFF in _DAMAGED:  # the low byte is the kind, the rest its variant
+        if error.sqlite_errorcode & 0xFF in _DAMAGED:  # the low byte is the primary code
             raise _DamagedError(str(error)) from error
         raise
     except BaseException:
@@ -284,7 +291,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _migrate(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Take the steps that the database has not taken yet."""
+    """Run the migrations that the database has not run yet."""
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if version > len(_MIGRATIONS):
         raise _NewerError(

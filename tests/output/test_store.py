@@ -1,4 +1,4 @@
-"""The store: what it keeps, what it survives, and that it never takes the daemon with it."""
+"""The store: persistence, sharing, damage, and errors that must not stop the daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Clock:
-    """A time that only a test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -43,7 +43,7 @@ async def opened(path: Path, clock: Clock | None = None) -> AsyncGenerator[Store
 
 @contextmanager
 def store_paused(store: Store) -> Generator[None]:
-    """Hold the thread, as a disk that hangs does, so that writes gather in one batch."""
+    """Block the thread, as a hanging disk does, so that writes are queued in one batch."""
     go_on = threading.Event()
     store._thread.submit(go_on.wait)  # pyright: ignore[reportPrivateUsage]  # a disk cannot be hung from outside
     try:
@@ -57,7 +57,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "toolcell.db"
 
 
-async def test_a_description_is_there_after_a_restart(path: Path) -> None:
+async def test_a_description_can_be_read_after_a_restart(path: Path) -> None:
     async with opened(path) as store:
         store.put("a", b"first")
         store.put("b", b"second")
@@ -75,7 +75,7 @@ async def test_a_read_sees_every_write_before_it(path: Path) -> None:
         assert await store.get_many(["same"]) == {"same": b"299"}
 
 
-async def test_the_least_recently_used_descriptions_make_room(
+async def test_the_least_recently_used_descriptions_are_evicted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "DESCRIPTIONS_MAX", 3)
@@ -90,7 +90,7 @@ async def test_the_least_recently_used_descriptions_make_room(
         assert set(await store.get_many("abcd")) == {"a", "c", "d"}
 
 
-async def test_a_thousand_descriptions_come_in_one_answer(path: Path) -> None:
+async def test_a_thousand_descriptions_are_read_at_once(path: Path) -> None:
     async with opened(path) as store:
         for number in range(1000):
             store.put(f"{number}", b"x" * 2000)
@@ -98,7 +98,7 @@ async def test_a_thousand_descriptions_come_in_one_answer(path: Path) -> None:
     assert DESCRIPTIONS_MAX > 1000
 
 
-async def test_a_description_beyond_the_bound_is_not_remembered(path: Path) -> None:
+async def test_a_description_over_the_bound_is_not_cached(path: Path) -> None:
     async with opened(path) as store:
         store.put("large", b"x" * (DESCRIPTION_BYTES_MAX + 1))
         assert await store.get_many(["large"]) == {}
@@ -130,7 +130,7 @@ async def test_two_daemons_share_the_database(path: Path) -> None:
         b"SQLite format 3\0" + b"\xff" * 8000,
     ],
 )
-async def test_a_damaged_database_is_moved_aside_and_begun_anew(
+async def test_a_damaged_database_is_renamed_and_replaced(
     path: Path, junk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.parent.mkdir()
@@ -143,7 +143,7 @@ async def test_a_damaged_database_is_moved_aside_and_begun_anew(
     assert "is damaged" in caplog.text
 
 
-async def test_a_page_damaged_in_the_middle_is_noticed_at_the_start(
+async def test_a_damaged_page_in_the_middle_is_detected_at_the_start(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(path) as store:
@@ -182,7 +182,7 @@ async def test_a_database_that_cannot_be_opened_is_replaced_by_memory(
     assert "cannot be used" in caplog.text
 
 
-async def test_the_database_of_a_later_version_is_left_alone(
+async def test_the_database_of_a_later_version_is_not_changed(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(path):
@@ -199,7 +199,7 @@ async def test_the_database_of_a_later_version_is_left_alone(
     assert "it has schema 99" in caplog.text
 
 
-async def test_a_full_disk_loses_records_and_says_so_once(
+async def test_a_full_disk_loses_records_and_logs_it_once(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(path) as store:
@@ -209,14 +209,16 @@ async def test_a_full_disk_loses_records_and_says_so_once(
             store.put(f"{number}", b"x" * 100_000)
             await store.flush()
         assert not await store.commit("INSERT INTO descriptions VALUES ('b', zeroblob(100000), 0)")
-        assert len([record for record in caplog.records if "does not take records" in record.message]) == 1
+        assert len([record for record in caplog.records if "cannot be written" in record.message]) == 1
         await store.read("PRAGMA max_page_count = 1000000")
         store.put("a", b"kept")
         assert await store.get_many(["a"]) == {"a": b"kept"}
-        assert "takes records again" in caplog.text
+        assert "is writable again" in caplog.text
 
 
-async def test_a_bad_write_does_not_cost_the_others(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_write_does_not_lose_the_others(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(path) as store:
         with store_paused(store):
             store.put("before", b"")
@@ -226,7 +228,7 @@ async def test_a_bad_write_does_not_cost_the_others(path: Path, caplog: pytest.L
         assert set(await store.get_many(["before", "null", "after"])) == {"before", "after"}
 
 
-async def test_writes_that_a_dead_disk_never_takes_are_bounded(
+async def test_queued_writes_are_bounded_while_the_disk_hangs(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(path) as store:
@@ -234,7 +236,7 @@ async def test_writes_that_a_dead_disk_never_takes_are_bounded(
             for number in range(WAITING_MAX + 7):
                 store.write("INSERT INTO descriptions VALUES (?, x'', 0)", [f"{number}"])
         assert await store.read("SELECT count(*) FROM descriptions") == [(WAITING_MAX,)]
-        assert "7 were lost" in caplog.text
+        assert "7 records were lost" in caplog.text
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
-"""The outputs that were too long for the model: files beside, with an index and an end.
+"""Stores outputs that were too long for the model: in files, with an index, a quota and a retention time.
 
-Each is one file in a private directory, named by its handle, and one row in the store, written when
-the file is whole. A file that is being written is locked by its writer until its row is committed,
-so a file that has no row and no lock belongs to nobody: its daemon died, and any daemon's sweep may
-remove it. A row without a file is removed as well. Nothing else is needed for several daemons to
-share one directory, and nothing is left for ever whichever way one of them ends.
+Each output is one file in a private directory, named by its handle, and one row in the store, which is written when
+the file is complete. The writer locks the file until the row is committed, so a file without a row and without a lock
+is an orphan of a daemon that has ended: the sweep of any daemon may remove it. A row without a file is removed as
+well. This is sufficient for several daemons to share one directory, and for cleaning up after any crash.
 
-All work on files happens on one thread, in order, never on the loop: what is closed or removed later
-is closed or removed after everything that was asked for before. `capture` writes the files.
+All work on files is done on one thread, in order, never on the loop: `later` runs after all work that was submitted
+before. `spool` writes the files.
 
-The quota counts what is indexed and what this daemon is writing. Where it is reached the oldest go first.
+The quota counts the indexed outputs and those that this daemon is writing. When it is reached, the oldest are removed.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ T = TypeVar("T")
 
 # One message of the protocol carries at most this much data.
 PART_BYTES = 48 * 1024
-# With a gigabyte of quota, 100 KB each; below that it is the number of files that would grow without end.
+# With a quota of a gigabyte, 100 KB each; this bounds the number of smaller files.
 OUTPUTS_MAX = 10_000
-# Orphans that one sweep looks at; each costs a descriptor meanwhile.
+# Orphans that one sweep checks; each takes a descriptor meanwhile.
 _ORPHANS_MAX = 256
 SWEEP_SECONDS = 3600.0
 
@@ -60,13 +59,13 @@ _COLUMNS = (
 )
 
 
-class UnknownOutput(LookupError):  # it is an answer to the caller, not a fault of ours
-    """There is no such output, or no longer; the text says so to a person."""
+class UnknownOutput(LookupError):
+    """There is no such output, or not any more; the text is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputOrigin:
-    """Where an output comes from, and who may read it."""
+    """Where an output comes from, and which session may read it."""
 
     session_id: str
     secret_digest: bytes
@@ -77,7 +76,7 @@ class OutputOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A whole output, or as much of it as was kept; without a handle nothing was."""
+    """An output, complete or as much of it as was kept; without a handle nothing was."""
 
     handle: str
     origin: OutputOrigin
@@ -89,7 +88,7 @@ class Output:
     expires: float | None
 
     def belongs_to(self, session_id: str, secret_digest: bytes) -> bool:
-        """Whether a session that shows this secret may read it."""
+        """Return whether a session with this secret may read it."""
         return (
             hmac.compare_digest(self.origin.secret_digest, secret_digest)
             and self.origin.session_id == session_id
@@ -97,7 +96,16 @@ class Output:
 
 
 class SpillStore:
-    """The kept outputs; call `start` before anything else and `aclose` at the end. A bound of None or 0 is off."""
+    """The spilled outputs; call `start` before anything else and `aclose` at the end. A limit of None or 0 is off.
+
+    Args:
+        directory: The private directory of the files.
+        store: The database of the index.
+        bytes_per_call: The limit for one call; 64 MiB by default.
+        quota_bytes: The limit for all outputs together; 1 GiB by default.
+        retention_seconds: How long an output is kept; 7 days by default.
+        now: Returns the time in seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -116,14 +124,14 @@ class SpillStore:
         self.now = now
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spills")
-        # The mutable state, touched on the loop only. What other daemons add is seen at the next sweep.
+        # The mutable state, used on the loop only. Outputs of other daemons are counted at the next sweep.
         self._indexed_bytes = 0
         self._indexed_count = 0
         self._writing_bytes = 0
         self._eviction_lock = asyncio.Lock()
 
     async def start(self) -> None:
-        """Make the directory and remove what daemons before left; where that fails nothing is kept, with a warning."""
+        """Make the directory, and sweep. If that fails, log a warning and keep no outputs."""
         try:
             await self.run(make_private, self.directory)
         except OSError as error:
@@ -133,7 +141,7 @@ class SpillStore:
             await self.sweep()
 
     async def aclose(self) -> None:
-        """Finish what was asked for."""
+        """Finish all submitted work, and end the thread."""
         await self.run(lambda: None)
         self._thread.shutdown()
 
@@ -145,19 +153,19 @@ class SpillStore:
 
     @property
     def usage_bytes(self) -> int:
-        """Bytes kept beside, with those being written now."""
+        """Bytes of all outputs, including those that are being written."""
         return self._indexed_bytes + self._writing_bytes
 
     # Reading.
 
     async def get(self, handle: str) -> Output:
-        """The output with this handle; raises UnknownOutput."""
+        """Return the output with this handle. Raises `UnknownOutput`."""
         if not HANDLE.fullmatch(handle):
             raise self._unknown_output(handle)
         return await self.find(handle)
 
     async def find(self, prefix: str) -> Output:
-        """The one output whose handle begins so; raises UnknownOutput."""
+        """Return the only output whose handle begins with `prefix`. Raises `UnknownOutput`."""
         if not _PREFIX.fullmatch(prefix):
             raise self._unknown_output(prefix)
         rows = await self._store.read(
@@ -171,17 +179,30 @@ class SpillStore:
         return _output(rows[0])
 
     def read(self, output: Output, start_bytes: int = 0, length_bytes: int = 0) -> AsyncGenerator[bytes]:
-        """A range of an output in parts; a length of 0 is all. Beyond the end there is nothing.
+        """Read a range of an output, in parts of at most `PART_BYTES`.
 
-        An output that is deleted meanwhile is read to its end; one that is already gone raises UnknownOutput.
-        Whoever may leave early closes the generator.
+        An output that is deleted meanwhile is read to its end. A caller that may stop early must close the generator.
+
+        Args:
+            output: The output.
+            start_bytes: Where to begin; 0 by default. Nothing is read beyond the end.
+            length_bytes: How much to read; 0, the default, is everything.
+
+        Raises:
+            UnknownOutput: The output has been deleted.
         """
         start = min(max(start_bytes, 0), output.kept_bytes)
         end = min(start + (length_bytes or output.kept_bytes), output.kept_bytes)
         return self._read(output.handle, lambda _: (start, end))
 
     def read_lines(self, output: Output, first_line: int = 1, last_line: int = 0) -> AsyncGenerator[bytes]:
-        """Lines of an output, counted from 1, both included; a last line of 0 is the last there is."""
+        """Read lines of an output, in parts as `read`.
+
+        Args:
+            output: The output.
+            first_line: The first line, counted from 1; 1 by default.
+            last_line: The last line, included; 0, the default, is the end.
+        """
         kept = output.kept_bytes
 
         def find(file: Reading) -> tuple[int, int]:
@@ -212,14 +233,14 @@ class SpillStore:
         kept = f" Outputs are kept for {days:g} days." if days else ""
         return UnknownOutput(f"There is no output {handle[:64]!r}, or no longer.{kept}")
 
-    # Writing, for `capture`.
+    # Writing, for `spool`.
 
     def new_path(self) -> str:
-        """A path with a new handle, that nobody can guess, as its name."""
+        """Return a path whose name is a new random handle."""
         return self._path(new_handle())
 
     async def reserve(self, count_bytes: int) -> bool:
-        """Make room for bytes that are about to be written; the oldest outputs go. False: there is none."""
+        """Reserve a share of the quota, removing the oldest outputs; False if the quota is used up by writers."""
         async with self._eviction_lock:
             if not self._fits(count_bytes) and self._writing_bytes + count_bytes <= self.quota_bytes:
                 rows = await self._store.read(
@@ -239,11 +260,11 @@ class SpillStore:
             return fits
 
     def release(self, count_bytes: int) -> None:
-        """Give back what was reserved."""
+        """Release a reserved share of the quota."""
         self._writing_bytes -= count_bytes
 
     async def add(self, output: Output) -> bool:
-        """Index an output whose file is whole and still locked; whether it is committed."""
+        """Index an output whose file is complete and still locked; return whether the row is committed."""
         handle, origin, *figures = astuple(output)
         added = await self._store.commit(
             f"INSERT INTO outputs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  # our own constant
@@ -264,15 +285,15 @@ class SpillStore:
     # Removing.
 
     async def sweep(self) -> None:
-        """Remove expired outputs, rows without a file, and files without an owner."""
-        # Rows first: a file is there before its row, so a row whose file is missing afterwards has lost it.
+        """Remove expired outputs, rows without a file, and orphaned files."""
+        # Rows first: a file is made before its row, so the file of a row that is not listed afterwards has been lost.
         rows = await self._store.read("SELECT handle, kept_bytes, expires FROM outputs")
         names = await self.run(list_handles, self.directory)
         now = self.now()
         removed = {row[0] for row in rows if row[0] not in names or (row[2] is not None and row[2] <= now)}
         if removed:
             await self._remove(removed)
-        if self._store.durable:  # an index in memory does not know what other daemons keep
+        if self._store.durable:  # an index in memory does not have the rows of other daemons
             await self._remove_orphans(names - {row[0] for row in rows})
         self._count(await self._store.read("SELECT handle, kept_bytes FROM outputs"))
 
@@ -284,10 +305,10 @@ class SpillStore:
         await self.run(unlink, [self._path(handle) for handle in handle_list])
 
     async def _remove_orphans(self, names: set[str]) -> None:
-        """Remove files without a row that nobody is writing."""
+        """Remove files that have no row and no writer."""
         orphans = Orphans()
         try:
-            # With the lock of a file in hand its writer is done: it has committed the row by now, or never will.
+            # Once a file is locked here, its writer has ended: it has committed the row, or never will.
             await self.run(orphans.take, [self._path(name) for name in sorted(names)[:_ORPHANS_MAX]])
             known = {row[0] for row in await self._store.read("SELECT handle FROM outputs")}
             await self.run(unlink, [path for path in orphans.paths() if os.path.basename(path) not in known])
@@ -297,16 +318,16 @@ class SpillStore:
     # The thread.
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
-        """Do something on the thread; once asked for it happens, even if whoever waits is cancelled."""
+        """Run work on the thread; it completes even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         return await asyncio.shield(loop.run_in_executor(self._thread, work, *arguments))
 
     def later(self, work: Callable[[], object]) -> None:
-        """Do something on the thread that nobody waits for, after all that was asked for before."""
+        """Run work on the thread, after all earlier work, without waiting for it."""
         try:
             self._thread.submit(work)
         except RuntimeError:
-            work()  # the thread has ended and the daemon with it: the loop serves nobody any more
+            work()  # the thread has ended because the daemon is stopping, so the loop may block
 
     def _path(self, handle: str) -> str:
         return os.path.join(self.directory, handle)

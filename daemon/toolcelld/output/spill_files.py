@@ -1,8 +1,8 @@
-"""The files that outputs are kept in: how one is written, read, and recognised when nobody owns it.
+"""Writes and reads the files of spilled outputs, and finds orphaned ones.
 
-A file is named by its handle, 128 random bits, so whoever knows the name was told it. It is made with
-O_EXCL, locked from its first byte until its writer closes it, and opened through no link. Everything
-here blocks and therefore happens on the thread of `spills`, one thing after the other.
+A file is named by its handle, 128 random bits, so the name cannot be guessed. It is made with O_EXCL, locked from its
+first byte until its writer closes it, and never opened through a symbolic link. All functions block; the thread of
+`spill` runs them in order.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["HANDLE", "Orphans", "Reading", "Writing", "list_handles", "make_priv
 logger = logging.getLogger(__name__)
 
 HANDLE = re.compile(r"o-[0-9a-v]{26}", re.ASCII)
-# How far a search for a line looks at once: large enough to be quick, small enough to be split into lines.
+# Read at once while searching for a line: large enough to be fast, small enough to be split into lines.
 _SCAN_BYTES = 64 * 1024
-# A new file is taken for an orphan only if a sweep meets it before its first lock; twice is already absurd.
+# A new file is taken for an orphan only if a sweep finds it before its first lock; that is unlikely even twice.
 _CREATE_ATTEMPTS = 3
 
 
 def new_handle() -> str:
-    """A handle that nobody can guess."""
+    """Return a new random handle."""
     return "o-" + base64.b32hexencode(secrets.token_bytes(16)).decode().rstrip("=").lower()
 
 
 class Writing:
-    """A file that is being written; it comes into being with its first bytes."""
+    """A file that is being written; it is created with its first bytes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class Writing:
         self._failed = False
 
     def write(self, data: bytes | bytearray) -> bool:
-        """Append; False when the disk took less than all, and ever after: what is kept has no holes."""
+        """Append data; False if that fails, and for all later data, so that the file has no gaps."""
         if self._failed:
             return False
         try:
@@ -61,37 +61,37 @@ class Writing:
         return True
 
     def close(self) -> None:
-        """Close and unlock it: it has a row now."""
+        """Close and unlock it, after its row has been committed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def remove(self) -> None:
-        """Leave nothing of it."""
+        """Close and delete it."""
         if self._descriptor >= 0:
             unlink([self._path])
             self.close()
 
 
 class Reading:
-    """A file that is being read; one that is deleted meanwhile can be read on."""
+    """A file that is being read, also after it has been deleted."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = -1
 
     def open(self) -> None:
-        """Open it, if it is a file; raises OSError."""
+        """Open it if it is a regular file. Raises `OSError`."""
         self._descriptor = _open_no_follow(self._path)
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", self._path)
 
     def read(self, length: int, offset: int) -> bytes:
-        """At most so many bytes from there."""
+        """Read at most `length` bytes at `offset`."""
         return os.pread(self._descriptor, length, offset)
 
     def find_line(self, line: int, end: int) -> int:
-        """Where a line begins, counted from 1; the end where there are fewer."""
+        """Return the offset of a line, counted from 1; `end` where there are fewer lines."""
         newlines_left, offset = max(0, line - 1), 0
         while newlines_left and offset < end:
             block = os.pread(self._descriptor, min(_SCAN_BYTES, end - offset), offset)
@@ -105,20 +105,20 @@ class Reading:
         return end if newlines_left else offset
 
     def close(self) -> None:
-        """Close it; harmless where it was never open."""
+        """Close it, if it is open."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class Orphans:
-    """Files without a row that nobody is writing: those whose lock could be had."""
+    """Locks files that have no writer, which may be orphans."""
 
     def __init__(self) -> None:
         self._descriptors: dict[str, int] = {}
 
     def take(self, paths: list[str]) -> None:
-        """Lock those that no living writer has; a planted link goes at once, as nobody of ours makes one."""
+        """Lock the files that have no writer; delete symbolic links at once, as the daemon makes none."""
         for path in paths:
             try:
                 descriptor = _open_no_follow(path)
@@ -134,7 +134,7 @@ class Orphans:
                 self._descriptors[path] = descriptor
 
     def paths(self) -> list[str]:
-        """Those that were locked."""
+        """Return the files that were locked."""
         return list(self._descriptors)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class Orphans:
 
 
 def make_private(directory: str) -> None:
-    """Make a directory that is ours alone; raises OSError where something else is in its place."""
+    """Make a directory that only our user can access. Raises `OSError` where something else is in its place."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -156,7 +156,7 @@ def make_private(directory: str) -> None:
 
 
 def list_handles(directory: str) -> set[str]:
-    """The names in a directory that are handles, whatever they are names of."""
+    """Return the names in a directory that have the form of a handle."""
     try:
         return {name for name in os.listdir(directory) if HANDLE.fullmatch(name)}
     except OSError:
@@ -164,7 +164,7 @@ def list_handles(directory: str) -> set[str]:
 
 
 def unlink(paths: list[str]) -> None:
-    """Remove files; what is gone already is no news."""
+    """Remove files; those that do not exist are ignored."""
     for path in paths:
         try:
             os.unlink(path)
@@ -175,13 +175,13 @@ def unlink(paths: list[str]) -> None:
 
 
 def _create(path: str) -> int:
-    """A new file that only we can read, locked until it is closed, so that no sweep takes it for an orphan."""
+    """Create a file that only our user can read, locked until it is closed, so that no sweep takes it for an orphan."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(_CREATE_ATTEMPTS):
         try:
             descriptor = os.open(path, flags, 0o600)
         except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # somebody tidied up
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # the directory was deleted
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -191,9 +191,9 @@ def _create(path: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-    raise FileNotFoundError(errno.ENOENT, "it is removed as soon as it is made", path)
+    raise FileNotFoundError(errno.ENOENT, "it is removed as soon as it is created", path)
 
 
 def _open_no_follow(path: str) -> int:
-    """Open what may have been planted: through no link, and without waiting for the writer of a pipe."""
+    """Open a path of unknown type: not through a symbolic link, and without blocking on a pipe."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
