@@ -1,4 +1,4 @@
-"""Who tries, and what there is to be had."""
+"""Fixtures: the user that runs an attack, and the files that it can try to access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Wrap: TypeAlias = Callable[[Callable[[], Any]], Callable[[], Any]]
 
 @pytest.fixture(params=["as this user", "as nobody"])
 def wrap(request: pytest.FixtureRequest) -> Wrap:
-    """Has something done by this user, and by one without any privilege."""
+    """Run a function as this user, and as an unprivileged one."""
     if request.param == "as this user":
         return lambda work: work
     if os.geteuid() != 0:
@@ -30,7 +30,7 @@ def wrap(request: pytest.FixtureRequest) -> Wrap:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that everybody may enter, with a project, a secret and a neighbour's file."""
+    """A world-accessible directory with a project, a secret and a file of another project."""
     place = Path("/var/tmp") / f"toolcell-{os.getpid()}-{os.urandom(4).hex()}"  # below none of root's
     for name in ("project/.git/hooks", "project/src", "home"):
         (place / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Code run in a child process that was confined first: what it says comes back, and so does what it raises."""
+"""Runs code in a confined child process, and returns its result or raises its exception."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Failed(Exception):
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a forked process of its own, which lives some seconds at most."""
+    """Run `work` in a forked process with a deadline of some seconds, and return its result."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -56,7 +56,7 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The same as an unprivileged user, where this one is root."""
+    """Return `work` that runs as an unprivileged user, if this one is root."""
 
     def changed() -> Any:
         if os.geteuid() == 0:
@@ -72,7 +72,7 @@ def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
 def apart(
     policy: SandboxPolicy, work: Callable[[], Any], *, scratch_bytes: int | None = None
 ) -> Callable[[], Any]:
-    """The same as the worker of a strict cell sees it: in namespaces of its own, with the view of that policy."""
+    """Return `work` that runs as in a strict cell: in namespaces of its own, with the mounts of that policy."""
 
     def inside() -> Any:
         namespaces.mount_view(policy, own_places(), scratch_bytes)

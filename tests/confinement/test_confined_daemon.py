@@ -44,7 +44,7 @@ async def test_a_tool_works_in_its_project_and_its_temporary_directory(daemon: R
     assert (daemon.project / "made").read_text() == "in the project"
 
 
-async def test_a_tool_gets_nothing_that_it_was_not_given(daemon: RunningDaemon) -> None:
+async def test_a_tool_has_no_access_that_was_not_granted(daemon: RunningDaemon) -> None:
     daemon.tool(
         "spy",
         """

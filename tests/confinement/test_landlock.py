@@ -1,4 +1,4 @@
-"""What Landlock refuses a cell and what it leaves it, tried on this kernel with the domain and without."""
+"""What Landlock denies and permits a cell, tested on this kernel with the domain and without."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(ABI == 0, reason="this kernel has no Landlock")
 
 
 def confined(policy: SandboxPolicy, work: Work, scratch: str = "") -> Work:
-    """The same behind the domain of that policy. Capabilities stay: what refuses is Landlock alone."""
+    """Return `work` that runs in the domain of that policy, with capabilities, so that only Landlock denies."""
 
     def inside() -> Any:
         linux.no_new_privileges()
@@ -94,11 +94,11 @@ ATTACKS: dict[str, Callable[[Path], object]] = {
 }
 NOT_BEFORE = {"truncate": landlock.ABI_TRUNCATE, "signal": linux.LANDLOCK_ABI_SIGNAL}
 FOR_ROOT_ONLY = {"see variables", "signal"}
-"""The parent of a child that became nobody is not its like any more."""
+"""A child that changed its user to nobody has another user than its parent."""
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_was_not_granted_is_refused(attack: str, place: Path, wrap: Wrap, request: Any) -> None:
+def test_access_that_was_not_granted_is_denied(attack: str, place: Path, wrap: Wrap, request: Any) -> None:
     as_nobody = "as nobody" in request.node.name
     if as_nobody and attack in FOR_ROOT_ONLY:
         pytest.skip("what only the same user can do")
@@ -119,7 +119,7 @@ def test_what_was_not_granted_is_refused(attack: str, place: Path, wrap: Wrap, r
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="modes keep it from everybody else")
 @pytest.mark.parametrize("path", ["/etc/shadow", "/etc/gshadow"])
-def test_root_without_capabilities_is_kept_from_what_modes_leave_it(path: str, place: Path) -> None:
+def test_root_without_capabilities_is_denied_what_file_modes_permit(path: str, place: Path) -> None:
     def look() -> tuple[int, bool]:
         linux.drop_capabilities()
         return error_of(Path(path).read_text), "root" in Path("/etc/passwd").read_text()
@@ -128,7 +128,7 @@ def test_root_without_capabilities_is_kept_from_what_modes_leave_it(path: str, p
     assert in_child(confined(of_project(place), look)) == (errno.EACCES, True)
 
 
-def test_what_was_granted_works(place: Path, wrap: Wrap) -> None:
+def test_access_that_was_granted_is_permitted(place: Path, wrap: Wrap) -> None:
     scratch = place / "scratch"
     scratch.mkdir()
     scratch.chmod(0o777)
@@ -184,7 +184,7 @@ def test_ports_are_refused_unless_the_network_is_granted(place: Path, wrap: Wrap
 
 
 @pytest.mark.skipif(ABI < linux.LANDLOCK_ABI_SIGNAL, reason="since Linux 6.12")
-def test_sockets_without_a_file_and_processes_outside_are_out_of_reach(place: Path, wrap: Wrap) -> None:
+def test_abstract_sockets_and_processes_outside_cannot_be_reached(place: Path, wrap: Wrap) -> None:
     name = f"\0toolcell-{os.getpid()}-{os.urandom(4).hex()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
@@ -198,7 +198,7 @@ def test_sockets_without_a_file_and_processes_outside_are_out_of_reach(place: Pa
         assert in_child(wrap(confined(of_project(place), reach))) == errno.EPERM
 
 
-def test_a_tool_may_end_what_it_started(place: Path, wrap: Wrap) -> None:
+def test_a_tool_may_kill_its_own_processes(place: Path, wrap: Wrap) -> None:
     def start_and_end() -> int:
         with subprocess.Popen(["/bin/sleep", "20"]) as child:
             child.send_signal(signal.SIGTERM)
@@ -208,14 +208,14 @@ def test_a_tool_may_end_what_it_started(place: Path, wrap: Wrap) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/sys", "/sys/fs/cgroup", "/proc", "/proc/self", "/dev", "link"])
-def test_what_is_the_kernels_is_writable_for_nobody(path: str, place: Path) -> None:
+def test_kernel_files_are_never_writable(path: str, place: Path) -> None:
     (place / "link").symlink_to("/sys/fs")
     policy = SandboxPolicy("baseline", writable=(str(place / path),))  # an absolute one stays what it is
     with pytest.raises(Failed, match=r"cannot be writable.*Name the directories"):
         in_child(confined(policy, lambda: None))
 
 
-def test_the_systems_own_rules_let_nobody_write_but_to_devices() -> None:
+def test_the_system_rules_permit_writing_only_to_devices() -> None:
     for apart in (False, True):
         for rule in landlock.system_rules(execute=True, apart=apart):
             writes = rule.rights & (landlock.WRITE | landlock.MAKE_DEVICE)
@@ -234,7 +234,7 @@ def test_the_systems_own_rules_let_nobody_write_but_to_devices() -> None:
         (7, "landlock 7: files, truncation, tcp, devices, signals, abstract sockets"),
     ],
 )
-def test_an_older_kernel_gives_what_it_can_and_says_what_it_cannot(
+def test_an_older_kernel_applies_its_rights_and_reports_the_missing_ones(
     abi: int, name: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if abi > ABI:
@@ -250,7 +250,7 @@ def test_an_older_kernel_gives_what_it_can_and_says_what_it_cannot(
     assert in_child(inside) == (name, errno.EACCES, errno.EACCES if abi >= landlock.ABI_TRUNCATE else 0)
 
 
-def test_a_kernel_without_landlock_gives_no_cell(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_landlock_cannot_build_a_cell(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linux, "landlock_abi", lambda: 0)
     with pytest.raises(Failed, match="this kernel has no Landlock"):
         in_child(confined(of_project(place), lambda: None))

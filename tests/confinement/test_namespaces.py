@@ -1,4 +1,4 @@
-"""The world that a strict cell sees: what it was given at its place, nothing else of anybody's."""
+"""The file system and the namespaces of a strict cell: only granted paths, at their usual places."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def error_of(work: Callable[[], object]) -> int:
     return 0
 
 
-def test_what_was_not_given_is_not_there_and_what_was_given_is(place: Path, wrap: Wrap) -> None:
+def test_only_granted_paths_exist(place: Path, wrap: Wrap) -> None:
     secret, readable = place / "home/secret", place / "readable"
     assert in_child(wrap(secret.read_text)) == "topsecret"  # without the view
 
@@ -54,7 +54,7 @@ def test_what_was_not_given_is_not_there_and_what_was_given_is(place: Path, wrap
     )
 
 
-def test_the_project_is_writable_but_for_what_is_protected(place: Path, wrap: Wrap) -> None:
+def test_the_project_is_writable_except_protected_paths(place: Path, wrap: Wrap) -> None:
     hook = place / "project/.git/hooks/pre-commit"
     assert in_child(wrap(lambda: hook.write_text("before"))) == len("before")
 
@@ -70,7 +70,7 @@ def test_the_project_is_writable_but_for_what_is_protected(place: Path, wrap: Wr
     assert hook.read_text() == "before"
 
 
-def test_the_rest_of_the_world_cannot_even_be_touched(place: Path, wrap: Wrap) -> None:
+def test_metadata_of_files_outside_the_project_cannot_be_changed(place: Path, wrap: Wrap) -> None:
     target = place / "readable"
 
     def touch() -> list[int]:
@@ -85,7 +85,7 @@ def test_the_rest_of_the_world_cannot_even_be_touched(place: Path, wrap: Wrap) -
     assert target.stat().st_mode & 0o777 == 0o777
 
 
-def test_the_temporary_directory_is_its_own_and_has_a_size(place: Path, wrap: Wrap) -> None:
+def test_the_temporary_directory_is_private_and_limited(place: Path, wrap: Wrap) -> None:
     def fill() -> tuple[list[str], int]:
         before = os.listdir("/tmp")
         return before, error_of(lambda: Path("/tmp/large").write_bytes(bytes(2**21)))
@@ -104,7 +104,7 @@ def test_only_the_cell_is_in_its_process_list(place: Path, wrap: Wrap) -> None:
     assert in_child(wrap(apart(policy(place), look))) == ([1, 2], 2)
 
 
-def test_there_is_no_network_but_its_own(place: Path, wrap: Wrap) -> None:
+def test_only_the_cells_own_network_is_available(place: Path, wrap: Wrap) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
         abstract.bind(f"\0toolcell-{os.getpid()}")
         abstract.listen()
@@ -131,7 +131,7 @@ def test_there_is_no_network_but_its_own(place: Path, wrap: Wrap) -> None:
         ]
 
 
-def test_no_capability_and_no_way_to_another_view_is_left(place: Path, wrap: Wrap) -> None:
+def test_no_capability_is_left_and_no_other_namespace_can_be_entered(place: Path, wrap: Wrap) -> None:
     def look() -> str:
         return next(
             line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
@@ -140,9 +140,7 @@ def test_no_capability_and_no_way_to_another_view_is_left(place: Path, wrap: Wra
     assert in_child(wrap(apart(policy(place), look))).split() == ["CapEff:", "0000000000000000"]
 
 
-def test_what_is_hidden_by_name_is_empty_and_what_is_granted_below_it_is_there(
-    place: Path, wrap: Wrap
-) -> None:
+def test_a_hidden_directory_is_empty_except_granted_paths_below_it(place: Path, wrap: Wrap) -> None:
     git, config = place / "project/.git", place / "project/config"
     config.write_text("topsecret")
     (git / "key").write_text("topsecret")

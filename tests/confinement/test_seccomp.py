@@ -1,4 +1,4 @@
-"""The system-call filter on this kernel: calls that go through without it, and what they say behind it."""
+"""The system-call filter on this kernel: calls that succeed without it, and their errors with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def behind(wanted: Filter, work: Work) -> Work:
-    """The same behind that filter."""
+    """Return `work` that runs with that filter."""
 
     def inside() -> Any:
         linux.no_new_privileges()
@@ -47,7 +47,7 @@ def behind(wanted: Filter, work: Work) -> Work:
 
 
 def call(name: str, *arguments: Any) -> int:
-    """The errno of a system call, 0 where it succeeds."""
+    """Return the errno of a system call; 0 if it succeeds."""
     words = [ctypes.c_long(it) if isinstance(it, int) else it for it in arguments]
     result = _libc.syscall(ctypes.c_long(NUMBERS[MACHINE][name]), *words)
     return ctypes.get_errno() if result == -1 else 0
@@ -62,14 +62,14 @@ def error_of(work: Callable[[], object]) -> int:
 
 
 def peek() -> int:
-    """Read one's own memory as if it were another's."""
+    """Read the process's own memory by its pid."""
     source, target = ctypes.create_string_buffer(8), ctypes.create_string_buffer(8)
     words = [(ctypes.c_size_t * 2)(ctypes.addressof(it), 8) for it in (target, source)]
     return call("process_vm_readv", os.getpid(), words[0], 1, words[1], 1, 0)
 
 
 def share_memory() -> int:
-    """A segment that would outlive the cell."""
+    """Make a shared memory segment, which would outlive the cell."""
     number = _libc.shmget(0, ctypes.c_size_t(4096), 0o1600)
     if number == -1:
         return ctypes.get_errno()
@@ -92,7 +92,7 @@ def set_id_at_birth(place: Path) -> int:
 
 
 def say_to_the_log() -> int:
-    """Speak to a named socket through one half of a pair."""
+    """Send to a named socket through one end of a socket pair."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     one.close()
     other.close()
@@ -133,7 +133,7 @@ MISSING = (errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EOPNOT
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_is_refused_goes_through_without_the_filter(attack: str, place: Path, wrap: Wrap) -> None:
+def test_a_denied_call_succeeds_without_the_filter(attack: str, place: Path, wrap: Wrap) -> None:
     attempt, refused = ATTACKS[attack]
     assert in_child(wrap(behind(BASELINE, lambda: attempt(place)))) == refused
     without = in_child(wrap(lambda: attempt(place)))
@@ -143,7 +143,7 @@ def test_what_is_refused_goes_through_without_the_filter(attack: str, place: Pat
 
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="only there two kinds of calls live in one program")
-def test_a_call_of_the_other_kind_ends_its_process(wrap: Wrap) -> None:
+def test_a_call_of_another_architecture_kills_its_process(wrap: Wrap) -> None:
     def old_getpid() -> int:
         with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
             page.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")  # mov eax, 20; int 0x80; ret
@@ -176,7 +176,7 @@ def test_programs_threads_and_event_loops_work(wanted: Filter, wrap: Wrap) -> No
     assert in_child(wrap(behind(wanted, work))) == ("a\nb", "c\n")
 
 
-def test_a_child_of_the_cell_is_behind_the_filter_too(wrap: Wrap) -> None:
+def test_the_filter_applies_to_child_processes(wrap: Wrap) -> None:
     def in_a_program() -> int:
         return subprocess.call(["/usr/bin/unshare", "-U", "/bin/true"], stderr=subprocess.DEVNULL)
 
@@ -185,7 +185,7 @@ def test_a_child_of_the_cell_is_behind_the_filter_too(wrap: Wrap) -> None:
     assert in_child(wrap(behind(BASELINE, in_a_program))) != 0
 
 
-def test_a_cell_that_may_start_no_programs_starts_none_from_memory_either(wrap: Wrap) -> None:
+def test_a_cell_without_programs_cannot_start_one_from_memory(wrap: Wrap) -> None:
     def start() -> int:
         number = os.memfd_create("x")
         os.write(number, Path("/bin/true").read_bytes())
@@ -199,7 +199,7 @@ def test_a_cell_that_may_start_no_programs_starts_none_from_memory_either(wrap: 
     assert in_child(wrap(behind(without, start))) == errno.EPERM
 
 
-def test_no_filter_can_be_taken_off_again(wrap: Wrap) -> None:
+def test_a_filter_cannot_be_removed(wrap: Wrap) -> None:
     def loosen() -> int:
         seccomp.load(STRICT)  # a second one counts beside the first
         return error_of(lambda: socket.socket(socket.AF_INET).close())
@@ -208,7 +208,7 @@ def test_no_filter_can_be_taken_off_again(wrap: Wrap) -> None:
     assert in_child(wrap(behind(BASELINE, loosen))) == errno.EAFNOSUPPORT
 
 
-def test_the_parent_keeps_its_calls(wrap: Wrap) -> None:
+def test_the_filter_does_not_apply_to_the_parent(wrap: Wrap) -> None:
     in_child(wrap(behind(BASELINE, lambda: None)))
     socket.socket(socket.AF_UNIX).close()
     assert signal.SIGSYS not in signal.sigpending()

@@ -1,4 +1,4 @@
-"""The programs of the system-call filter, run by a small machine of our own: what they say of any call, on either processor."""
+"""The programs of the system-call filter, run by a BPF interpreter: their result for any call, on both processors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ORDINARY = {
 def judge(
     code: bytes, machine: str, number: int, arguments: Sequence[int] = (), architecture: int = 0
 ) -> object:
-    """What the program answers: the errno, 0 for a call that is let through, or `KILLED`."""
+    """Return the program's result: the errno, 0 for a permitted call, or `KILLED`."""
     words = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, architecture or ARCHITECTURES[machine], 0, *words)
     instructions = list(struct.iter_unpack("=HBBI", code))
@@ -78,7 +78,7 @@ def says(wanted: Filter, machine: str, name: str, *arguments: int) -> object:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
-def test_what_is_not_named_is_let_through_and_what_is_always_refused_never_is(
+def test_calls_that_are_not_listed_are_permitted_and_those_always_denied_are_not(
     machine: str, wanted: Filter
 ) -> None:
     code, names = program(wanted, machine), {number: name for name, number in NUMBERS[machine].items()}
@@ -93,13 +93,13 @@ def test_what_is_not_named_is_let_through_and_what_is_always_refused_never_is(
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
-def test_ordinary_calls_are_let_through(machine: str, wanted: Filter) -> None:
+def test_ordinary_calls_are_permitted(machine: str, wanted: Filter) -> None:
     for number in ORDINARY[machine].values():
         assert judge(program(wanted, machine), machine, number) == 0
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_calls_of_another_processor_are_deadly(machine: str) -> None:
+def test_calls_of_another_architecture_kill_the_process(machine: str) -> None:
     other = ARCHITECTURES["aarch64" if machine == "x86_64" else "x86_64"]
     for architecture in (*FOREIGN[:2], 0xDEADBEEF, other):
         assert (
@@ -109,7 +109,7 @@ def test_calls_of_another_processor_are_deadly(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @given(number=st.integers(NEWEST + 1, 2**32 - 1))
-def test_a_call_that_nobody_judged_is_not_there(machine: str, number: int) -> None:
+def test_a_call_unknown_to_the_filter_does_not_exist(machine: str, number: int) -> None:
     assert judge(program(LOOSEST, machine), machine, number) == errno.ENOSYS
 
 
@@ -120,7 +120,7 @@ def test_a_call_that_nobody_judged_is_not_there(machine: str, number: int) -> No
     arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6),
     architecture=st.sampled_from([*ARCHITECTURES.values(), *FOREIGN]),
 )
-def test_a_program_has_an_answer_to_everything(
+def test_a_program_has_a_result_for_any_call(
     wanted: Filter, machine: str, number: int, arguments: list[int], architecture: int
 ) -> None:
     assert judge(program(wanted, machine), machine, number, arguments, architecture) is not None
@@ -129,7 +129,7 @@ def test_a_program_has_an_answer_to_everything(
 CREATE = os.O_CREAT | os.O_WRONLY
 SET_UID = stat.S_ISUID | 0o755
 HIGH_HALF = 1 << 40
-"""A bit that the kernel does not look at, in arguments of 32 bits."""
+"""A bit that the kernel ignores, in arguments of 32 bits."""
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -187,7 +187,9 @@ HIGH_HALF = 1 << 40
         ("execveat", (), errno.EPERM),
     ],
 )  # fmt: skip
-def test_arguments_decide(machine: str, name: str, arguments: tuple[int, ...], answer: int) -> None:
+def test_some_calls_are_denied_by_their_arguments(
+    machine: str, name: str, arguments: tuple[int, ...], answer: int
+) -> None:
     assert says(STRICTEST, machine, name, *arguments) == answer
 
 
@@ -213,25 +215,25 @@ def test_arguments_decide(machine: str, name: str, arguments: tuple[int, ...], a
         ((socket.AF_ALG, socket.SOCK_SEQPACKET), errno.EAFNOSUPPORT),
     ],
 )
-def test_a_network_is_the_internet_and_nothing_else(arguments: tuple[int, ...], answer: int) -> None:
+def test_the_network_permits_only_internet_sockets(arguments: tuple[int, ...], answer: int) -> None:
     for machine in MACHINES:
         assert says(LOOSEST, machine, "socket", *arguments) == answer
 
 
 @pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "inotify_init1", "shmget", "mq_open", "execve", "memfd_create"])  # fmt: skip
-def test_what_is_a_cells_own_it_may_use(name: str) -> None:
+def test_a_cell_may_use_its_own_objects(name: str) -> None:
     for machine in MACHINES:
         assert says(LOOSEST, machine, name, 4321) == 0
         assert says(STRICTEST, machine, name, 4321) != 0
 
 
-def test_every_call_that_is_refused_has_a_number_where_it_exists() -> None:
+def test_every_denied_call_has_a_number_on_processors_that_have_it() -> None:
     named = set(refusals(STRICTEST))
     assert named == set(NUMBERS["x86_64"])
     assert set(NUMBERS["aarch64"]) < named
 
 
-def test_a_policy_means_one_filter() -> None:
+def test_equal_policies_have_the_same_filter() -> None:
     assert filter_of(SandboxPolicy("baseline"), memory_files=False) == Filter(False, True, False, False)
     assert filter_of(SandboxPolicy("baseline", network="proxy"), memory_files=False).network is False
     assert filter_of(SandboxPolicy("baseline", network="open"), memory_files=False).network is True
@@ -243,7 +245,7 @@ def test_a_policy_means_one_filter() -> None:
 @pytest.mark.parametrize(
     ("memory_bytes", "held", "allowed"), [(None, False, True), (2**20, False, False), (2**20, True, True)]
 )
-def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
+def test_files_in_memory_are_permitted_if_memory_is_limited_by_the_kernel_or_not_at_all(
     memory_bytes: int | None, held: bool, allowed: bool
 ) -> None:
     file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
@@ -255,6 +257,6 @@ def test_files_in_memory_are_for_cells_whose_memory_is_counted_or_not_limited(
     assert (says(filtered, machine, "memfd_create", 0) == 0) is allowed
 
 
-def test_a_processor_without_numbers_is_an_error() -> None:
+def test_an_unknown_processor_is_an_error() -> None:
     with pytest.raises(OSError, match="riscv64"):
         program(LOOSEST, "riscv64")

@@ -1,4 +1,4 @@
-"""A tool's file in a whole cell, made as the daemon makes them: its walls stand, and what it is for works."""
+"""A tool file in a real cell, built as by the daemon: confinement is effective, and normal work is possible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CONFINED: tuple[Enclosure, ...] = ("baseline", "strict")
 async def run_in_cell(
     place: Path, policy: SandboxPolicy, body: str, limits: CellLimits = NO_LIMITS, **known: Any
 ) -> tuple[Any, tuple[str, ...]]:
-    """What a file sets `said` to while it is loaded, and the layers that its worker reported."""
+    """Load a file, and return what it sets `said` to, and the layers that its worker reported."""
     values = "\n".join(f"{name} = {value!r}" for name, value in known.items())
     tail = "\nwith open('said.json', 'w') as file:\n    json.dump(said, file)\n"
     content = "\n".join([HEAD, values, textwrap.dedent(body), tail]).encode()
@@ -79,7 +79,7 @@ def policy(place: Path, enclosure: Enclosure, **changes: Any) -> SandboxPolicy:
 
 
 @pytest.mark.parametrize("enclosure", CONFINED)
-async def test_what_tools_are_for_works(place: Path, enclosure: Enclosure) -> None:
+async def test_the_normal_work_of_tools_is_possible(place: Path, enclosure: Enclosure) -> None:
     said, layers = await run_in_cell(
         place,
         policy(place, enclosure),
@@ -108,7 +108,7 @@ async def test_what_tools_are_for_works(place: Path, enclosure: Enclosure) -> No
 
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("enclosure", CONFINED)
-async def test_files_in_memory_are_there_where_the_kernel_holds_memory(
+async def test_files_in_memory_are_available_where_the_kernel_limits_memory(
     place: Path, enclosure: Enclosure, held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def limit(cell: Cell, limits: CellLimits) -> bool:
@@ -121,7 +121,7 @@ async def test_files_in_memory_are_there_where_the_kernel_holds_memory(
 
 
 @pytest.mark.parametrize("enclosure", EVERYWHERE)
-async def test_what_was_not_given_is_out_of_reach(place: Path, enclosure: Enclosure) -> None:
+async def test_access_that_was_not_granted_is_denied(place: Path, enclosure: Enclosure) -> None:
     name = str(place / "socket")
     with socket.socket(socket.AF_UNIX) as server, socket.create_server(("127.0.0.1", 0)) as port:
         server.bind(name)
@@ -150,7 +150,7 @@ async def test_what_was_not_given_is_out_of_reach(place: Path, enclosure: Enclos
 
 
 @pytest.mark.parametrize("enclosure", CONFINED)
-async def test_a_program_that_is_out_of_reach_does_not_hide_the_systems_own(
+async def test_an_inaccessible_program_on_the_path_does_not_hide_the_systems_own(
     place: Path, enclosure: Enclosure
 ) -> None:
     shim = place / "home/uname"
@@ -162,20 +162,20 @@ async def test_a_program_that_is_out_of_reach_does_not_hide_the_systems_own(
 
 
 @pytest.mark.parametrize("enclosure", CONFINED)
-async def test_a_cell_that_may_start_no_programs_starts_none(place: Path, enclosure: Enclosure) -> None:
+async def test_a_cell_without_programs_cannot_start_one(place: Path, enclosure: Enclosure) -> None:
     body = 'said = attempt(lambda: subprocess.run(["/bin/true"]))'
     assert (await run_in_cell(place, policy(place, enclosure), body))[0] == 0
     assert (await run_in_cell(place, policy(place, enclosure, execute=False), body))[0] != 0
 
 
-async def test_a_layer_that_cannot_be_put_on_ends_the_start_and_the_file_never_runs(place: Path) -> None:
+async def test_a_layer_that_cannot_be_applied_ends_the_start_before_the_file_runs(place: Path) -> None:
     everything = SandboxPolicy("baseline", writable=("/",))
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, everything, "said = 0")
     assert not (place / "project/said.json").exists()
 
 
-async def test_what_a_worker_said_before_its_end_is_heard_also_after_it(
+async def test_frames_sent_before_a_worker_exits_are_received_after_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = WorkerChannel.data_received

@@ -1,4 +1,4 @@
-"""Cells that are built ahead of need: as many as shall be there are there again, whatever happens."""
+"""Preforked cells: their number is restored after each is taken or fails."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ pytestmark = pytest.mark.anyio
 
 
 class FakeCell:
-    """A cell that lives."""
+    """A running cell."""
 
     def __init__(self) -> None:
         self.receiver: Receiver | None = None
         self.ended = asyncio.get_running_loop().create_future()
 
 
-class Workshop(PreforkedCells):
-    """Blanks without a zygote; each is made, or not, the moment that it is wanted."""
+class FakePreforkedCells(PreforkedCells):
+    """Preforked cells without a zygote: each fork succeeds or fails at once."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         super().__init__(cast("Any", None), tasks, cast("Any", None), apart=False)
@@ -41,50 +41,50 @@ class Workshop(PreforkedCells):
 
 
 async def settled() -> None:
-    """Let every task that can go on do so."""
+    """Run all tasks that are ready."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-async def test_one_that_is_taken_the_moment_it_is_made_is_made_again() -> None:
+async def test_a_cell_that_is_taken_as_soon_as_it_is_forked_is_replaced() -> None:
     async with asyncio.TaskGroup() as tasks:
-        blanks = Workshop(tasks)
-        blanks.prepare()
-        await blanks.made.wait()  # its maker has not told yet that it is done
-        await blanks.take(Receiver())
+        cells = FakePreforkedCells(tasks)
+        cells.prepare()
+        await cells.made.wait()  # the callback of its task has not run yet
+        await cells.take(Receiver())
         await settled()
-        assert blanks.ready == READY_MAX
+        assert cells.ready == READY_MAX
 
 
-async def test_one_that_fails_while_nobody_waits_is_tried_again() -> None:
+async def test_a_failed_fork_is_retried_while_no_start_waits() -> None:
     async with asyncio.TaskGroup() as tasks:
-        blanks = Workshop(tasks)
-        blanks.failing = RETRIES_MAX
-        blanks.prepare()
+        cells = FakePreforkedCells(tasks)
+        cells.failing = RETRIES_MAX
+        cells.prepare()
         await settled()
-        assert blanks.ready == READY_MAX
+        assert cells.ready == READY_MAX
 
 
-async def test_one_that_fails_often_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fork_that_fails_often_is_retried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcelld.pool.prefork.RETRY_SECONDS_MAX", 0.01)
     async with asyncio.TaskGroup() as tasks:
-        blanks = Workshop(tasks)
-        blanks.failing = 3 * RETRIES_MAX + 2 * READY_MAX
-        blanks.prepare()
-        await blanks.made.wait()
+        cells = FakePreforkedCells(tasks)
+        cells.failing = 3 * RETRIES_MAX + 2 * READY_MAX
+        cells.prepare()
+        await cells.made.wait()
         await settled()
-        assert blanks.ready == READY_MAX
+        assert cells.ready == READY_MAX
 
 
-async def test_what_always_fails_is_seldom_tried_and_is_told_to_who_waits() -> None:
+async def test_a_permanent_failure_is_rarely_retried_and_reported_to_waiting_starts() -> None:
     async with asyncio.TaskGroup() as tasks:
-        blanks = Workshop(tasks)
-        blanks.failing = 1000
-        blanks.prepare()
+        cells = FakePreforkedCells(tasks)
+        cells.failing = 1000
+        cells.prepare()
         await settled()
-        tried = blanks.tried
+        tried = cells.tried
         assert RETRIES_MAX < tried <= RETRIES_MAX + 2 * READY_MAX
         await settled()
-        assert (blanks.ready, blanks.tried) == (0, tried)
+        assert (cells.ready, cells.tried) == (0, tried)
         with pytest.raises(ZygoteFailed, match="no room"):
-            await blanks.take(Receiver())
+            await cells.take(Receiver())

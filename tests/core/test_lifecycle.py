@@ -1,4 +1,4 @@
-"""The tables of states, and random lives on them."""
+"""The state tables, and random sequences of events."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ ABORTED = {WorkerState.ABORTING, WorkerState.ENDING, WorkerState.STOPPING, Worke
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_knows_every_state_and_uses_every_event(name: str) -> None:
+def test_a_table_has_every_state_and_uses_every_event(name: str) -> None:
     table, states, events, _ = TABLES[name]
     assert set(table) == set(states)
     assert {event for ways in table.values() for event in ways} == set(events)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_state_can_be_reached_and_the_last_one_from_each(name: str) -> None:
+def test_every_state_can_be_reached_and_the_terminal_one_from_each(name: str) -> None:
     table, states, _, initial = TABLES[name]
     last = list(states)[-1]
     assert reachable(table, initial) == set(states)
@@ -70,7 +70,7 @@ def lives(name: str) -> st.SearchStrategy[list[Any]]:
 
 @pytest.mark.parametrize("name", TABLES)
 @given(st.data())
-def test_a_machine_goes_the_ways_of_its_table_and_no_other(name: str, data: st.DataObject) -> None:
+def test_a_machine_makes_only_the_transitions_of_its_table(name: str, data: st.DataObject) -> None:
     table, _, _, initial = TABLES[name]
     machine: Machine[Any, Any] = Machine(table, initial)
     told: list[StrEnum] = []
@@ -87,7 +87,7 @@ def test_a_machine_goes_the_ways_of_its_table_and_no_other(name: str, data: st.D
         assert list(machine.story) == told[-len(machine.story) :]
 
 
-def test_a_worker_that_is_to_go_is_never_idle_again() -> None:
+def test_a_retired_worker_is_never_idle_again() -> None:
     for ways in WORKER.values():
         targets = [ways[event] for event in (WorkerEvent.RETIRE, WorkerEvent.SPENT) if event in ways]
         assert set(targets) <= GOING
@@ -105,7 +105,7 @@ def test_an_aborted_worker_is_idle_only_after_it_settled() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in WorkerState if state is not WorkerState.DEAD])
-def test_a_worker_may_die_in_every_state(state: WorkerState) -> None:
+def test_a_worker_may_exit_in_every_state(state: WorkerState) -> None:
     assert WORKER[state][WorkerEvent.EXIT] is WorkerState.DEAD
 
 
@@ -113,7 +113,7 @@ def test_a_call_ends_once() -> None:
     assert reachable(CALL, CallState.ENDED) == {CallState.ENDED}
 
 
-def test_a_machine_tells_its_story() -> None:
+def test_an_invalid_transition_lists_the_previous_events() -> None:
     machine = Machine(WORKER, WorkerState.STARTING)
     assert repr(machine) == "<STARTING after nothing>"
     for event in (WorkerEvent.HELLO, WorkerEvent.LEASE, WorkerEvent.ABORT):
@@ -123,7 +123,7 @@ def test_a_machine_tells_its_story() -> None:
         machine.fire(WorkerEvent.LEASE)
 
 
-def test_a_long_story_keeps_its_end() -> None:
+def test_only_the_latest_events_are_kept() -> None:
     machine = Machine(SESSION, SessionState.OPEN)
     for _ in range(1000):
         machine.fire(SessionEvent.DETACH)

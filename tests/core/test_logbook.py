@@ -1,4 +1,4 @@
-"""The logbook: the last lines, and readers that are told what they missed."""
+"""The event log: the last lines, and the number of lines that a slow reader lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def line(text: str, tool: str = "", call_id: str = "") -> LogLine:
     return LogLine(0.0, "log", "info", text, tool, call_id)
 
 
-def test_the_oldest_lines_go_first() -> None:
+def test_the_oldest_lines_are_dropped_first() -> None:
     book = EventLog()
     for number in range(LINES_MAX + 5):
         book.write(line(str(number)))
@@ -24,7 +24,7 @@ def test_the_oldest_lines_go_first() -> None:
     assert len(book.last(LINES_MAX)) == 1
 
 
-def test_the_last_lines_are_about_the_tool_or_the_call_that_was_asked_for() -> None:
+def test_the_last_lines_belong_to_the_requested_tool_or_call() -> None:
     book = EventLog()
     for text, tool, call_id in (("a", "lint", "c-1"), ("b", "test", "c-2"), ("c", "lint", "c-3")):
         book.write(line(text, tool, call_id))
@@ -33,7 +33,7 @@ def test_the_last_lines_are_about_the_tool_or_the_call_that_was_asked_for() -> N
     assert [found.text for found in book.last(10, "c-2")] == ["b"]
 
 
-async def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
+async def test_a_slow_reader_gets_the_number_of_lost_lines() -> None:
     feed: Broadcast[int] = Broadcast()
     reader = feed.follow()
     first = asyncio.ensure_future(anext(reader))
@@ -47,7 +47,7 @@ async def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
     await reader.aclose()
 
 
-async def test_a_reader_that_has_gone_is_forgotten() -> None:
+async def test_a_closed_reader_is_removed() -> None:
     feed: Broadcast[int] = Broadcast()
     reader = feed.follow()
     first = asyncio.ensure_future(anext(reader))

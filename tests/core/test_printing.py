@@ -1,4 +1,4 @@
-"""The pipes of a cell: what was printed before a mark stays before it."""
+"""The output pipes of a cell: output before a call is separated from output of the call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from toolcelld.output.redaction import Redactor
 pytestmark = pytest.mark.anyio
 
 PIPE_BYTES = 1024 * 1024
-"""What a tool may make its pipes hold."""
+"""The largest size that a tool can give its pipes."""
 
 
 class Taken:
-    """One pipe and what came out of it."""
+    """One pipe, and the data that was read from it."""
 
     def __init__(self) -> None:
         self.printing = StdioReader(self.take)
@@ -38,7 +38,7 @@ async def taken() -> AsyncIterator[Taken]:
     os.close(taken.output)
 
 
-async def test_the_tail_holds_only_what_was_printed_since_the_call_began(taken: Taken) -> None:
+async def test_the_tail_has_only_output_since_the_start_of_the_call(taken: Taken) -> None:
     os.write(taken.output, b"read before\n")
     taken.printing.drain()
     os.write(taken.output, b"still in the pipe\n")
@@ -49,7 +49,7 @@ async def test_the_tail_holds_only_what_was_printed_since_the_call_began(taken: 
     assert taken.printing.stderr_tail == b"of the call\n"
 
 
-async def test_a_call_begins_behind_what_a_redaction_held_back(taken: Taken) -> None:
+async def test_a_call_starts_after_the_data_that_redaction_held_back(taken: Taken) -> None:
     taken.printing.redact(Redactor(["hunter2"]))
     os.write(taken.output, b"hunt")
     taken.printing.begin_call()
@@ -58,7 +58,7 @@ async def test_a_call_begins_behind_what_a_redaction_held_back(taken: Taken) -> 
     assert (taken.bytes, taken.printing.stderr_tail) == (b"hunter2\n", b"er2\n")
 
 
-async def test_a_pipe_that_was_made_larger_is_drained_whole(taken: Taken) -> None:
+async def test_an_enlarged_pipe_is_drained_completely(taken: Taken) -> None:
     fcntl.fcntl(taken.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     os.write(taken.output, b"x" * PIPE_BYTES)
     taken.printing.drain()

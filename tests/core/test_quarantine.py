@@ -1,4 +1,4 @@
-"""When a file whose workers die is started again, and when it is shut out: a clock by hand, and no jitter but one's own."""
+"""Backoff and quarantine of files whose workers crash, with a manual clock and a fixed jitter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE, NEIGHBOUR = spec("sick").file, spec("well").file
 
 
 class Clock:
-    """A clock that the test turns."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -39,7 +39,7 @@ def longest(low: float, high: float) -> float:
 
 
 class Generations(Quarantine):
-    """Whose workers are started the moment before they die, unless a test says otherwise."""
+    """A quarantine whose workers start just before they crash, unless a test sets the time."""
 
     def died(self, file: ToolFile, cause: str, stderr: str, *, started: float | None = None) -> bool:
         return super().died(file, cause, stderr, started=math.inf if started is None else started)
@@ -55,17 +55,17 @@ def quarantine(clock: Clock) -> Generations:
     return Generations(clock, longest)
 
 
-def test_each_death_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Generations) -> None:
+def test_each_crash_in_a_row_makes_the_wait_longer(clock: Clock, quarantine: Generations) -> None:
     waits: list[float] = []
     for _ in range(len(BACKOFF_SECONDS) + 2):
         quarantine.died(FILE, "SIGSEGV", "")
         waits.append(quarantine.wait_seconds(FILE))
-        clock.now += WITHIN_SECONDS  # too slow to be shut out
+        clock.now += WITHIN_SECONDS  # too slow for quarantine
     assert waits == pytest.approx([*BACKOFF_SECONDS, 30.0, 30.0])
     assert quarantine.wait_seconds(NEIGHBOUR) == 0
 
 
-def test_the_wait_is_jittered_over_its_whole_length(clock: Clock) -> None:
+def test_the_jitter_covers_the_whole_wait(clock: Clock) -> None:
     asked: list[tuple[float, float]] = []
 
     def jitter(low: float, high: float) -> float:
@@ -79,7 +79,7 @@ def test_the_wait_is_jittered_over_its_whole_length(clock: Clock) -> None:
     assert quarantine.wait_seconds(FILE) == 1
 
 
-def test_workers_that_die_side_by_side_are_one_strike(clock: Clock) -> None:
+def test_concurrent_crashes_count_once(clock: Clock) -> None:
     drawn: list[float] = []
 
     def jitter(low: float, high: float) -> float:
@@ -102,7 +102,7 @@ def test_workers_that_die_side_by_side_are_one_strike(clock: Clock) -> None:
     assert len(held.deaths) == DEATHS_MAX
 
 
-def test_a_generation_that_was_served_in_between_is_not_counted_already(clock: Clock) -> None:
+def test_a_crash_after_a_successful_call_counts_again(clock: Clock) -> None:
     quarantine = Quarantine(clock, longest)
     quarantine.died(FILE, "SIGSEGV", "", started=clock.now - 2)
     quarantine.served(FILE)
@@ -111,7 +111,7 @@ def test_a_generation_that_was_served_in_between_is_not_counted_already(clock: C
     assert quarantine.wait_seconds(FILE) == pytest.approx(BACKOFF_SECONDS[1])
 
 
-def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
+def test_the_last_allowed_crash_quarantines_the_file_with_the_evidence(
     clock: Clock, quarantine: Generations
 ) -> None:
     told = [quarantine.died(FILE, f"exit {n}", f"line {n}\n") for n in range(DEATHS_MAX)]
@@ -130,7 +130,7 @@ def test_the_last_of_so_many_deaths_shuts_it_out_with_the_evidence(
     quarantine.check(NEIGHBOUR)
 
 
-def test_a_call_that_ended_well_clears_the_count(quarantine: Generations) -> None:
+def test_a_successful_call_clears_the_count(quarantine: Generations) -> None:
     for _ in range(3):
         for _ in range(DEATHS_MAX - 1):
             assert not quarantine.died(FILE, "SIGSEGV", "")
@@ -139,7 +139,7 @@ def test_a_call_that_ended_well_clears_the_count(quarantine: Generations) -> Non
     assert not quarantine.all
 
 
-def test_a_call_that_ran_on_lets_nothing_out(quarantine: Generations) -> None:
+def test_a_successful_call_does_not_release_a_quarantined_file(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     quarantine.served(FILE)
@@ -147,14 +147,14 @@ def test_a_call_that_ran_on_lets_nothing_out(quarantine: Generations) -> None:
     assert not quarantine.died(FILE, "SIGSEGV", ""), "it is told once"
 
 
-def test_new_code_is_sound(quarantine: Generations) -> None:
+def test_changed_code_has_no_record(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     quarantine.check(replace(FILE, digest="another"))
 
 
 @pytest.mark.parametrize("name", [FILE.stem, FILE.path])
-def test_what_is_released_begins_anew(quarantine: Generations, name: str) -> None:
+def test_a_released_file_has_no_record(quarantine: Generations, name: str) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "")
     assert quarantine.release({"another"}) == []
@@ -164,7 +164,7 @@ def test_what_is_released_begins_anew(quarantine: Generations, name: str) -> Non
     assert quarantine.wait_seconds(FILE) == 0
 
 
-def test_records_and_evidence_are_bounded_and_who_is_shut_out_stays(quarantine: Generations) -> None:
+def test_records_and_evidence_are_bounded_and_quarantined_files_are_kept(quarantine: Generations) -> None:
     for _ in range(DEATHS_MAX):
         quarantine.died(FILE, "SIGSEGV", "x" * 100_000)
     for n in range(2 * FILES_MAX):
@@ -183,7 +183,7 @@ HAPPENINGS = st.one_of(
 
 
 @given(st.lists(HAPPENINGS, max_size=60))
-def test_a_file_is_shut_out_exactly_after_so_many_deaths_in_a_row_in_that_time(
+def test_a_file_is_quarantined_if_and_only_if_it_reaches_the_crash_limit_in_time(
     happenings: list[tuple[str, object]],
 ) -> None:
     clock = Clock()

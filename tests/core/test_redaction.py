@@ -1,4 +1,4 @@
-"""Whatever a cell says, however it is cut into pieces, the values of its secrets are not in it."""
+"""The values of secrets are redacted in all output and frames of a cell, however they are split."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown(redactor: Redactor, pieces: list[bytes]) -> bytes:
 
 
 @given(st.lists(st.sampled_from([TOKEN, "ghp_", "x", "0123", "é\n", TOKEN[:-1]])), st.data())
-def test_however_a_stream_is_cut_no_value_is_in_it(words: list[str], data: st.DataObject) -> None:
+def test_a_redacted_stream_has_no_value_however_it_is_split(words: list[str], data: st.DataObject) -> None:
     whole = "".join(words).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
@@ -30,7 +30,7 @@ def test_however_a_stream_is_cut_no_value_is_in_it(words: list[str], data: st.Da
     assert len(told) == len(whole)
 
 
-def test_only_what_may_be_the_beginning_of_a_value_is_held_back() -> None:
+def test_only_a_possible_beginning_of_a_value_is_held_back() -> None:
     stream = Redactor([TOKEN]).stream()
     assert stream.feed(b"no secret here\n") == b"no secret here\n"
     assert stream.feed(b"token: ghp_01") == b"token: "
@@ -46,15 +46,15 @@ def test_a_value_is_found_in_every_spelling(spelled: str) -> None:
     assert not any(part in told for part in ("BEGIN", "END", "c\\d"))
 
 
-def test_one_line_of_a_value_is_no_better_than_all_of_it() -> None:
+def test_each_line_of_a_value_is_redacted() -> None:
     assert Redactor([KEY]).redacted(b"-----END KEY-----") == b"*" * 17
 
 
-def test_the_longer_of_two_values_goes_whole() -> None:
+def test_the_longer_of_two_values_is_redacted_completely() -> None:
     assert Redactor(["abcd", "abcdefgh"]).redacted(b"abcdefgh abcd") == b"******** ****"
 
 
-def test_headers_are_redacted_down_to_their_leaves() -> None:
+def test_all_strings_of_a_header_are_redacted() -> None:
     frame = Frame({"type": "broken", "message": f"no {TOKEN}!", "at": [{"deep": TOKEN}], "line": 3}, b"")
     told = Redactor([TOKEN]).frame(frame)
     assert TOKEN not in str(told.header)
@@ -71,19 +71,19 @@ def test_a_value_across_two_frames_of_one_message_is_redacted() -> None:
     assert TOKEN.encode() not in between.payload
 
 
-def test_a_message_that_ends_in_the_beginning_of_a_value_is_whole() -> None:
+def test_a_message_that_ends_with_the_beginning_of_a_value_is_complete() -> None:
     frame = Frame({"type": "result"}, b"it begins with ghp_")
     assert Redactor([TOKEN]).frame(frame) == frame
 
 
-def test_a_size_that_lies_holds_nothing_back_for_ever() -> None:
+def test_a_wrong_size_does_not_hold_data_back() -> None:
     redactor = Redactor([TOKEN])
     redactor.frame(Frame({"type": "result", "size": 10**9}, b"ghp_"))
     told = redactor.frame(Frame({"type": "result", "size": -1}, b"ghp_"))
     assert told.payload == b"ghp_"
 
 
-def test_a_chunk_without_a_message_is_redacted_by_itself() -> None:
+def test_a_chunk_without_a_message_is_redacted_on_its_own() -> None:
     told = Redactor([TOKEN]).frame(Frame({"type": "chunk"}, f"a {TOKEN} ghp_".encode()))
     assert told.payload == b"a " + b"*" * len(TOKEN) + b" ghp_"
 

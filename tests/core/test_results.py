@@ -1,4 +1,4 @@
-"""Results put together from what a worker sends, which may be anything."""
+"""Results assembled from frames of a worker, which may be invalid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = resolve(Config(), "t", {}, "project")
 
 
 class NoDisk:
-    """Spills that keep nothing."""
+    """A spill store that keeps nothing."""
 
     bytes_per_call = 0
 
@@ -46,7 +46,7 @@ def a_capture(bytes_max: int | None = None, lines_max: int | None = None) -> Spo
 
 
 def said(header: dict[str, Any]) -> ResultMessage:
-    """The message with these fields, and what every result has to have."""
+    """The result message with these fields, and defaults for the required ones."""
     whole: dict[str, Any] = {
         "seq": 1,
         "kind": "ok",
@@ -66,7 +66,7 @@ def a_reader(header: dict[str, Any], bytes_max: int | None = None) -> ResultRead
 
 
 def feed(reader: ResultReader, payload: bytes, at: list[int]) -> None:
-    """Feed a payload in pieces; empty ones are pieces too."""
+    """Feed a payload in pieces, of which some may be empty."""
     places = sorted(place for place in at if place <= len(payload))
     for start, end in zip([0, *places], [*places, len(payload)], strict=True):
         reader.feed(payload[start:end])
@@ -93,7 +93,7 @@ def on_the_wire(block: TextBlock | ImageBlock | LinkBlock) -> dict[str, object]:
 
 
 @given(BLOCKS, DETAILS, DETAILS, st.lists(st.integers(0, 300), max_size=6))
-def test_what_a_worker_sends_arrives_however_it_is_cut(
+def test_a_result_does_not_depend_on_how_it_is_split(
     blocks: list[TextBlock | ImageBlock | LinkBlock],
     details: dict[str, int] | None,
     metadata: dict[str, int] | None,
@@ -109,7 +109,7 @@ def test_what_a_worker_sends_arrives_however_it_is_cut(
         ),
     )
     ((header, payload),) = [frame for data in ending.frames(1, USAGE) for frame in Decoder().feed(data)]
-    header["size"] = len(payload)  # as if it had been too long for one frame
+    header["size"] = len(payload)  # as for a payload that is too long for one frame
     reader = a_reader(header)
     feed(reader, payload, at)
     assert reader.missing == 0
@@ -192,7 +192,7 @@ def test_a_huge_length_is_a_number_and_not_a_buffer() -> None:
     reader.discard()
 
 
-def test_an_image_too_large_to_go_along_leaves_a_word_in_its_place() -> None:
+def test_an_image_that_is_too_large_is_replaced_by_a_text() -> None:
     size = KEPT_BYTES_MAX
     reader = a_reader({"blocks": [{"type": "image", "bytes": size, "mime_type": "image/png"}], "size": size})
     for start in range(0, size, 2**18):
@@ -213,7 +213,7 @@ def test_details_that_are_no_json_are_null(details: bytes) -> None:
     assert json.loads(result.body) == {"content": [], "details": None}
 
 
-def test_metadata_that_nobody_could_read_are_none() -> None:
+def test_unreadable_metadata_is_dropped() -> None:
     metadata = b'{"a": 1, "b": 1e999}'
     reader = a_reader({"metadata": len(metadata)})
     reader.feed(metadata)
@@ -226,7 +226,7 @@ def test_metadata_that_nobody_could_read_are_none() -> None:
 
 
 @given(st.lists(JSON | st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}), max_size=4), JSON)
-def test_an_update_stays_what_it_is(content: list[object], details: object) -> None:
+def test_a_valid_update_is_unchanged(content: list[object], details: object) -> None:
     body = update_body(json.dumps({"content": content, "details": details}).encode(), SETTINGS.limits)
     if body is not None:
         assert set(json.loads(body)) == {"content", "details"}
@@ -235,12 +235,12 @@ def test_an_update_stays_what_it_is(content: list[object], details: object) -> N
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"content": 3}', b'{"content": [NaN]}', b"\xff",
     b'{"content": [], "details": 1e999}', b'{"content": [{"type": "resource_link", "uri": "a", "size": -1e999}]}'])  # fmt: skip
-def test_what_is_no_update_is_none(payload: bytes) -> None:
+def test_an_invalid_update_is_dropped(payload: bytes) -> None:
     assert update_body(payload, SETTINGS.limits) is None
 
 
 @pytest.mark.parametrize("character", ["x", "é", "😀", "\x00", "\n"])
-def test_a_long_update_is_shown_short_enough_for_a_message(character: str) -> None:
+def test_a_long_update_is_truncated_to_fit_one_message(character: str) -> None:
     content = [{"type": "text", "text": character * 40_000}, {"type": "image", "data": "A" * 90_000}, "odd"]
     body = update_body(
         json.dumps({"content": content, "details": list(range(9000))}).encode(), SETTINGS.limits
@@ -267,7 +267,7 @@ BOUNDS = st.none() | st.integers(0, 12)
     lines=BOUNDS,
     size=BOUNDS,
 )
-def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
+def test_a_short_result_equals_that_of_the_reader_or_is_none(
     header: dict[str, Any], payload: bytes, tail: bytes, lines: int | None, size: int | None
 ) -> None:
     payload += tail
@@ -285,12 +285,12 @@ def test_the_short_road_gives_what_the_long_one_gives_or_nothing(
 
 
 @pytest.mark.parametrize("length", [1.0, True])
-def test_a_length_that_is_no_number_of_bytes_takes_no_short_road(length: object) -> None:
+def test_a_wrong_length_gives_no_short_result(length: object) -> None:
     with pytest.raises(MessageError):
         said({"blocks": [{"type": "text", "bytes": length}]})
 
 
-def test_the_short_road_is_taken_by_what_most_tools_return() -> None:
+def test_usual_results_are_short_results() -> None:
     for value, details in (("12", b"12"), ("", None), ("two\nlines\n", None), ("é", b'{"a":[1]}')):
         ending = Ending("ok", Result((TextBlock(value),), details=details))
         (frame,) = Decoder().feed(b"".join(ending.frames(1, USAGE)))

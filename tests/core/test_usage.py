@@ -1,4 +1,4 @@
-"""What a tree of processes uses, on real ones; and the limit that it passes."""
+"""The usage of real process trees, and the messages about passed limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolcelld.limit_monitor import crossing
 
 MIB = 2**20
 BUILDER = "import sys; exec(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
-"""Stands for a keeper: what is below it is looked at."""
+"""A process in the place of a keeper, whose descendants are measured."""
 
 FORK = """
 import os, time
@@ -35,7 +35,7 @@ def below(function):
 
 @contextmanager
 def builder(code: str, lines: int) -> Generator[int]:
-    """A process that has run that code and forks no more; it and its children end with its stdin."""
+    """Start a process that runs that code; it and its children exit when its stdin is closed."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", BUILDER, FORK + code],
         stdin=subprocess.PIPE,
@@ -50,17 +50,17 @@ def builder(code: str, lines: int) -> Generator[int]:
         process.stdin.close()
 
 
-def test_what_a_builder_uses_itself_does_not_count() -> None:
+def test_the_usage_of_a_builder_itself_does_not_count() -> None:
     with builder("held = b'x' * (50 * 2**20)", 0) as pid:
         assert measure([pid]) == Usage((), 0.0)
 
 
-def test_everybody_below_counts() -> None:
+def test_all_descendants_count() -> None:
     code = "def hold():\n    global held\n    held = b'x' * (20 * 2**20)\nbelow(hold)\nbelow(hold)"
     with builder(code, 2) as pid:
         usage = measure([pid])
     assert len(usage.members) == usage.tasks == 2
-    assert 40 * MIB <= usage.memory_bytes <= 100 * MIB  # and what Python and coverage hold themselves
+    assert 40 * MIB <= usage.memory_bytes <= 100 * MIB  # with the memory of Python and coverage
 
 
 def test_grandchildren_and_threads_count() -> None:
@@ -76,14 +76,14 @@ below(parent)
         assert sorted(member.tasks for member in measure([pid]).members) == [1, 4]
 
 
-def test_pages_that_are_shared_count_once_where_it_matters() -> None:
+def test_shared_pages_count_once_above_the_limit() -> None:
     code = "held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)"
     with builder(code, 4) as pid:
         assert measure([pid]).memory_bytes > 160 * MIB
         assert measure([pid], memory_limit_bytes=100 * MIB).memory_bytes < 60 * MIB
 
 
-def test_the_time_of_the_dead_counts() -> None:
+def test_the_processor_time_of_reaped_processes_counts() -> None:
     code = """
 def spin():
     while time.process_time() < 0.3:
@@ -99,7 +99,7 @@ os.wait()
 @pytest.mark.parametrize(
     "name", [b"a) R 1 1", b"two\nlines", b"\xff\xfe", b"(((", b") ) )", b"\x1b[31m", b" "]
 )
-def test_a_process_may_call_itself_anything(name: bytes) -> None:
+def test_a_process_may_have_any_name(name: bytes) -> None:
     code = f"below(lambda: open('/proc/self/comm', 'wb').write({name!r}))"
     with builder(code, 1) as pid:
         (member,) = measure([pid]).members
@@ -108,7 +108,7 @@ def test_a_process_may_call_itself_anything(name: bytes) -> None:
     assert len(str(member).splitlines()) == 1
 
 
-def test_a_process_that_is_gone_uses_nothing() -> None:
+def test_a_process_that_has_exited_uses_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert measure([gone.pid]) == Usage((), 0.0)
@@ -118,7 +118,7 @@ def test_a_process_that_is_gone_uses_nothing() -> None:
 def test_resident_memory_is_what_psutil_reads() -> None:
     with builder("held = b'x' * (50 * 2**20)", 0) as pid:
         now, most = resident_memory(pid)
-        # The kernel keeps the sums for each processor and shows the two files differently exact.
+        # The kernel sums per processor, and the two files differ in precision.
         assert now == pytest.approx(psutil.Process(pid).memory_info().rss, abs=MIB)
     assert 50 * MIB < now <= most
 
@@ -129,31 +129,31 @@ def test_a_directory_counts_with_all_its_files(tmp_path: Path) -> None:
     assert MIB <= disk_used(str(tmp_path), 10 * MIB) <= MIB + 3 * ENTRY_BYTES
 
 
-def test_a_sparse_file_counts_by_what_it_takes(tmp_path: Path) -> None:
+def test_a_sparse_file_counts_by_its_blocks(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(2**40)
     assert disk_used(str(tmp_path), MIB) <= MIB
 
 
-def test_empty_files_are_not_free(tmp_path: Path) -> None:
+def test_empty_files_count(tmp_path: Path) -> None:
     for number in range(100):
         (tmp_path / str(number)).touch()
     assert disk_used(str(tmp_path), MIB) == 100 * ENTRY_BYTES
 
 
-def test_counting_ends_where_it_is_enough(tmp_path: Path) -> None:
+def test_counting_stops_above_the_given_size(tmp_path: Path) -> None:
     for number in range(100):
         (tmp_path / str(number)).touch()
     assert disk_used(str(tmp_path), 9 * ENTRY_BYTES) == 10 * ENTRY_BYTES
 
 
-def test_links_lead_nowhere(tmp_path: Path) -> None:
+def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "up").symlink_to("/")
     (tmp_path / "self").symlink_to(tmp_path)
     assert disk_used(str(tmp_path), MIB) == 2 * ENTRY_BYTES
 
 
-def test_a_directory_that_is_gone_takes_nothing(tmp_path: Path) -> None:
+def test_a_missing_directory_takes_no_space(tmp_path: Path) -> None:
     assert disk_used(str(tmp_path / "gone"), MIB) == 0
 
 
@@ -186,9 +186,7 @@ USAGE = Usage(
         ),
     ],
 )
-def test_a_limit_that_is_passed_is_named_with_the_figure_and_the_one_who_did_it(
-    limits: Limits, key: str, text: str
-) -> None:
+def test_a_passed_limit_is_named_with_the_figure_and_the_process(limits: Limits, key: str, text: str) -> None:
     stop = crossing(limits, USAGE, 6.5, 4.1)
     assert stop is not None
     assert (stop.kind, stop.cause, stop.text) == ("limit_exceeded", key, text)
@@ -202,5 +200,5 @@ def test_a_limit_that_is_passed_is_named_with_the_figure_and_the_one_who_did_it(
         cpu_seconds=st.none() | st.floats(6.5),
     )
 )
-def test_a_limit_that_is_kept_stops_nothing(limits: Limits) -> None:
+def test_a_limit_that_is_not_passed_stops_nothing(limits: Limits) -> None:
     assert crossing(limits, USAGE, 6.5, 4.1) is None

@@ -1,4 +1,4 @@
-"""Our end of a worker's protocol: nothing the worker said is lost with it, and nothing is heard that should not be."""
+"""The daemon's end of the protocol: a worker's last frames are received, and none after an error."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module", autouse=True)
 def signals_of_libuv() -> None:
-    """Its first loop opens a pipe that stays, and no test leaves one behind."""
+    """Run uvloop once: its first loop opens a pipe that stays open."""
     uvloop.new_event_loop().close()
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """Both loops: the daemon runs on uvloop where there is one."""
+    """Both event loops, as the daemon uses uvloop where it is installed."""
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
 class Ear:
-    """Who listens, and the worker's end."""
+    """The frames and errors that are received, and the worker's end."""
 
     def __init__(self, worker: socket.socket) -> None:
         self.worker = worker
@@ -67,36 +67,36 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_last_words_are_heard_where_a_message_comes_too_late() -> None:
+async def test_last_frames_are_received_if_a_message_is_sent_too_late() -> None:
     async with ear() as it:
         it.worker.sendall(encode({"type": "last"}, b"words"))
         it.worker.close()
-        it.wire.send(RetireMessage())  # before the loop came to read
+        it.wire.send(RetireMessage())  # before the loop reads
         await turns()
         assert it.frames == [({"type": "last"}, b"words")]
 
 
-async def test_last_words_are_heard_where_a_message_is_never_read() -> None:
+async def test_last_frames_are_received_if_a_message_is_never_read() -> None:
     async with ear() as it:
         it.wire.send(RetireMessage())
         it.worker.sendall(encode({"type": "last"}))
-        it.worker.close()  # with that message in it: the kernel calls that a reset
+        it.worker.close()  # with an unread message, so the kernel reports a reset
         await it.until(1)
         assert it.heard == ["last"]
 
 
-async def test_last_words_are_heard_by_who_had_paused() -> None:
+async def test_last_frames_are_received_while_reading_is_paused() -> None:
     async with ear() as it:
         it.wire.pause()
         it.worker.sendall(encode({"type": "last"}))
         it.worker.close()
         it.wire.send(RetireMessage())
-        it.wire.read_remaining()  # the end, before the loop comes to the broken connection
+        it.wire.read_remaining()  # before the loop handles the broken connection
         await turns()
         assert it.heard == ["last"]
 
 
-async def test_who_pauses_hears_nothing_until_it_goes_on() -> None:
+async def test_a_paused_channel_receives_nothing_until_it_is_resumed() -> None:
     async with ear() as it:
         it.wire.pause()
         it.worker.sendall(encode({"type": "one"}))
@@ -107,7 +107,7 @@ async def test_who_pauses_hears_nothing_until_it_goes_on() -> None:
         assert it.heard == ["one"]
 
 
-async def test_nothing_is_heard_behind_what_is_no_frame() -> None:
+async def test_nothing_is_received_after_an_invalid_frame() -> None:
     async with ear() as it:
         it.worker.sendall(encode({"type": "one"}))
         await it.until(1)
@@ -126,7 +126,7 @@ async def test_an_error_that_quotes_a_secret_is_redacted() -> None:
         assert [str(error) for error in it.errors] == ["******* is no frame"]
 
 
-async def test_a_closed_wire_takes_messages_silently_and_hears_nothing() -> None:
+async def test_a_closed_channel_drops_messages_and_receives_nothing() -> None:
     async with ear() as it:
         it.worker.sendall(encode({"type": "one"}))
         it.wire.close()
@@ -138,7 +138,7 @@ async def test_a_closed_wire_takes_messages_silently_and_hears_nothing() -> None
         assert it.heard == []
 
 
-async def test_a_long_message_to_who_is_gone_is_not_complained_about(
+async def test_a_long_message_to_a_worker_that_has_exited_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with ear() as it:

@@ -1,4 +1,4 @@
-"""The daemon's end of a worker while it loads: whatever it says, the start has an ending."""
+"""The start of a worker ends with a result for any frames that the worker sends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEATH = CellExit(0, 0.0, 0, 0, "landlock", "")
 
 
 class FakeCell:
-    """A cell that ends as soon as it is asked to, and where nothing is printed."""
+    """A cell without output, which ends at once when it is told to."""
 
     def __init__(self, worker: Worker) -> None:
         self.loop = asyncio.get_running_loop()
@@ -43,10 +43,10 @@ class FakeCell:
         self.sent.append(message.type)
 
     def abort(self, sequence: int, reason: str) -> None:
-        """It stops by itself."""
+        """The worker ends on its own."""
 
     def limit(self, limits: CellLimits) -> None:
-        """It has no control group."""
+        """The cell has no cgroup."""
 
     def drain(self) -> None:
         """Nothing was printed."""
@@ -117,7 +117,7 @@ async def test_a_description_may_come_in_chunks() -> None:
         ([Frame({"type": "broken", "stage": "import", "message": "no", "line": 3}, b"")], "import"),
     ],
 )
-async def test_a_start_that_fails_says_how_far_it_came(said: list[Frame], stage: str) -> None:
+async def test_a_failed_start_has_the_stage_that_failed(said: list[Frame], stage: str) -> None:
     with pytest.raises(StartFailed) as caught:
         await start(*said)
     assert caught.value.stage == stage

@@ -1,4 +1,4 @@
-"""The clip: tables for the notices, properties for everything else."""
+"""The truncator: tables of notices, and properties of all other input."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def numbered(count: int) -> bytes:
 @pytest.mark.parametrize(
     "data", [b"", b"one line", b"one line\n", b"\n", b"\n\n\n", "čtyři €".encode(), numbered(2000)]
 )
-def test_what_fits_passes_unchanged(data: bytes, keep: Keep) -> None:
+def test_an_output_that_fits_is_unchanged(data: bytes, keep: Keep) -> None:
     result = clip(data, 2000, 50_000, keep)
     assert result == Truncated(data.decode(), False, len(data), count_lines(data.decode()), 0)
 
@@ -76,7 +76,7 @@ def test_the_byte_notice_is_the_specifications_and_counts_within_the_bytes() -> 
         ("middle", "line 1\nline 2\n\n[truncated: 97 lines omitted]\n\nline 100\n"),
     ],
 )
-def test_each_direction_keeps_its_end_and_shows_where_the_rest_was(keep: Keep, text: str) -> None:
+def test_each_direction_keeps_its_end_and_has_the_notice_at_the_cut(keep: Keep, text: str) -> None:
     assert clip(numbered(100), 6, 50_000, keep).text == text
 
 
@@ -98,14 +98,14 @@ def test_two_thousand_long_lines_are_still_within_the_bytes() -> None:
     assert result.text.endswith("\n\n[truncated: output exceeded 50000 bytes]")
 
 
-def test_an_output_within_its_bytes_is_never_said_to_exceed_them() -> None:
+def test_an_output_within_its_bytes_has_no_byte_notice() -> None:
     # Only the lines are too many, but one byte of room is too little for the notice.
     result = clip(b"z" * 95 + b"\n\n\n\n", 3, 100)
     room = 100 - len("\n\n[truncated: output exceeded 100 bytes]")
     assert result.text == "z" * room + "\n\n[truncated: 3 lines omitted]"
 
 
-def test_bytes_that_are_no_text_are_replaced_and_still_bounded() -> None:
+def test_bytes_that_are_not_utf8_are_replaced_and_still_bounded() -> None:
     assert clip(b"\xff" * 3, 10, 100).text == "\ufffd" * 3
     result = clip(b"\xff" * 90, 10, 100)  # 90 bytes, but 270 of text
     assert result.cut
@@ -149,7 +149,7 @@ def test_the_result_is_within_both_bounds(
 
 
 @given(CHUNKS, LINES_MAX, BYTES_MAX, st.sampled_from(KEEPS), st.data())
-def test_the_way_it_is_chunked_never_changes_the_result(
+def test_the_result_does_not_depend_on_the_chunks(
     chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep, data: st.DataObject
 ) -> None:
     whole = b"".join(chunks)
@@ -159,7 +159,7 @@ def test_the_way_it_is_chunked_never_changes_the_result(
 
 
 @given(CHUNKS, LINES_MAX, BYTES_MAX, st.sampled_from(KEEPS))
-def test_it_is_cut_exactly_when_the_text_is_beyond_a_bound(
+def test_an_output_is_cut_if_and_only_if_the_text_is_over_a_limit(
     chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep
 ) -> None:
     result = clip_chunks(chunks, lines_max, bytes_max, keep)
@@ -174,7 +174,7 @@ def test_it_is_cut_exactly_when_the_text_is_beyond_a_bound(
 
 
 @given(CHUNKS, LINES_MAX, BYTES_MAX, st.sampled_from(KEEPS))
-def test_what_is_kept_is_a_beginning_and_an_end_of_the_whole(
+def test_the_kept_text_is_a_beginning_and_an_end_of_the_output(
     chunks: list[bytes], lines_max: int | None, bytes_max: int | None, keep: Keep
 ) -> None:
     result = clip_chunks(chunks, lines_max, bytes_max, keep)
@@ -202,7 +202,7 @@ def test_over_is_never_followed_by_an_uncut_result(
 
 
 @pytest.mark.parametrize("keep", KEEPS)
-def test_memory_stays_flat_however_much_is_fed(keep: Keep) -> None:
+def test_memory_is_bounded_for_any_length_of_input(keep: Keep) -> None:
     clip = Truncator(2000, 50_000, keep)
     chunk = b"0123456789abcdef0123456789abcde\n" * 2048
     tracemalloc.start()
@@ -216,7 +216,7 @@ def test_memory_stays_flat_however_much_is_fed(keep: Keep) -> None:
 
 
 @given(chunks=CHUNKS, lines_max=LINES_MAX, bytes_max=BYTES_MAX)
-def test_a_text_fits_exactly_when_a_clip_does_not_cut_it(
+def test_a_text_fits_if_and_only_if_a_truncator_does_not_cut_it(
     chunks: list[bytes], lines_max: int | None, bytes_max: int | None
 ) -> None:
     text = b"".join(chunks).decode(errors="replace").encode()

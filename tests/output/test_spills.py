@@ -1,4 +1,4 @@
-"""Captures and spills: nothing for what fits, everything for what does not, and an end for all of it."""
+"""Spooled outputs and the spill store: writing, reading, quota, retention and cleaning up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAY_SECONDS = 86_400.0
 
 
 class Clock:
-    """A time that only a test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -93,7 +93,7 @@ def files(spills: SpillStore) -> list[str]:
     return sorted(os.listdir(spills.directory))
 
 
-async def test_what_fits_costs_no_file_and_no_waiting(spills: SpillStore) -> None:
+async def test_an_output_that_fits_needs_no_file_and_no_await(spills: SpillStore) -> None:
     stream = capture(spills)
     assert not stream.feed(b"small\n")
     result = stream.finish_now()
@@ -131,7 +131,7 @@ async def test_a_stream_within_its_bytes_but_over_once_decoded_is_kept(spills: S
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 2**64 - 1) | st.integers(0, 4000), st.integers(0, 2**64 - 1) | st.integers(0, 4000))
-async def test_any_range_is_that_slice_of_the_whole(spills: SpillStore, start: int, length: int) -> None:
+async def test_any_range_equals_that_slice_of_the_output(spills: SpillStore, start: int, length: int) -> None:
     data = bytes(range(250)) * 12
     async with kept_once(spills, data) as output:
         assert await whole(spills.read(output, start, length)) == data[start:][: length or None]
@@ -139,7 +139,9 @@ async def test_any_range_is_that_slice_of_the_whole(spills: SpillStore, start: i
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(1, 3200) | st.integers(1, 2**64 - 1), st.integers(0, 3200) | st.integers(0, 2**64 - 1))
-async def test_any_range_of_lines_is_those_lines(spills: SpillStore, first: int, last: int) -> None:
+async def test_any_range_of_lines_equals_those_lines_of_the_output(
+    spills: SpillStore, first: int, last: int
+) -> None:
     lines = [b"%d %s\n" % (number, b"y" * (number % 90)) for number in range(3000)]
     lines[-1] = lines[-1].rstrip()
     async with kept_once(spills, b"".join(lines)) as output:
@@ -154,7 +156,7 @@ async def kept_once(spills: SpillStore, data: bytes) -> AsyncGenerator[Output]:
     yield await spills.get(names[0]) if names else await keep(spills, data)
 
 
-async def test_the_file_and_its_directory_are_the_users_alone(spills: SpillStore) -> None:
+async def test_only_the_user_can_access_the_file_and_its_directory(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 2000)
     path = os.path.join(spills.directory, output.handle)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -169,7 +171,7 @@ async def test_only_its_session_may_read_an_output(spills: SpillStore) -> None:
     assert not output.belongs_to("s-2", b"digest")
 
 
-async def test_an_unambiguous_beginning_is_enough(spills: SpillStore) -> None:
+async def test_an_unambiguous_prefix_of_a_handle_is_sufficient(spills: SpillStore) -> None:
     one, other = await keep(spills, b"x" * 2000), await keep(spills, b"y" * 2000)
     length = next(n for n in range(len(one.handle)) if one.handle[:n] != other.handle[:n])
     assert await spills.find(one.handle[:length]) == one
@@ -195,7 +197,7 @@ async def test_an_unambiguous_beginning_is_enough(spills: SpillStore) -> None:
         "x" * 10_000,
     ],
 )
-async def test_a_handle_that_is_none_is_unknown(spills: SpillStore, handle: str) -> None:
+async def test_an_invalid_handle_is_unknown(spills: SpillStore, handle: str) -> None:
     await keep(spills, b"x" * 2000)
     for look in (spills.get, spills.find):
         with pytest.raises(UnknownOutput) as refusal:
@@ -203,7 +205,7 @@ async def test_a_handle_that_is_none_is_unknown(spills: SpillStore, handle: str)
         assert len(str(refusal.value)) < 400
 
 
-async def test_beyond_its_share_a_call_is_kept_incomplete(tmp_path: Path) -> None:
+async def test_an_output_beyond_the_calls_share_is_kept_incomplete(tmp_path: Path) -> None:
     async with opened(tmp_path, bytes_per_call=5500) as spills:
         stream = capture(spills)
         for _ in range(100):
@@ -214,7 +216,7 @@ async def test_beyond_its_share_a_call_is_kept_incomplete(tmp_path: Path) -> Non
         assert len(await whole(spills.read(output))) == 5500
 
 
-async def test_the_oldest_outputs_make_room_for_a_new_one(tmp_path: Path) -> None:
+async def test_the_oldest_outputs_are_removed_for_a_new_one(tmp_path: Path) -> None:
     clock = Clock()
     async with opened(tmp_path, clock, quota_bytes=10_000) as spills:
         kept: list[str] = []
@@ -227,7 +229,7 @@ async def test_the_oldest_outputs_make_room_for_a_new_one(tmp_path: Path) -> Non
             await spills.get(kept[0])
 
 
-async def test_what_cannot_fit_into_the_quota_is_refused_and_costs_nobody_else(tmp_path: Path) -> None:
+async def test_an_output_larger_than_the_quota_is_refused_and_removes_no_other(tmp_path: Path) -> None:
     async with opened(tmp_path, quota_bytes=10_000) as spills:
         small = await keep(spills, b"x" * 3000)
         large = await keep(spills, b"x" * 20_000)
@@ -257,7 +259,7 @@ async def test_an_expired_output_is_unknown_and_swept(tmp_path: Path) -> None:
         assert (files(spills), spills.usage_bytes) == ([], 0)
 
 
-async def test_outputs_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_outputs_can_be_read_after_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path) as spills:
         output = await keep(spills, b"x" * 2000)
     async with opened(tmp_path) as spills:
@@ -273,7 +275,7 @@ async def test_a_file_whose_writer_died_is_removed_at_the_start(tmp_path: Path) 
         assert files(spills) == []
 
 
-async def test_a_file_that_another_daemon_is_writing_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_another_daemon_is_writing_is_not_removed(tmp_path: Path) -> None:
     async with opened(tmp_path) as one:
         stream = capture(one)
         stream.feed(b"x" * 2000)
@@ -286,13 +288,13 @@ async def test_a_file_that_another_daemon_is_writing_is_left_alone(tmp_path: Pat
             assert await whole(other.read(await other.get(output.handle))) == b"x" * 2000
 
 
-async def test_a_file_whose_row_came_during_the_sweep_is_left_alone(spills: SpillStore) -> None:
+async def test_a_file_whose_row_is_committed_during_the_sweep_is_not_removed(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * 2000)
     await spills._remove_orphans({output.handle})  # pyright: ignore[reportPrivateUsage]  # what a sweep does that saw it before its row
     assert files(spills) == [output.handle]
 
 
-async def test_a_row_whose_file_is_gone_is_removed_at_the_start(tmp_path: Path) -> None:
+async def test_a_row_without_a_file_is_removed_at_the_start(tmp_path: Path) -> None:
     async with opened(tmp_path) as spills:
         output = await keep(spills, b"x" * 2000)
         os.unlink(os.path.join(spills.directory, output.handle))
@@ -304,7 +306,7 @@ async def test_a_row_whose_file_is_gone_is_removed_at_the_start(tmp_path: Path) 
         assert spills.usage_bytes == 0
 
 
-async def test_files_that_are_no_outputs_are_left_alone(tmp_path: Path) -> None:
+async def test_files_that_are_no_outputs_are_not_removed(tmp_path: Path) -> None:
     directory = tmp_path / "outputs"
     directory.mkdir()
     (directory / "notes.txt").write_text("mine")
@@ -312,7 +314,7 @@ async def test_files_that_are_no_outputs_are_left_alone(tmp_path: Path) -> None:
         assert files(spills) == ["notes.txt"]
 
 
-async def test_an_index_in_memory_removes_no_file_of_another(tmp_path: Path) -> None:
+async def test_a_daemon_with_an_index_in_memory_removes_no_file_of_another_daemon(tmp_path: Path) -> None:
     async with opened(tmp_path) as spills:
         output = await keep(spills, b"x" * 2000)
     os.rename(tmp_path / "toolcell.db", tmp_path / "aside")
@@ -330,7 +332,7 @@ async def test_an_output_that_is_deleted_while_it_is_read_is_read_to_its_end(spi
     assert first + await whole(parts) == data
 
 
-async def test_a_reader_that_leaves_early_leaves_no_descriptor(spills: SpillStore) -> None:
+async def test_a_reader_that_stops_early_leaves_no_open_descriptor(spills: SpillStore) -> None:
     output = await keep(spills, b"x" * (3 * PART_BYTES))
     parts = spills.read(output)
     await anext(parts)
@@ -339,7 +341,7 @@ async def test_a_reader_that_leaves_early_leaves_no_descriptor(spills: SpillStor
 
 
 @pytest.mark.parametrize("plant", ["link", "pipe", "directory"])
-async def test_what_was_planted_under_a_handle_is_not_read(
+async def test_a_planted_file_of_another_type_is_not_read(
     spills: SpillStore, tmp_path: Path, plant: str
 ) -> None:
     secret = tmp_path / "secret"
@@ -379,7 +381,7 @@ async def test_a_directory_that_is_a_link_is_not_used(
     assert "are not kept" in caplog.text
 
 
-async def test_a_directory_that_somebody_removed_is_made_again(spills: SpillStore) -> None:
+async def test_a_deleted_directory_is_made_again(spills: SpillStore) -> None:
     os.rmdir(spills.directory)
     output = await keep(spills, b"x" * 2000)
     assert await whole(spills.read(output)) == b"x" * 2000
@@ -417,7 +419,7 @@ async def test_an_output_that_cannot_be_indexed_leaves_no_file(
     assert (files(spills), spills.usage_bytes) == ([], 0)
 
 
-async def test_a_discarded_capture_leaves_nothing(spills: SpillStore) -> None:
+async def test_a_discarded_spool_leaves_no_file(spills: SpillStore) -> None:
     stream = capture(spills)
     stream.feed(b"x" * 2000)
     await stream.flush()
@@ -444,7 +446,7 @@ async def test_a_flush_that_is_cancelled_loses_nothing(spills: SpillStore) -> No
     assert await whole(spills.read(output)) == b"a" * 2000 + b"b" * 2000
 
 
-async def test_a_capture_that_nobody_flushes_is_bounded(spills: SpillStore) -> None:
+async def test_a_spool_that_is_not_flushed_is_bounded(spills: SpillStore) -> None:
     stream = capture(spills)
     for _ in range(PENDING_BYTES_MAX // BLOCK_BYTES + 5):
         stream.feed(b"x" * BLOCK_BYTES)
@@ -453,7 +455,7 @@ async def test_a_capture_that_nobody_flushes_is_bounded(spills: SpillStore) -> N
     assert (output.kept_bytes, output.complete) == (PENDING_BYTES_MAX, False)
 
 
-def test_a_file_keeps_no_bytes_after_the_ones_it_lost(tmp_path: Path) -> None:
+def test_a_file_has_no_bytes_after_the_first_that_was_lost(tmp_path: Path) -> None:
     file = Writing(str(tmp_path / "missing" / "o-x"))
     (tmp_path / "missing").write_text("no directory")
     assert not file.write(b"first")

@@ -1,4 +1,4 @@
-"""Frames: the vectors of the manual, and properties for everything else."""
+"""The frame codec: the vectors of the manual, and properties of all other input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("vector", VECTORS["frames"], ids=names(VECTORS["frames"]))
-def test_a_vector_of_the_manual_decodes_as_it_says(vector: dict[str, Any]) -> None:
+def test_a_vector_of_the_manual_decodes_to_its_frames(vector: dict[str, Any]) -> None:
     expected = [Frame(frame["header"], bytes.fromhex(frame["payload"])) for frame in vector["frames"]]
     assert Decoder().feed(vector_bytes(vector)) == expected
     if vector["canonical"]:
@@ -61,21 +61,21 @@ def test_a_vector_of_the_manual_decodes_as_it_says(vector: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("vector", VECTORS["incomplete"], ids=names(VECTORS["incomplete"]))
-def test_an_incomplete_vector_waits_for_more(vector: dict[str, Any]) -> None:
+def test_an_incomplete_vector_yields_no_frame(vector: dict[str, Any]) -> None:
     decoder = Decoder()
     assert decoder.feed(vector_bytes(vector)) == []
     assert decoder.pending_bytes == vector["pending_bytes"]
 
 
 @pytest.mark.parametrize("vector", VECTORS["broken"], ids=names(VECTORS["broken"]))
-def test_a_broken_vector_is_an_error_that_says_so(vector: dict[str, Any]) -> None:
+def test_an_invalid_vector_raises_its_error(vector: dict[str, Any]) -> None:
     with pytest.raises(FrameError) as caught:
         Decoder().feed(vector_bytes(vector))
     assert vector["error"] in str(caught.value)
 
 
 @given(FRAMES, st.lists(st.integers(0, 3000), max_size=8))
-def test_frames_are_the_same_however_the_bytes_are_cut(
+def test_frames_do_not_depend_on_how_the_bytes_are_split(
     frames: list[tuple[dict[str, Any], bytes]], at: list[int]
 ) -> None:
     data = b"".join(encode(header, payload) for header, payload in frames)
@@ -93,7 +93,7 @@ JSONS = VALUES.map(lambda value: json.dumps(value).encode())
 
 
 @given(st.binary() | st.builds(framed, st.binary() | JSONS, st.binary()))
-def test_bytes_are_frames_or_a_frame_error_and_nothing_else(data: bytes) -> None:
+def test_any_bytes_decode_to_frames_or_raise_a_frame_error(data: bytes) -> None:
     try:
         frames = Decoder().feed(data)
     except FrameError:
@@ -101,19 +101,19 @@ def test_bytes_are_frames_or_a_frame_error_and_nothing_else(data: bytes) -> None
     assert all(isinstance(frame.header["type"], str) for frame in frames)
 
 
-def test_half_a_surrogate_pair_in_a_header_arrives_as_it_was() -> None:
+def test_a_lone_surrogate_in_a_header_is_preserved() -> None:
     header = {"type": "progress", "message": "a\ud800b"}
     assert Decoder().feed(encode(header)) == [Frame(header, b"")]
 
 
 @pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"9" * 5000, b"[" * 5000, b'"\xff"'])
-def test_what_no_reader_of_json_takes_is_no_header(text: bytes) -> None:
+def test_invalid_json_is_no_header(text: bytes) -> None:
     header = b'{"type":"x","y":' + text + b"}"
     with pytest.raises(FrameError, match="is not JSON"):
         Decoder().feed(len(header).to_bytes(4, "big") + bytes(4) + header)
 
 
-def test_an_error_quotes_little_of_what_it_complains_about() -> None:
+def test_an_error_message_quotes_a_bounded_part_of_the_input() -> None:
     with pytest.raises(FrameError) as caught:
         Decoder().feed(framed(b"x" * HEADER_BYTES_MAX, b""))
     assert len(str(caught.value)) < 200
@@ -134,7 +134,7 @@ def test_a_payload_at_its_bound_passes_and_one_byte_more_does_not() -> None:
         encode({"type": "chunk"}, payload + b"x")
 
 
-def test_a_decoder_holds_less_than_one_frame() -> None:
+def test_a_decoder_buffers_less_than_one_frame() -> None:
     frame = encode({"type": "chunk"}, bytes(PAYLOAD_BYTES_MAX))
     decoder = Decoder()
     tracemalloc.start()
@@ -149,7 +149,7 @@ def test_a_decoder_holds_less_than_one_frame() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 3 * PAYLOAD_BYTES_MAX])
-def test_a_split_message_says_its_size_and_its_chunks_are_the_rest(size: int) -> None:
+def test_a_split_message_has_its_size_and_the_rest_in_chunks(size: int) -> None:
     payload = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     decoder = Decoder()
     first, *rest = [frame for data in split({"type": "load"}, payload) for frame in decoder.feed(data)]

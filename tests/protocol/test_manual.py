@@ -1,4 +1,4 @@
-"""The manual of the worker protocol says what the code does."""
+"""The manual of the worker protocol agrees with the code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORDS: Final[dict[Any, str]] = {
     tuple: "texts",
     CallContext: "object",
 }
-"""How the manual calls a type."""
+"""The manual's name of each type."""
 
 
 def table(title: str, first: str) -> list[list[str]]:
@@ -87,7 +87,7 @@ def stated(cell: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("column", "bounds"), [("Bound", BOUNDS), ("Field", BOUNDS_OF_FIELDS)])
-def test_every_bound_of_the_manual_is_the_codes(column: str, bounds: dict[str, int]) -> None:
+def test_every_bound_of_the_manual_equals_that_of_the_code(column: str, bounds: dict[str, int]) -> None:
     rows = table("Frames", column)
     assert {row[0]: int(re.sub(r"[^0-9]", "", row[1])) for row in rows} == bounds
 
@@ -124,7 +124,7 @@ def test_the_manual_names_every_field_of_a_context() -> None:
     assert set(re.findall(r"`([a-z_]+)`", sentence)) == set(CallContext.__annotations__)
 
 
-def test_the_descriptors_of_the_manual_are_the_codes() -> None:
+def test_the_descriptors_of_the_manual_equal_those_of_the_code() -> None:
     numbers = {row[0]: row[1] for row in table("Descriptors of a worker", "Descriptor")}
     assert numbers[str(setup.LIFE)].startswith("The keeper's life line")
     assert numbers[str(setup.PROTOCOL)].startswith("The protocol")

@@ -1,4 +1,4 @@
-"""Messages: the vectors of the manual, every bound of every field, and what is no message."""
+"""Messages: the vectors of the manual, the bounds of every field, and invalid messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_vector_is_read_as_its_fields_and_written_as_its_bytes(vector: dict[st
 
 
 def changed(value: Any, wrong: Any) -> Iterator[Any]:
-    """The value replaced, and each value within it."""
+    """Yield copies in which the value, or one value within it, is replaced."""
     yield wrong
     match value:
         case [*items]:
@@ -76,7 +76,7 @@ def changed(value: Any, wrong: Any) -> Iterator[Any]:
 
 
 def same_type(value: Any, wrong: Any) -> bool:
-    """Whether JSON has the same type for both, and Python's reader took it for that."""
+    """Return whether both values have the same JSON type."""
     if isinstance(value, float):
         return isinstance(wrong, int | float) and not isinstance(wrong, bool)
     return type(value) is type(wrong)
@@ -102,7 +102,7 @@ def test_a_value_of_another_type_is_an_error_that_names_message_and_field(vector
 
 
 @EACH
-def test_whatever_stands_in_a_field_it_is_a_message_that_can_be_written_or_an_error(
+def test_any_value_of_a_field_gives_a_message_that_can_be_encoded_or_an_error(
     vector: dict[str, Any],
 ) -> None:
     header, read = vector["header"], READ[vector["from"]]
@@ -132,7 +132,7 @@ def test_a_field_that_is_missing_is_an_error_unless_it_has_a_default(vector: dic
 
 
 @EACH
-def test_a_field_that_is_not_known_is_ignored(vector: dict[str, Any]) -> None:
+def test_an_unknown_field_is_ignored(vector: dict[str, Any]) -> None:
     header, read = vector["header"], READ[vector["from"]]
     later: list[Any] = []
     for _ in range(500):  # deeper than anything that is checked
@@ -177,7 +177,7 @@ def test_a_value_at_its_bound_passes_and_one_beyond_does_not(
 
 
 @pytest.mark.parametrize("kind", ["", "obey", "call", "x" * 60_000, "\ud800"])
-def test_a_type_that_is_not_known_is_an_error_that_quotes_little(kind: str) -> None:
+def test_an_unknown_type_is_an_error_with_a_bounded_quote(kind: str) -> None:
     with pytest.raises(MessageError) as caught:
         from_worker({"type": kind, "seq": 1})
     assert caught.value.field == "type"
@@ -186,14 +186,14 @@ def test_a_type_that_is_not_known_is_an_error_that_quotes_little(kind: str) -> N
 
 
 @pytest.mark.parametrize("text", ["é" * 5000, "\udfff" * 5000, "a\ud800b", "\ud83d\ude00"])
-def test_a_text_for_people_is_cut_and_has_no_half_characters(text: str) -> None:
+def test_a_display_text_is_truncated_and_has_no_lone_surrogates(text: str) -> None:
     message = from_worker({"type": "progress", "seq": 1, "done": 1, "message": text})
     assert isinstance(message, ProgressMessage)
     assert len(message.message) <= LINE_CHARACTERS_MAX
     message.message.encode()
 
 
-def test_a_question_is_never_cut() -> None:
+def test_a_question_is_never_truncated() -> None:
     message = from_worker(
         {"type": "ask", "seq": 1, "ask": 1, "question": "é" * 30_000, "patterns": ["x" * 30_000]}
     )
@@ -202,7 +202,7 @@ def test_a_question_is_never_cut() -> None:
 
 
 @pytest.mark.parametrize("figure", [1e300, -1e300, 10**400, FIGURE_MAX + 1])
-def test_a_figure_of_progress_that_is_none_counts_as_nothing(figure: float) -> None:
+def test_an_invalid_figure_of_progress_is_read_as_zero(figure: float) -> None:
     message = from_worker({"type": "progress", "seq": 1, "done": figure, "total": figure})
     assert isinstance(message, ProgressMessage)
     assert (message.done, message.total) == (0, 0)
@@ -218,7 +218,7 @@ NAMES: Final = sorted({field.name for kind in TYPES["worker"].values() for field
 
 
 @given(st.sampled_from(sorted(TYPES["worker"])), st.dictionaries(st.sampled_from(NAMES), JSON))
-def test_a_header_is_a_message_or_a_message_error_and_nothing_else(kind: str, said: dict[str, Any]) -> None:
+def test_any_header_is_a_message_or_raises_a_message_error(kind: str, said: dict[str, Any]) -> None:
     try:
         message = from_worker({**said, "type": kind})
     except MessageError:

@@ -1,4 +1,4 @@
-"""The worker's end of the protocol: messages put together, and what a tool tells on its way."""
+"""The worker's end of the protocol: chunked messages, intermediate messages, reports and aborts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 
 
 class Daemon:
-    """The other end of a wire."""
+    """The daemon's end of a channel."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -39,7 +39,7 @@ class Daemon:
         self.socket.sendall(b"".join(frames))
 
     def frame(self) -> Frame:
-        """The next frame, however long it takes."""
+        """Wait for the next frame."""
         while not self._frames:
             data = self.socket.recv(65536)
             assert data, "the wire has ended"
@@ -56,7 +56,7 @@ def ends() -> Iterator[tuple[Daemon, DaemonChannel]]:
         wire.close()
 
 
-def test_a_message_is_put_together_from_its_chunks(ends: tuple[Daemon, DaemonChannel]) -> None:
+def test_a_message_is_joined_from_its_chunks(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     payload = os.urandom(3 * PAYLOAD_BYTES_MAX + 7)
     sender = threading.Thread(target=daemon.send, args=tuple(split({"type": "load"}, payload)))
@@ -88,7 +88,7 @@ def test_a_message_with_a_wrong_size_is_an_error(
         wire.receive()
 
 
-def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, DaemonChannel]) -> None:
+def test_a_closed_channel_ends_an_incomplete_message(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     daemon.send(encode({"type": "load", "size": 5}, b"12"))
     daemon.socket.shutdown(socket.SHUT_WR)
@@ -99,7 +99,7 @@ def test_the_end_of_the_line_is_the_end_of_every_message(ends: tuple[Daemon, Dae
 # Telling
 
 
-def test_telling_into_a_full_socket_returns_and_the_newest_arrives(
+def test_an_update_to_a_full_socket_does_not_block_and_the_newest_is_sent(
     ends: tuple[Daemon, DaemonChannel],
 ) -> None:
     daemon, wire = ends
@@ -116,7 +116,7 @@ def test_telling_into_a_full_socket_returns_and_the_newest_arrives(
     assert threading.active_count() == 1
 
 
-def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Daemon, DaemonChannel]) -> None:
+def test_a_partly_sent_frame_is_completed_without_another_message(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))
     teller = Teller(wire, 1)
@@ -127,7 +127,7 @@ def test_a_frame_that_was_begun_is_finished_without_another_word(ends: tuple[Dae
     teller.finish()
 
 
-def test_what_ends_a_call_comes_behind_all_that_was_told(ends: tuple[Daemon, DaemonChannel]) -> None:
+def test_a_result_is_sent_after_all_pending_messages(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     teller = Teller(wire, 1)
     for number in range(5):
@@ -201,7 +201,7 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS, st.none() | st.just(b'{"a":1}'), st.none() | st.just(b"{}"))
-def test_an_ending_says_the_length_of_every_part(
+def test_a_report_has_the_length_of_every_part(
     blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None
 ) -> None:
     ending = Ending("ok", Result(tuple(blocks), details, None, metadata))
@@ -220,7 +220,7 @@ def test_an_ending_says_the_length_of_every_part(
     assert payload[start:] == (details or b"") + (metadata or b"")
 
 
-def test_a_result_that_no_header_can_describe_is_an_error_of_the_tool() -> None:
+def test_a_result_whose_header_is_too_large_is_an_error_of_the_tool() -> None:
     links = tuple(LinkBlock(f"https://example.org/{'x' * 4000}/{number}", "n", "") for number in range(100))
     ending = Ending("ok", Result(links))
     header, payload = put_together(list(ending.frames(3, USAGE)))
@@ -228,7 +228,7 @@ def test_a_result_that_no_header_can_describe_is_an_error_of_the_tool() -> None:
     assert payload.startswith(b"The tool's result has too many parts")
 
 
-def test_an_aborted_call_stays_aborted_whatever_it_returned() -> None:
+def test_an_aborted_call_is_reported_as_aborted_for_any_result() -> None:
     links = tuple(LinkBlock("x" * 4000, "", "") for _ in range(100))
     header, _ = put_together(list(Ending("aborted", Result(links)).frames(1, USAGE)))
     assert header["kind"] == "aborted"
@@ -249,7 +249,7 @@ def abortable() -> Iterator[tuple[socket.socket, Abortable]]:
 
 
 def abort(daemon: socket.socket, number: int, reason: str = "by you") -> None:
-    """What daemon and keeper do; the signal is delivered before this returns."""
+    """Abort as the daemon and the keeper do; the signal is delivered before this returns."""
     daemon.send(SEQUENCE.pack(number) + reason.encode())
     signal.raise_signal(ABORT_SIGNAL)
 
@@ -288,7 +288,9 @@ def test_an_abort_between_begin_and_the_tools_first_line_is_not_lost(
     assert not ran
 
 
-def test_an_abort_waits_until_our_own_code_is_whole(abortable: tuple[socket.socket, Abortable]) -> None:
+def test_an_abort_is_delayed_until_our_own_code_has_finished(
+    abortable: tuple[socket.socket, Abortable],
+) -> None:
     daemon, worker = abortable
     steps: list[str] = []
     assert worker.begin(1, lambda _: None)
@@ -305,7 +307,7 @@ def test_an_abort_waits_until_our_own_code_is_whole(abortable: tuple[socket.sock
     assert steps == ["whole"]
 
 
-def test_an_abort_of_a_call_that_is_over_touches_nobody(abortable: tuple[socket.socket, Abortable]) -> None:
+def test_an_abort_of_an_ended_call_has_no_effect(abortable: tuple[socket.socket, Abortable]) -> None:
     daemon, worker = abortable
     assert worker.begin(1, lambda _: None)
     worker.end()
