@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.daemons import RunningDaemon
+from tests.daemons import RunningDaemon, kept
 
 HERE = Path(__file__).parent / "conformance"
 SUITE = Path(sys.prefix) / "node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
@@ -178,12 +178,9 @@ def kit() -> Iterator[RunningDaemon]:
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
         daemon = RunningDaemon(Path(directory))
         shutil.copy(HERE / "everything.py", daemon.project / ".toolcell" / "tools")
-        daemon.start()
-        try:
+        with kept(daemon):
+            daemon.start()
             yield daemon
-            daemon.check()
-        finally:
-            assert daemon.stop() == 0
 
 
 @pytest.fixture(scope="module")
