@@ -43,6 +43,9 @@ settings.load_profile("default")  # hypothesis has another one where it finds a 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# gRPC's handlers of fork wait for its threads, for ever if one of them needs the interpreter; some tests fork.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 # For what is just ending; a killed cell of fifty processes needs 15 ms, a busy machine more.
 END_SECONDS_MAX = 5.0
 # Between two looks at what gives no sign when it ends: descriptors and threads.
@@ -135,7 +138,7 @@ def bury(pids: frozenset[int], seconds: float) -> None:
             poll = select.poll()
             poll.register(process, select.POLLIN)
             if poll.poll(max(0.0, seconds) * 1000):
-                with suppress(ChildProcessError):  # somebody else's child
+                with suppress(ChildProcessError):  # not a child of ours
                     os.waitpid(pid, os.WNOHANG)
         finally:
             os.close(process)

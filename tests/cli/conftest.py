@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import select
-import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,11 +67,18 @@ def fits(value: Any, name: str) -> None:
     assert list(violations(value, SCHEMAS[name], {"$defs": SCHEMAS})) == []
 
 
+ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 class Screen:
     """A command on a terminal."""
 
-    def __init__(self, pid: int, descriptor: int) -> None:
-        self.pid = pid
+    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+        self._process = process
         self._descriptor = descriptor
         self.text = ""
         self._read_to = 0
@@ -91,9 +96,7 @@ class Screen:
         """Read to the end; the exit code."""
         while self._more():
             pass
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
+        return self._process.wait(SECONDS_MAX)
 
     def _more(self) -> bool:
         ready, _, _ = select.select([self._descriptor], [], [], SECONDS_MAX)
@@ -107,10 +110,8 @@ class Screen:
 
     def close(self) -> None:
         os.close(self._descriptor)
-        if self.pid:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        self._process.kill()
+        self._process.wait(SECONDS_MAX)
 
 
 class Project:
@@ -155,12 +156,19 @@ class Project:
     @contextmanager
     def screen(self, *words: str) -> Generator[Screen]:
         """Run the command on a terminal."""
-        command = [sys.executable, "-m", "toolcell.cli", *words]
-        pid, descriptor = pty.fork()
-        if not pid:
-            os.chdir(self.directory)
-            os.execve(sys.executable, command, self.environment)
-        screen = Screen(pid, descriptor)
+        descriptor, terminal = os.openpty()
+        # Not `pty.fork`: gRPC may have threads in this process.
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", ON_TERMINAL, sys.executable, "-m", "toolcell.cli", *words],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        screen = Screen(process, descriptor)
         try:
             yield screen
         finally:
