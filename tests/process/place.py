@@ -71,7 +71,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 class Place:
-    """A home in which nobody has started a daemon yet."""
+    """A home in which no daemon was started yet."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -127,7 +127,7 @@ class Place:
 
     @property
     def daemon_pid(self) -> int:
-        """Who holds the lock, by its own word; 0 for nobody."""
+        """The process id in the lock file; 0 if there is none."""
         with suppress(OSError, ValueError):
             return int((self.run / "daemon.lock").read_text())
         return 0

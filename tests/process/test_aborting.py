@@ -93,7 +93,7 @@ def write_tools(daemon: RunningDaemon) -> None:
 
 
 def bearing(*marks: str) -> list[int]:
-    """The processes that bear a mark, by the kernel's account; the dead that nobody has reaped are among them."""
+    """The processes that bear a mark, by the kernel's account; zombies are among them."""
     found: list[int] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # it ended while we looked
@@ -191,7 +191,7 @@ def assert_all_stopped(outcomes: Mapping[str, pb.Outcome], cause: str = "client"
         call_id.removeprefix("c-"): (outcome.kind, outcome.cause, outcome.ran, outcome.stopped)
         for call_id, outcome in outcomes.items()
     }
-    # A child was started and left to itself, so that nobody's cell was empty when it settled.
+    # A child was started and left to itself, so that no cell was empty when it settled.
     assert said == dict.fromkeys(TOOLS, (pb.OUTCOME_KIND_ABORTED, cause, True, pb.STOPPED_KILLED))
     for name in TOOLS:
         settled = "stopped by itself" in outcomes[f"c-{name}"].message
@@ -199,7 +199,7 @@ def assert_all_stopped(outcomes: Mapping[str, pb.Outcome], cause: str = "client"
 
 
 async def outcomes_by_the_daemon(daemon: RunningDaemon, ids: Mapping[str, str]) -> dict[str, pb.Outcome]:
-    """What became of calls that nobody was there to see; waits until all have ended."""
+    """How calls without a client ended; waits until all have."""
     async with daemon.operate() as operator:
         while True:
             calls = await operator.ask(operator.operator.ListCalls, operator_pb2.ListCallsRequest())
@@ -210,7 +210,7 @@ async def outcomes_by_the_daemon(daemon: RunningDaemon, ids: Mapping[str, str]) 
             }
             if len(ended) == len(ids):
                 return ended
-            await asyncio.sleep(0.02)  # nobody is told: that is the point
+            await asyncio.sleep(0.02)  # no client is notified, on purpose
 
 
 async def test_a_call_is_stopped_by_abort_call(daemon: RunningDaemon) -> None:

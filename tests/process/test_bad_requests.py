@@ -329,10 +329,10 @@ async def test_a_message_that_cannot_come_here_is_refused(daemon: RunningDaemon)
     ):
         await line.send(open=opening)
         assert seen(await line.refusal()) == (OUT_OF_ORDER, "open")
-        await line.send(abort=pb.Abort(call_id="nobody"))
-        assert seen(await line.refusal("nobody")) == ((NOT_FOUND, "UNKNOWN_CALL"), "call_id")
-        await line.send(answer=pb.Answer(call_id="nobody", ask_id=1, allowed=True))
-        assert seen(await line.refusal("nobody")) == (BAD, "answer.call_id")
+        await line.send(abort=pb.Abort(call_id="unknown"))
+        assert seen(await line.refusal("unknown")) == ((NOT_FOUND, "UNKNOWN_CALL"), "call_id")
+        await line.send(answer=pb.Answer(call_id="unknown", ask_id=1, allowed=True))
+        assert seen(await line.refusal("unknown")) == (BAD, "answer.call_id")
         await line.send(acknowledged=10**15)
         refusal = await line.refusal()
         assert seen(refusal) == (BAD, "acknowledged")
@@ -450,7 +450,7 @@ async def test_a_session_is_taken_over_by_its_token_alone(daemon: RunningDaemon)
         beyond.acknowledged = 10**9
         assert seen(await ended(wire, beyond)) == (BAD, "acknowledged")
         await line.send(call=pb.Call(call_id="c", tool="add", arguments=b'{"a":1,"b":2}'))
-        assert (await line.expect("outcome")).kind == pb.OUTCOME_KIND_OK  # nobody has taken it over
+        assert (await line.expect("outcome")).kind == pb.OUTCOME_KIND_OK  # it was not taken over
 
         async with attached(
             wire, daemon, session_id=session_id, resume_token=secret, linger_seconds=9
@@ -538,7 +538,7 @@ async def test_the_other_requests_are_refused_alike(daemon: RunningDaemon) -> No
 
 async def test_nothing_is_served_without_the_right_token(daemon: RunningDaemon) -> None:
     daemon.tool("add", TOOLS)
-    nobody = (grpc.StatusCode.UNAUTHENTICATED.value[0], "UNAUTHENTICATED")
+    unauthenticated = (grpc.StatusCode.UNAUTHENTICATED.value[0], "UNAUTHENTICATED")
     opening = pb.AttachRequest(open=pb.Open(protocol=1, directory=str(daemon.project)))
     tokens: list[Token] = [
         (),
@@ -550,7 +550,7 @@ async def test_nothing_is_served_without_the_right_token(daemon: RunningDaemon) 
 
     async with dialled(daemon) as wire, good_neighbour(wire, daemon) as the_neighbour_is_served:
         for token in tokens:
-            assert seen(await ended(wire, opening, token=token)) == (nobody, "")
+            assert seen(await ended(wire, opening, token=token)) == (unauthenticated, "")
             for rpc, request in (
                 (wire.tools.CallTool, pb.CallToolRequest()),
                 (wire.tools.ListTools, pb.ListToolsRequest()),
@@ -559,10 +559,10 @@ async def test_nothing_is_served_without_the_right_token(daemon: RunningDaemon) 
                 (wire.health.Check, health_pb2.HealthCheckRequest()),
             ):
                 refusal = await refused(rpc, request, token)
-                assert seen(refusal) == (nobody, "")
+                assert seen(refusal) == (unauthenticated, "")
                 assert ".token beside the socket" in refusal.message
             asked = wire.reflection.ServerReflectionInfo(iter([_services()]), metadata=token)
-            assert seen(refusal_of_rpc(await Line(asked).ending())) == (nobody, "")
+            assert seen(refusal_of_rpc(await Line(asked).ending())) == (unauthenticated, "")
             await the_neighbour_is_served()
 
         refusal = await refused(wire.operator.GetStatus, op.GetStatusRequest(), wire.agent)

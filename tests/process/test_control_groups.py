@@ -74,7 +74,7 @@ def own_group(daemon: RunningDaemon, told: Path) -> Path:
 def await_text(path: Path, end: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not path.read_text().endswith(end):
-        assert time.monotonic() < deadline, f"nobody wrote {path} to its end"
+        assert time.monotonic() < deadline, f"{path} was not written to its end"
         time.sleep(0.01)
 
 

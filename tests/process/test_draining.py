@@ -182,7 +182,7 @@ async def test_where_nobody_is_there_a_question_is_denied(daemon: RunningDaemon)
         denied, went_on = await session.call("ask"), await session.call("ask_anyway")
 
     assert denied.kind is Kind.denied
-    assert went_on.text == "went on without: nobody is there to answer"
+    assert went_on.text == "went on without: no client is connected to answer"
 
 
 async def test_always_holds_for_the_session(daemon: RunningDaemon) -> None:

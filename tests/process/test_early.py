@@ -69,14 +69,14 @@ async def test_a_call_waits_for_its_tool_and_one_of_no_tool_is_refused_when_all_
     async with opened(daemon) as session:
         assert session.catalog.pending == (await session.described(0.01)).pending == 1
         calls = [session.call("late", {"n": n}) for n in range(3)]
-        nobody = session.call("nobody")
-        done, _ = await asyncio.wait([ended(call) for call in [*calls, nobody]], timeout=0.3)
+        unknown = session.call("unknown")
+        done, _ = await asyncio.wait([ended(call) for call in [*calls, unknown]], timeout=0.3)
         assert not done
         go(daemon)
         catalog = await session.described()
         assert (catalog.pending, list(catalog.tools)) == (0, ["late"])
         assert [(await call).details for call in calls] == [0, 1, 2]
-        outcome = await nobody
+        outcome = await unknown
         assert (outcome.kind, outcome.cause, outcome.ran) == ("refused", "unknown_tool", False)
         assert "being described" not in outcome.message
         assert (await session.call("late")).ok
@@ -181,7 +181,7 @@ async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -
         assert kinds[-1] == "outcome"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             async for _ in wire.tools.CallTool(
-                pb.CallToolRequest(call=pb.Call(tool="nobody"), directory=str(daemon.project)),
+                pb.CallToolRequest(call=pb.Call(tool="unknown"), directory=str(daemon.project)),
                 metadata=wire.agent,
             ):
                 pass
@@ -190,7 +190,7 @@ async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -
 
 async def test_no_more_calls_wait_than_a_session_may_have(daemon: RunningDaemon) -> None:
     async with opened(daemon) as session:
-        calls = [session.call("nobody") for _ in range(520)]
+        calls = [session.call("unknown") for _ in range(520)]
         outcomes = await asyncio.gather(*calls[512:])
         assert {outcome.cause for outcome in outcomes} == {"busy"}
         go(daemon)

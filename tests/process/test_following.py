@@ -1,4 +1,4 @@
-"""Following: a session that wants it hears of edits without anybody asking."""
+"""Following: a session that wants it is notified of edits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_edits_of_every_kind_are_heard_of(daemon: RunningDaemon) -> None:
         await heard.until("three.", "other.")
         other.unlink()  # removed
         await heard.until("three.")
-        file.chmod(0o000)  # root reads it still, everybody else does not
+        file.chmod(0o000)  # root can still read it, others cannot
         file.chmod(0o600)
         file.write_text("this is no Python")  # broken: the last good one stays
         file.write_text(says("four"))

@@ -95,7 +95,7 @@ async def test_a_killed_process_of_a_cell(daemon: RunningDaemon, process: str, h
         if process == "init" and not cells["running"].init:
             pytest.skip("only a strict cell has an init, and this host has none")
         row = EXPECTED[process, harm]
-        for state in STATES:
+        for state in reversed(STATES):  # `aborting` and `ending` last for the grace only
             if state == "waiting":
                 continue  # it has no cell yet, and waits for the one of `running`
             if harm == "out of memory" and process in ("worker", "grandchild"):

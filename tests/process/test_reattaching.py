@@ -462,7 +462,7 @@ async def until_sleepers_are(count: int) -> None:
     while True:
         if len(sleepers()) == count:
             return
-        await asyncio.sleep(0.01)  # who starts becomes a sleeper in its own time, and who ends tells nobody
+        await asyncio.sleep(0.01)  # processes start and end without a notification
 
 
 async def test_a_killed_daemon_takes_its_cells_along_and_its_clients_are_told(daemon: RunningDaemon) -> None:

@@ -1,4 +1,4 @@
-"""Secrets reach the tool that they were granted to, and nothing else that anybody can read."""
+"""Secrets reach the tool that they were granted to, and appear in nothing that can be read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How daemons start and end with their clients: at once, after a crash, not at all, and privately.
 
 Every round has a socket and a state directory of its own, and the clients are processes, because two agents that
-start at once are two processes. A daemon that was started for everybody is found by its lock file, and ended by it.
+start at once are two processes. A shared daemon is found by its lock file, and ended by it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ async def test_a_private_daemon_ends_with_its_client(place: Place, killed: bool)
     finally:
         os.close(zygote)
 
-    assert run.exists() == killed  # nobody was left to remove it
+    assert run.exists() == killed  # no process was left to remove it
     assert not Path(place.socket).exists()
 
 

@@ -48,9 +48,9 @@ WAIT_SECONDS_MAX = 40.0
 CONFIG = """
 [daemon]
 calls_per_session = 20
-abort_grace = "4s"
+abort_grace = "8s"
 [defaults]
-timeout = "12s"
+timeout = "16s"
 memory = "128MiB"
 [tool.running]
 concurrency = 1
