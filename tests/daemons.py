@@ -81,12 +81,12 @@ class DaemonSnapshot:
 
 
 def open_descriptors(pid: int) -> int:
-    """How many descriptors a process has open; its list is for its tracers, the count is for everybody."""
+    """How many descriptors a process has open; its list is for its tracers, the count is not."""
     count = os.stat(f"/proc/{pid}/fd").st_size  # since Linux 6.2
     try:
         return count or len(os.listdir(f"/proc/{pid}/fd"))
     except PermissionError:
-        return 0  # an older kernel, and no tracer: the count is nobody's to know
+        return 0  # an older kernel, and no tracer: the count is not readable
 
 
 def kinds_of_descriptors(pid: int) -> Counter[str]:
@@ -330,7 +330,7 @@ class RunningDaemon:
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until it is gone, by whoever's wish."""
+        """Wait until it has ended."""
         assert self.process is not None
         status = self.process.wait(START_SECONDS_MAX)
         self.process = None

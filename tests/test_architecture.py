@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_three_packages_whole_and_nothing_else(tmp_path: Pat
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
 
 
-# In two pieces, so that this file does not find itself. After a tilde or a name it is somebody's own directory.
+# In two pieces, so that this file does not find itself. After a tilde or a name it is a home directory.
 OUR_MACHINES = re.compile(rb"(?<![\w~.])/(?:ro" + rb"ot|wo" + rb"rk)\b")
 
 

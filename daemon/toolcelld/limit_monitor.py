@@ -10,7 +10,7 @@ Memory and processes are stopped at once: what is growing would grow on during a
 limits are stopped like a time-out. Where there are control groups the kernel holds memory and
 processes more tightly than any look can; the meter then still says who used it.
 
-What it cannot see: memory that is in no process's pages (a file in a memory file system that nobody
+What it cannot see: memory that is in no process's pages (a file in a memory file system that no process
 maps), and processes that come and go between two looks.
 """
 

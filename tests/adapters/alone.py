@@ -1,6 +1,6 @@
 """Runs a command in a network namespace that has only loopback: `python tests/adapters/alone.py COMMAND…`.
 
-So the real agents can reach nobody but the servers of the tests, whatever they would like to report, update or fetch.
+So the real agents can reach only the servers of the tests, whatever they would like to report, update or fetch.
 A user other than root needs user namespaces for it, and keeps its own id in the new one.
 """
 

@@ -58,7 +58,7 @@ def results(request: Mapping[str, Any]) -> dict[str, str]:
 
 @asynccontextmanager
 async def serving(script: Script | None = None) -> AsyncGenerator[Model]:
-    """A model that listens on a port of its own; it hangs up on everybody when the block ends."""
+    """A model that listens on a port of its own; it closes all connections when the block ends."""
     connections: set[asyncio.Task[None]] = set()
     model = Model("", script or Script())
     model.gate.set()

@@ -80,7 +80,7 @@ def long(width: int = 0) -> str:
 
 @tool
 def steps(context: ToolContext) -> str:
-    """One step, the same step, and the wait for somebody to see it."""
+    """One step, the same step, and the wait until it was seen."""
     context.progress(1, 3, "one")
     until("seen")
     context.progress(1, 3, "one again")
@@ -89,7 +89,7 @@ def steps(context: ToolContext) -> str:
 
 @tool
 def waits() -> str:
-    """Wait for somebody, without a word."""
+    """Wait without an update."""
     until("heard")
     return "done"
 
@@ -261,7 +261,7 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         ("github-copilot-developer", 20_000, None),
         ("opencode", 50_000, 2000),
         ("claude-code", 50_000, None),
-        ("somebody", 50_000 + HANDLE_BYTES_MAX, None),  # our own limit, and the note
+        ("person", 50_000 + HANDLE_BYTES_MAX, None),  # our own limit, and the note
     ],
 )
 @pytest.mark.parametrize("width", [0, 60], ids=["many lines", "many bytes"])
@@ -295,7 +295,7 @@ async def test_a_host_reads_on_what_was_cut_and_never_cuts_itself(
             read, start = read + part.encode(), int(next_start[1])
         assert read == whole
 
-        wrong = await client.call_tool("toolcell_read_output", {"output_id": "o-nobody"})
+        wrong = await client.call_tool("toolcell_read_output", {"output_id": "o-unknown"})
         assert wrong.is_error
 
 
@@ -346,7 +346,7 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
         group.create_task(bridge.run(*cast("Any", theirs)))
         async with Client(through(ours)) as client:
             assert text(await client.call_tool("kit_waits", progress_callback=hear)) == "done"
-            assert (await client.call_tool("kit_waits")).is_error is False  # nobody wants to hear of this one
+            assert (await client.call_tool("kit_waits")).is_error is False  # this one has no token for progress
 
     assert heard == sorted(set(heard))
     assert len(heard) >= 3
@@ -391,7 +391,7 @@ async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -
         result = await client.call_tool("kit_asks")
 
     assert result.is_error
-    assert "nobody is there to answer" in text(result)
+    assert "no client is connected to answer" in text(result)
 
 
 async def test_an_answer_to_a_call_that_has_ended_is_told_so(served: RunningDaemon) -> None:
@@ -637,7 +637,7 @@ def test_a_host_that_closes_our_output_is_gone(served: RunningDaemon) -> None:
     with wire(served) as bridge:
         assert bridge.process.stdout is not None
         bridge.process.stdout.close()
-        bridge.call(1, "kit_echo", text="nobody hears it")
+        bridge.call(1, "kit_echo", text="not received")
         assert bridge.process.wait(SECONDS_MAX) == 0
         assert bridge.process.stderr is not None
         assert bridge.process.stderr.read() == b""
@@ -704,7 +704,7 @@ def test_a_host_that_stopped_reading_does_not_keep_the_bridge_alive(served: Runn
 
 
 def waiting(descriptor: int) -> int:
-    """How many bytes nobody has read."""
+    """The number of unread bytes."""
     (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
     assert isinstance(count, int)
     return count

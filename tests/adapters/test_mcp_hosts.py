@@ -52,7 +52,7 @@ def home() -> Iterator[Path]:
 
 
 def wanted(name: str, model: str, config: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """The command for one question, and what its environment has beyond everybody's."""
+    """The command for one question, and what its environment has beyond that of all hosts."""
     program = str(PROGRAMS[name])
     match name:
         case "claude":

@@ -1,4 +1,4 @@
-"""`toolcell mcp --http` in front of a real daemon: hosts that may come in, and everybody who may not."""
+"""`toolcell mcp --http` in front of a real daemon: requests that are accepted, and those that are refused."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_the_end_of_the_server_stops_what_runs(kit: RunningDaemon, tmp_path: Pat
     assert (kit.project / "ended.stopped").exists()
 
 
-# Everybody else
+# Other requests
 
 
 @pytest.mark.parametrize(

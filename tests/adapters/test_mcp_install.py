@@ -163,13 +163,13 @@ def changed(host: str, printed: dict[str, Any]) -> dict[str, Any]:
     return printed
 
 
-@pytest.mark.parametrize("what", ["changed", "somebody's", "no object"])
+@pytest.mark.parametrize("what", ["changed", "foreign", "no object"])
 @pytest.mark.parametrize("option", ["--write", "--remove"])
 def test_an_entry_that_is_not_ours_stays(home: Path, host: str, what: str, option: str) -> None:
     printed = json.loads(install(home, host).stdout)
     theirs = {
         "changed": changed(host, printed),
-        "somebody's": {OUTER[host]: {"toolcell": {"command": "theirs", "args": ["mcp"]}}},
+        "foreign": {OUTER[host]: {"toolcell": {"command": "theirs", "args": ["mcp"]}}},
         "no object": {OUTER[host]: {"toolcell": "mcp"}},
     }[what]
     path = put(home, host, json.dumps(theirs))

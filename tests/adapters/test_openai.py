@@ -110,7 +110,7 @@ async def test_it_ends_while_somebody_is_connected() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n")
         await writer.drain()
-    with suppress(ConnectionResetError):  # what nobody had read is thrown away
+    with suppress(ConnectionResetError):  # unread data is dropped
         assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()

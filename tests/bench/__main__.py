@@ -192,7 +192,7 @@ async def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds of every call, one of each contender in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    order = random.Random(1)  # nobody always comes behind the same one
+    order = random.Random(1)  # so that none always follows the same one
     for n in range(-50, rounds):
         for name, call in order.sample(sorted(contenders.items()), len(contenders)):
             began = time.perf_counter()
@@ -324,7 +324,7 @@ async def flood(session: Session, neighbour: Session, tool: str) -> tuple[float,
 
 
 async def floods(console: Console, directory: Path) -> bool:
-    """In a daemon of its own, whose peak memory is nobody else's."""
+    """In a daemon of its own, so that its peak memory is its own."""
     table = Table(
         "1 GiB", "p95 in peace, ms", "p95 flooded, ms", "ratio", "bound", "memory MiB", "bound", box=None
     )

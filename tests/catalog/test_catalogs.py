@@ -1,4 +1,4 @@
-"""Live catalogs: shared, pinned, refreshed, and never keeping anybody waiting."""
+"""Live catalogs: shared, pinned, refreshed, and served without waiting."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
 
     async def the_last_one_comes() -> None:
         shop.opening.set()
-        for _ in range(50):  # until whoever waited for it has gone on
+        for _ in range(50):  # until the tasks that waited for it have gone on
             await asyncio.sleep(0)
 
     def meanwhile(seen: Scan, descriptions: Mapping[str, Description], previous: Catalog) -> Catalog:

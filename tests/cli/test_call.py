@@ -71,7 +71,7 @@ def crash() -> None:
 
 @tool
 def wait(mark: str) -> None:
-    """Wait for ever, once somebody knows."""
+    """Wait for ever, after an update."""
     open(mark, "w").close()
     time.sleep(1000)
 
@@ -132,9 +132,9 @@ def test_every_ending_has_its_exit_code_and_its_message(here: Project) -> None:
     code, _, err = call("t_late")
     assert code == 124
     assert err.startswith("t_late: timed_out (timeout): 0.3 s; it stopped by itself ")
-    code, _, err = call("nobody")
+    code, _, err = call("unknown")
     assert code == 3
-    assert err.startswith("nobody: refused (unknown_tool): ")
+    assert err.startswith("unknown: refused (unknown_tool): ")
     assert err.endswith("toolcell tools\n")
 
 

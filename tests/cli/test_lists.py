@@ -65,7 +65,7 @@ def test_one_tool_is_shown_with_its_schema_and_where_its_settings_come_from(daem
     assert "\n  timeout       60 " in done.out
     shown = daemon.run("tools", "add", "--json").json("tools NAME")
     assert {"key": "timeout", "value": "60", "origin": "file"} in shown["settings"]
-    assert daemon.run("tools", "nobody").code == 3
+    assert daemon.run("tools", "unknown").code == 3
 
 
 def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
@@ -99,7 +99,7 @@ def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     assert (done.code, done.json("check")["files"][0]["problems"][0]["reason"]) == (1, "broken")
     assert not (project.directory / "ran").exists()
     assert not (other / "ran").exists()
-    assert project.run("check", "../other/nobody.py").code == 2
+    assert project.run("check", "../other/unknown.py").code == 2
 
 
 def test_a_call_is_listed_told_and_logged(own_daemon: Project) -> None:
@@ -114,7 +114,7 @@ def test_a_call_is_listed_told_and_logged(own_daemon: Project) -> None:
     story = own_daemon.run("calls", call_id[:8], "--json").json("calls ID")["story"]
     assert story[0]["text"] == "accepted"
     assert "accepted" in own_daemon.run("calls", call_id).out
-    assert own_daemon.run("calls", "c-nobody").code == 3
+    assert own_daemon.run("calls", "c-unknown").code == 3
     (worker,) = own_daemon.run("ps", "--json").json("ps")["workers"]
     assert (worker["state"], worker["isolation"], worker["call_id"]) == ("idle", "worker", None)
     assert own_daemon.run("ps").out.splitlines()[1].split()[1] == "idle"
@@ -154,8 +154,8 @@ def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) ->
         _, err = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 130
     assert err.startswith("slow: aborted: by an operator; it stopped by itself ")
-    assert daemon.run("abort", "c-nobody").code == 3
-    assert daemon.run("sessions", "s-nobody", "--json").json("error")["error"]["code"] == "unknown_session"
+    assert daemon.run("abort", "c-unknown").code == 3
+    assert daemon.run("sessions", "s-unknown", "--json").json("error")["error"]["code"] == "unknown_session"
 
 
 def test_logs_follow_what_comes(daemon: Project) -> None:

@@ -103,7 +103,7 @@ linux.no_new_privileges()
 linux.filter_system_calls(b"".join(seccomp.INSTRUCTION.pack(*it) for it in program))
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""A host that keeps everybody from namespaces, as many containers do."""
+"""A host without namespaces for any user, as many containers do."""
 
 
 def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Project) -> None:

@@ -128,7 +128,7 @@ def test_a_call_returns_its_outcome(daemon: RunningDaemon) -> None:
     with session_of(daemon) as session:
         outcome = session.call("t_double", {"n": 21}, timeout=20)
         assert (outcome.kind, outcome.text) == (Kind.ok, "42")
-        assert session.call("nobody").kind is Kind.refused
+        assert session.call("unknown").kind is Kind.refused
         assert session.id in session.resume_token
         assert repr(session).startswith(f"<Session {session.id} ")
 
@@ -163,7 +163,7 @@ def test_events_that_wait_for_a_slow_caller_are_bounded_and_the_rest_is_counted(
 
     def handle(event: Event) -> None:
         if not seen:  # while the first is handled, the tool says the rest and ends
-            assert session.call("t_double", {"n": 1}).ok  # nobody else has to wait for that
+            assert session.call("t_double", {"n": 1}).ok  # no other call waits for that
             deadline = time.monotonic() + START_SECONDS_MAX
             while daemon.status().calls:
                 assert time.monotonic() < deadline
@@ -282,7 +282,7 @@ def test_an_output_that_was_cut_is_read_in_ranges(daemon: RunningDaemon) -> None
         assert output is not None
         assert session.read_output(output.id, start=7, length=6) == b"line 1"
         with pytest.raises(Refused):
-            session.read_output("o-nobody")
+            session.read_output("o-unknown")
 
 
 def test_a_session_is_taken_over_with_its_token(daemon: RunningDaemon) -> None:

@@ -1,4 +1,4 @@
-"""Tools of a real daemon that confines everybody: they do their work, and what they were not given is not theirs."""
+"""Tools of a real daemon that confines every tool: they work, and have no access that was not granted."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_access_that_was_not_granted_is_denied(attack: str, place: Path, wrap: W
     assert in_child(wrap(lambda: error_of(lambda: ATTACKS[attack](place)))) == 0  # or it proves nothing
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="modes keep it from everybody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="its mode denies it to other users")
 @pytest.mark.parametrize("path", ["/etc/shadow", "/etc/gshadow"])
 def test_root_without_capabilities_is_denied_what_file_modes_permit(path: str, place: Path) -> None:
     def look() -> tuple[int, bool]:

@@ -138,7 +138,7 @@ def test_a_denied_call_succeeds_without_the_filter(attack: str, place: Path, wra
     assert in_child(wrap(behind(BASELINE, lambda: attempt(place)))) == refused
     without = in_child(wrap(lambda: attempt(place)))
     if without in MISSING:
-        pytest.skip(f"this kernel refuses it to everybody: {os.strerror(without)}")
+        pytest.skip(f"this kernel refuses it to every user: {os.strerror(without)}")
     assert without == 0
 
 

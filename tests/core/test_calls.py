@@ -53,10 +53,10 @@ class FakeSession:
         self.told.append(event)
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
-        """Nobody reads it."""
+        """It is not read."""
 
     def on_begun(self, call: Call) -> None:
-        """Nobody hears of it."""
+        """It is not sent."""
 
     def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
         self.told += told

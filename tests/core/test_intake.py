@@ -72,7 +72,7 @@ class NoDisk:
 
 
 class Session:
-    """Somebody to tell."""
+    """A receiver of events."""
 
     id = "s-1"
     secret_digest = b""

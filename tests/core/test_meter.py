@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Looks:
-    """Counts how often somebody asks which calls there are; there are none."""
+    """Has no calls, and counts how often it is asked for them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -644,7 +644,7 @@ class Lives:
         assert self.places.waiting == self.pool.waiting
 
     async def finish(self) -> None:
-        """Let everything go; whoever still waits then was forgotten."""
+        """Release all workers; what still waits then was forgotten."""
         for _ in range(10 * (len(self.leases) + len(self.workers)) + 10):
             await settled()
             self.look()

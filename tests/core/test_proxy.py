@@ -1,4 +1,4 @@
-"""The way out of a cell: whom a request names is whom it reaches, and nobody else is reached."""
+"""The way out of a cell: a request reaches the host that it names, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: every one gets its one answer, and nothing is allowed that nobody saw."""
+"""Questions: every one gets its one answer, and nothing is allowed without an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Session:
-    """Somebody to ask, and the worker's side of it."""
+    """A client that answers, and the worker's side."""
 
     agent = "claude"
 

@@ -101,7 +101,7 @@ def test_sqlite_query_stops_at_the_most_it_was_asked_for(database: str) -> None:
 
 @pytest.mark.parametrize(
     ("query", "said"),
-    [("drop table people", "readonly"), ("select * from nobody", "no such table"), ("selct", "syntax error")],
+    [("drop table people", "readonly"), ("select * from missing", "no such table"), ("selct", "syntax error")],
 )
 def test_sqlite_query_cannot_write_and_says_what_is_wrong(query: str, said: str, database: str) -> None:
     with pytest.raises(ToolError, match=f"people.db: .*{said}"):
@@ -109,8 +109,8 @@ def test_sqlite_query_cannot_write_and_says_what_is_wrong(query: str, said: str,
 
 
 def test_sqlite_query_does_not_make_a_database_that_is_not_there(here: Path) -> None:
-    with pytest.raises(ToolError, match=r"nobody.db: unable to open"):
-        load("sqlite_query").sqlite_query("nobody.db", "select 1")
+    with pytest.raises(ToolError, match=r"missing.db: unable to open"):
+        load("sqlite_query").sqlite_query("missing.db", "select 1")
     assert list(here.iterdir()) == []
 
 

@@ -141,7 +141,7 @@ def installed() -> Iterator[None]:
 
 
 def processes(group: str) -> set[int]:
-    """Everybody in a control group and below it."""
+    """All processes in a control group and below it."""
     root = Path("/sys/fs/cgroup") / group.lstrip("/")
     found: set[int] = set()
     for file in [root / "cgroup.procs", *root.rglob("cgroup.procs")]:

@@ -54,7 +54,7 @@ def has_a_child_print(size: int) -> str:
 
 @tool(name="leaves_a_child_printing")
 def leaves_a_child_printing() -> str:
-    """Return while a child goes on printing, for as long as anybody lets it."""
+    """Return while a child goes on printing, until it is killed."""
     subprocess.Popen(["yes"])
     return "returned"
 

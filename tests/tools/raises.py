@@ -44,7 +44,7 @@ ACTS: dict[str, Callable[[], object]] = {
     "tool_error": raising(ToolError("unknown sku X; known: A, B", details={"unknown": "X"})),
     "tool_error_with_a_lock": raising(ToolError("said", details=object())),
     "denied": raising(Denied("the person said no")),
-    "with_paths": lambda: Path("/home/somebody/secret/token.txt").read_text(),
+    "with_paths": lambda: Path("/home/ann/secret/token.txt").read_text(),
     "a_chain": a_chain,
     "without_a_message": raising(ValueError()),
     "several_lines": raising(ValueError("first line\nsecond line")),

@@ -71,7 +71,7 @@ def nested(depth: int) -> list[Any]:
 
 
 async def never_awaited() -> str:
-    return "nobody waited for this"
+    return "not waited for"
 
 
 VALUES: dict[str, Any] = {

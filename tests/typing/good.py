@@ -102,7 +102,7 @@ def issues(repo: str, limit: int = 10) -> list[dict[str, Any]]:
 
 
 greet = tool(
-    description="Greet somebody.",
+    description="Greet a person.",
     args=Greet,
     execute=lambda args, context: f"{context.agent}: hello {args.name}",
 )

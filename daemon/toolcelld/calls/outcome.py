@@ -187,7 +187,7 @@ def judge(evidence: Evidence) -> Verdict:
     if report is None:
         return _crashed(evidence)
     if report.kind == "aborted":  # the tool says so, but no abort was sent
-        message = "the tool stopped as if it had been aborted, but nobody aborted it."
+        message = "the tool stopped as if it had been aborted, but nothing had aborted it."
         return Verdict(Kind.TOOL_ERROR, "aborted", message, report.ran)
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
     cause = "failure" if kind is Kind.INTERNAL else ""

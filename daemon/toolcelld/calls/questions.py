@@ -33,7 +33,7 @@ REQUEST_SECONDS_MAX: Final = 3600.0
 """A service request may run another agent session; as long as the default of `[max] timeout`."""
 OPEN_MAX: Final = 16
 """Open questions and requests of one call."""
-NO_CLIENT: Final = "nobody is there to answer"
+NO_CLIENT: Final = "no client is connected to answer"
 QUESTION_BYTES_MAX: Final = 48 * 1024
 """Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
 SERVICES_SHOWN_MAX: Final = 16

@@ -61,8 +61,12 @@ class StdioReader:
 
     def drain(self) -> None:
         """Read what the pipes hold now, so that output printed before a result precedes it."""
-        # One poll of both pipes first, because most calls print nothing.
-        readable = {number for number, _ in self._poll.poll(0)}
+        # One poll of both pipes, before and after each call, of which most print nothing. No earlier drain proves that the
+        # pipes are empty now: a destructor or a thread that Python does not count may print at any time.
+        polled = self._poll.poll(0)
+        if not polled and not self._redactors:
+            return
+        readable = {number for number, _ in polled}
         for source, number in self._pipes.items():
             # The bytes in the pipe now, up to 1 MiB if the tool enlarged it; later output of leftover processes is not read.
             waiting = _bytes_in(number) if number in readable else 0

@@ -8,7 +8,7 @@ idle worker, one that is on its way, a new one, or the room of the least recentl
 no call waits behind a later one of another tool or of a busier session. It awaits nothing; tasks do
 what it decided.
 
-A tool that is sick makes nobody else wait: what dies of its tool is started again after a while
+A tool that fails delays no other tool: what dies of its tool is started again after a while
 only, and in the end not at all; see `quarantine`.
 """
 
@@ -204,7 +204,7 @@ class Pool:
         places.give()
         worker.release()
         self._running.pop(worker, None)
-        if event is not WorkerEvent.SETTLED:  # it reported how its call ended, and nobody had stopped it
+        if event is not WorkerEvent.SETTLED:  # it reported how its call ended, and it had not been stopped
             self.quarantine.served(worker.spec.file)
         if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
             event = WorkerEvent.SPENT

@@ -76,7 +76,7 @@ async def model() -> AsyncGenerator[Model]:
 
 
 def fields(model: Model, directory: Path, **given: Any) -> dict[str, Any]:
-    """Options that every agent of the tests has: our model, and nobody else to talk to."""
+    """Options that every agent of the tests has: our model, and no other server."""
     environment = {
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": KEY,

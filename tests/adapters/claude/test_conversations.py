@@ -137,8 +137,8 @@ async def test_a_session_cannot_wait_for_itself(adapter: ClaudeAdapter, model: M
 async def test_what_is_not_there_is_refused(adapter: ClaudeAdapter, model: Model) -> None:
     assert "no session 'x' was begun here" in await refusal(adapter, "send", prompt="Hm?", session_id="x")
     for service in ("send", "start"):
-        text = await refusal(adapter, service, prompt="Hm?", agent_name="nobody")
-        assert "no agent 'nobody'; there are main, " in text
+        text = await refusal(adapter, service, prompt="Hm?", agent_name="unknown")
+        assert "no agent 'unknown'; there are main, " in text
         assert "helper" in text
     assert await talk(adapter, "list") == {"sessions": []}
     assert model.script.requests == []

@@ -36,7 +36,7 @@ def talking(kit: RunningDaemon) -> RunningDaemon:
 
 
 async def talk(copilot: Copilot, service: str, **arguments: str) -> Any:
-    """What a tool gets for a request, that nobody's session made."""
+    """What a tool gets for a request, from an unknown session."""
     outcome = await copilot.adapter.session.call("talk", {"service": service, "arguments": arguments})
     return json.loads(outcome.check().text)
 
@@ -81,7 +81,7 @@ async def test_a_program_that_does_not_abort_holds_nobody_up(
     talking: RunningDaemon, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def abort(session: CopilotSession) -> None:
-        raise OSError("nobody hears")
+        raise OSError("not connected")
 
     async with start(talking) as copilot:
         copilot.model.script.turns = [Turn(uses=(Use("kit_waits", {"name": "alone"}),))]
@@ -156,7 +156,7 @@ async def test_what_is_not_there_is_refused(talking: RunningDaemon, start: Start
             copilot, "send", prompt="Hm?", session_id=mine
         )
         for service in ("send", "start"):
-            assert "'nobody' not found" in await refusal(copilot, service, prompt="Hm?", agent_name="nobody")
+            assert "'unknown' not found" in await refusal(copilot, service, prompt="Hm?", agent_name="unknown")
         assert await talk(copilot, "list") == {"sessions": []}
         assert copilot.model.script.requests == []
 
@@ -170,8 +170,8 @@ async def test_only_so_many_sessions_are_at_work_and_kept(
         (listed,) = (await talk(copilot, "list"))["sessions"]
         assert listed["session_id"] == second["session_id"] != first["session_id"]
         monkeypatch.setattr(sub_sessions, "TURNS_MAX", 1)
-        assert "not found" in await refusal(copilot, "start", prompt="Hm?", agent_name="nobody")
-        assert (await talk(copilot, "send", prompt="c"))["reply"]  # whoever failed has given its turn back
+        assert "not found" in await refusal(copilot, "start", prompt="Hm?", agent_name="unknown")
+        assert (await talk(copilot, "send", prompt="c"))["reply"]  # a failed request has returned its slot
         monkeypatch.setattr(sub_sessions, "TURNS_MAX", 0)
         assert "0 sessions are at work for tools already" in await refusal(copilot, "start", prompt="Hm?")
 

@@ -86,7 +86,7 @@ async def asks(path: str, context: ToolContext) -> str:
 
 
 def hold(path: Path) -> TextIO:
-    """A file that is locked until this process has let go of it, or is gone: whoever gets the lock knows that."""
+    """A file that is locked until this process has let go of it, or is gone: the next holder of the lock knows that."""
     held = path.open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
     held.write(str(os.getpid()))
@@ -108,7 +108,7 @@ def waits(name: str, context: ToolContext) -> str:
 
 @tool
 def deaf(name: str, context: ToolContext) -> str:
-    """Wait for ever, whatever anybody says."""
+    """Wait for ever, and ignore aborts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
     held = hold(Path(context.directory) / f"{name}.there")
     while not held.closed:

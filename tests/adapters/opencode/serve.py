@@ -1,4 +1,4 @@
-"""A real `opencode serve`, with a model of ours, a home of its own and nobody to talk to."""
+"""A real `opencode serve`, with a model of ours, and a home of its own."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ BARE = """
 
 @pytest.fixture(scope="module")
 def config(kit: RunningDaemon) -> dict[str, Any]:
-    """The plugin, tools that ask in few words, a user who trusts one of them and nobody with c.py, and short results."""
+    """The plugin, tools that ask in few words, a user who trusts one of them c.py that no user trusts, and short results."""
     kit.tool("bare", BARE)
     kit.tool("late", LATE)
     return {

@@ -103,10 +103,10 @@ async def test_a_call_without_a_daemon_is_an_error_until_there_is_one(
             async with stay.using(use):
                 await until((own.project / "left.there").exists)
                 own.stop()
-            (said,) = [*stay.shown(use), *await stay.use(Use("kit_echo", {"text": "nobody"}))][-1:]
+            (said,) = [*stay.shown(use), *await stay.use(Use("kit_echo", {"text": "first"}))][-1:]
             assert "No daemon runs here" in said or "does not answer" in said
             own.start()
-            assert await stay.use(Use("kit_echo", {"text": "somebody"})) == ["somebody"]
+            assert await stay.use(Use("kit_echo", {"text": "second"})) == ["second"]
 
 
 async def test_a_new_tool_is_there_when_a_session_is_resumed_in_a_directory_that_was_opened_anew(
@@ -144,7 +144,7 @@ async def test_a_directory_where_somebody_works_is_not_opened_anew(own: RunningD
                 await until((own.project / "busy.there").exists)
                 assert not await server.reload()
                 process = process_of(own, use)
-                # Whoever does it all the same aborts what runs.
+                # Doing it all the same aborts what runs.
                 await stay.client.post("/instance/dispose")
                 await until((own.project / "busy.stopped").exists)
             await until(lambda: not process.is_running())
@@ -169,12 +169,12 @@ async def test_an_opencode_that_is_killed_takes_its_calls_along(own: RunningDaem
 async def test_without_a_daemon_opencode_works_and_says_what_is_missing(
     make_daemon: Callable[[], RunningDaemon], start: Start
 ) -> None:
-    nobody = make_daemon()
-    with start(nobody) as opencode:
+    absent = make_daemon()
+    with start(absent) as opencode:
         names = await ids(opencode)
         assert "bash" in names
         assert not [name for name in names if name.startswith(("kit", "toolcell"))]
-        directory = Path(nobody.socket).parent
+        directory = Path(absent.socket).parent
         missing = f"No daemon runs here: there is no {directory}."
         await until(lambda: f"Toolcell's tools are missing: {missing}" in opencode.log.read_text())
         assert "Start the daemon: toolcell serve" in opencode.log.read_text()
@@ -183,8 +183,8 @@ async def test_without_a_daemon_opencode_works_and_says_what_is_missing(
 async def test_a_command_that_cannot_start_the_daemon_is_named(
     make_daemon: Callable[[], RunningDaemon], start: Start
 ) -> None:
-    nobody = make_daemon()
-    with start(nobody, start=True, command=[str(nobody.directory / "nowhere")]) as opencode:
+    absent = make_daemon()
+    with start(absent, start=True, command=[str(absent.directory / "nowhere")]) as opencode:
         assert "bash" in await ids(opencode)
         await until(lambda: "nowhere cannot be run" in opencode.log.read_text())
 
@@ -192,19 +192,19 @@ async def test_a_command_that_cannot_start_the_daemon_is_named(
 async def test_the_daemon_is_started_where_none_runs_and_not_told_opencodes_secrets(
     make_daemon: Callable[[], RunningDaemon], home: Path, start: Start
 ) -> None:
-    nobody = make_daemon()
-    shutil.copy(KIT, nobody.project / ".toolcell" / "tools" / "kit.py")
-    os.mkdir(Path(nobody.socket).parent, 0o700)
-    environment = {"TOOLCELL_CONFIG": str(nobody.config), "XDG_STATE_HOME": str(home / "state")}
-    with start(nobody, environment, start=True) as opencode:
+    absent = make_daemon()
+    shutil.copy(KIT, absent.project / ".toolcell" / "tools" / "kit.py")
+    os.mkdir(Path(absent.socket).parent, 0o700)
+    environment = {"TOOLCELL_CONFIG": str(absent.config), "XDG_STATE_HOME": str(home / "state")}
+    with start(absent, environment, start=True) as opencode:
         try:
             async with opencode.stay() as stay:
                 assert await stay.use(Use("kit_echo", {"text": "started"})) == ["started"]
         finally:
-            process = psutil.Process(int((Path(nobody.socket).parent / "daemon.lock").read_text()))
+            process = psutil.Process(int((Path(absent.socket).parent / "daemon.lock").read_text()))
             environment = process.environ()
             assert process not in psutil.Process(opencode.pid).children(recursive=True)
             process.terminate()  # it would outlive OpenCode
             process.wait(SECONDS_MAX)
     assert not [name for name in environment if name.startswith("OPENCODE")]
-    assert environment["TOOLCELL_CONFIG"] == str(nobody.config)
+    assert environment["TOOLCELL_CONFIG"] == str(absent.config)

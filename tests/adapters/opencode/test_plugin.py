@@ -181,7 +181,7 @@ async def test_a_question_is_put_to_the_user_and_the_answer_to_the_tool(opencode
         assert stay.shown(use) == ["wrote a.py"]
     assert (
         question["permission"] == "kit_asks"
-    )  # nobody has a rule for "write", and then all is allowed unasked
+    )  # there is no rule for "write", so it is allowed unasked
     assert question["patterns"] == question["always"] == ["a.py"]
     assert question["metadata"]["question"] == "Write a.py?"
     assert question["metadata"]["permission"] == "write"
@@ -280,7 +280,7 @@ async def test_a_tool_knows_the_sub_agent_that_calls(kit: RunningDaemon, opencod
     task = Use("task", {"description": "who", "prompt": "who?", "subagent_type": "general"})
     async with opencode.stay() as stay:
         script = opencode.model.script
-        script.turns += [Turn(uses=(task,)), Turn(uses=(use,)), Turn(text="somebody"), Turn(text="done")]
+        script.turns += [Turn(uses=(task,)), Turn(uses=(use,)), Turn(text="found"), Turn(text="done")]
         await stay.turn()
         (child,) = (await stay.client.get(f"/session/{stay.id}/children")).raise_for_status().json()
         part = await stay.part(use, child["id"])

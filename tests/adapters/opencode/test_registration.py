@@ -259,7 +259,7 @@ async def test_what_is_in_the_way_is_said(kit: RunningDaemon, opencode: OpenCode
         async with registered(kit, opencode, password="another"):
             pass
     with pytest.raises(Unavailable, match="No daemon runs here"):
-        async with registered(kit, opencode, socket=f"{kit.directory}/nobody/daemon.sock"):
+        async with registered(kit, opencode, socket=f"{kit.directory}/absent/daemon.sock"):
             pass
     with pytest.raises(OpenCodeError, match="No OpenCode answers at"):
         async with register("http://127.0.0.1:9", directory=kit.project, socket=kit.socket, daemon="running"):

@@ -70,11 +70,11 @@ async def test_a_session_is_begun_for_an_agent_and_goes_on_by_itself(
     who = Use("kit_whoami")
     begun, unknown = (
         talk("start", prompt="Look.", agent_name="general"),
-        talk("start", prompt="Look.", agent_name="nobody"),
+        talk("start", prompt="Look.", agent_name="unknown"),
     )
     async with opencode.stay() as stay:
         (said,) = await stay.use(unknown)
-        assert "no agent nobody; there are " in said
+        assert "no agent unknown; there are " in said
         # Both sessions work at the same time.
         opencode.model.script.turns += [
             Turn(uses=(who,), to="Look."),
