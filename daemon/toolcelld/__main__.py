@@ -42,7 +42,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
     from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
     from toolcelld.server import DaemonOptions, run
 
-    arrangement = DaemonOptions(
+    options = DaemonOptions(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),
         state_directory=os.path.abspath(arguments.state or _paths.state_directory()),
         config_paths=(arguments.config,) if arguments.config else None,
@@ -51,7 +51,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         private=arguments.private,
         drain_seconds=arguments.drain,
     )
-    state = arrangement.state_directory
+    state = options.state_directory
     try:
         os.makedirs(state, mode=0o700, exist_ok=True)
         os.listdir(state)
@@ -59,22 +59,22 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
         sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
-    premises = RuntimeDirectory(arrangement.socket)
+    runtime_directory = RuntimeDirectory(options.socket)
     try:
-        premises.take()
+        runtime_directory.take()
     except AlreadyRunning:
-        print(f"Another daemon serves {arrangement.socket} already.", file=sys.stderr)
+        print(f"Another daemon serves {options.socket} already.", file=sys.stderr)
         return
     except AccessError as error:
         sys.exit(_told(error, EXIT_UNAVAILABLE))
     mistake: BaseException | None = None
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(run(arrangement, premises, on_serving))
+            runner.run(run(options, runtime_directory, on_serving))
     except* ConfigError as group:
         mistake = group.exceptions[0]  # an exit from within here becomes part of a group itself in early 3.11
     finally:
-        premises.leave()
+        runtime_directory.leave()
     if mistake is not None:
         sys.exit(_told(mistake, EXIT_CONFIG))
 

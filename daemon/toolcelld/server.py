@@ -53,7 +53,7 @@ from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
-from toolcelld.pool.probe import examine
+from toolcelld.pool.probe import probe_host
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.rpc.agent_service import ToolCell
@@ -93,10 +93,10 @@ class Daemon:
     """The parts of a running daemon, as the services, sessions and calls use them."""
 
     def __init__(
-        self, arrangement: DaemonOptions, premises: RuntimeDirectory, tasks: asyncio.TaskGroup
+        self, options: DaemonOptions, runtime_directory: RuntimeDirectory, tasks: asyncio.TaskGroup
     ) -> None:
-        self.arrangement = arrangement
-        self.socket = premises.socket
+        self.options = options
+        self.socket = runtime_directory.socket
         self.machine = Machine(DAEMON, DaemonState.STARTING)
         self.tasks = tasks
         self.started_at = time.time()
@@ -104,19 +104,21 @@ class Daemon:
         self.logbook = EventLog()
         self.happenings: Broadcast[OperatorEvent] = Broadcast()
         self.recent = CallHistory()
-        self._gate = TokenInterceptor(premises)
+        self._interceptor = TokenInterceptor(runtime_directory)
         self._config = self._load_config()
-        self._scratch = TemporaryDirectories(os.path.join(arrangement.state_directory, "scratch"), tasks)
-        self._regime = Ruleset(
-            self._config, self._surroundings(HostCapabilities())
+        self._temporary_directories = TemporaryDirectories(
+            os.path.join(options.state_directory, "scratch"), tasks
+        )
+        self._ruleset = Ruleset(
+            self._config, self._host_paths(HostCapabilities())
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Zygote] = {}
-        self._blanks: dict[tuple[str, bool], PreforkedCells] = {}
+        self._preforks: dict[tuple[str, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
-            self._blanks_for,
+            self._prefork_for,
             tasks,
             workers_max=daemon.workers,
             idle_seconds=daemon.worker_idle_seconds,
@@ -125,10 +127,10 @@ class Daemon:
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
         )
-        self.store = Store(os.path.join(arrangement.state_directory, "toolcell.sqlite"))
+        self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
         spill = self._config.spill
         self.spills = SpillStore(
-            os.path.join(arrangement.state_directory, "outputs"),
+            os.path.join(options.state_directory, "outputs"),
             self.store,
             bytes_per_call=spill.bytes_per_call,
             quota_bytes=spill.quota_bytes,
@@ -154,31 +156,31 @@ class Daemon:
         return self._config
 
     @property
-    def regime(self) -> Ruleset:
+    def ruleset(self) -> Ruleset:
         """The current rules."""
-        return self._regime
+        return self._ruleset
 
-    def _surroundings(self, host: HostCapabilities) -> HostPaths:
+    def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
-        own = [self.arrangement.state_directory, os.path.dirname(self.socket)]
-        own += [os.path.dirname(path) for path in self.arrangement.config_paths or _paths.config_paths()]
+        own = [self.options.state_directory, os.path.dirname(self.socket)]
+        own += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
         return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
-        self._regime = replace(self._regime, trusts=self._regime.trusts.beside(trusted))
+        self._ruleset = replace(self._ruleset, trusts=self._ruleset.trusts.beside(trusted))
         return await trust.keep(self.store, trusted)
 
     async def distrust(self, directory: str) -> bool:
         """Revoke the trust in a project. Return whether the decision was stored."""
-        self._regime = replace(self._regime, trusts=self._regime.trusts.without(directory))
+        self._ruleset = replace(self._ruleset, trusts=self._ruleset.trusts.without(directory))
         return await trust.forget(self.store, directory)
 
     @property
-    def blanks_ready(self) -> int:
+    def cells_ready(self) -> int:
         """The number of preforked cells that are ready."""
-        return sum(blanks.ready for blanks in self._blanks.values())
+        return sum(prefork.ready for prefork in self._preforks.values())
 
     @property
     def kill_method(self) -> str:
@@ -191,7 +193,7 @@ class Daemon:
 
     def is_operator(self, context: grpc.aio.ServicerContext[Any, Any]) -> bool:
         """Whether the caller sent the operator's token."""
-        return self._gate.is_operator(context)
+        return self._interceptor.is_operator(context)
 
     def find_call(self, call_id: str) -> Call | None:
         """Return the running call with this id, of any session, or None."""
@@ -240,39 +242,39 @@ class Daemon:
             OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
         )
 
-    def _blanks_for(self, spec: CellSpec) -> PreforkedCells:
-        return self._blanks_of(spec.file.python, apart=spec.policy.enclosure == "strict")
+    def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
+        return self._prefork_of(spec.file.python, apart=spec.policy.enclosure == "strict")
 
-    def _blanks_of(self, python: str | None, *, apart: bool) -> PreforkedCells:
+    def _prefork_of(self, python: str | None, *, apart: bool) -> PreforkedCells:
         interpreter = python or sys.executable
         key = interpreter, apart
-        if key not in self._blanks:
+        if key not in self._preforks:
             if interpreter not in self._runtimes:
                 self._runtimes[interpreter] = Zygote(
                     interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
                 )
-            self._blanks[key] = PreforkedCells(
-                self._runtimes[interpreter], self.tasks, self._scratch, apart=apart
+            self._preforks[key] = PreforkedCells(
+                self._runtimes[interpreter], self.tasks, self._temporary_directories, apart=apart
             )
-        return self._blanks[key]
+        return self._preforks[key]
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = self._regime.describing(file)
+            spec = self._ruleset.describing(file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         return await self.pool.describe(spec)
 
     def _load_config(self) -> Config:
-        paths = self.arrangement.config_paths
+        paths = self.options.config_paths
         loaded = load(paths, required=paths is not None)
-        return replace(loaded, only=self.arrangement.only)
+        return replace(loaded, only=self.options.only)
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         self._config = await asyncio.to_thread(self._load_config)
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
-        self._regime = replace(self._regime, config=self._config, trusts=trusts)
+        self._ruleset = replace(self._ruleset, config=self._config, trusts=trusts)
         self.pool.workers_max = self._config.daemon.workers
         self.pool.keep_idle(self._config.daemon.worker_idle_seconds)
         self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
@@ -289,15 +291,17 @@ class Daemon:
         """Bind, serve until `stop`, then drain. `on_serving` is called when the socket is bound."""
         await self.store.start()
         await self.spills.start()
-        await self._scratch.start()
+        await self._temporary_directories.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
         async with self._zygotes(), self.catalogs:
-            self._regime = replace(
-                self._regime,
-                around=self._surroundings(await examine(self._blanks_for, self._scratch.place)),
+            self._ruleset = replace(
+                self._ruleset,
+                host_paths=self._host_paths(
+                    await probe_host(self._prefork_for, self._temporary_directories.place)
+                ),
                 trusts=await trust.recall(self.store),
             )
-            server = grpc.aio.server(interceptors=[self._gate, Parser()], options=SERVER_OPTIONS)
+            server = grpc.aio.server(interceptors=[self._interceptor, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)
             operator_pb2_grpc.add_OperatorServicer_to_server(Operator(self), server)
@@ -325,7 +329,7 @@ class Daemon:
             notify_systemd("STOPPING=1", "STATUS=Draining")
             for name in ("", *names):
                 health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
-            await self.sessions.drain(0 if self.arrangement.private else self.arrangement.drain_seconds)
+            await self.sessions.drain(0 if self.options.private else self.options.drain_seconds)
             await server.stop(grace=1)
             await self.pool.aclose()
             self._meter.close()
@@ -337,12 +341,12 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
-        self._blanks_of(None, apart=False).prepare()
+        self._prefork_of(None, apart=False).prepare()
         try:
             yield
         finally:
-            for blanks in self._blanks.values():
-                await blanks.aclose()
+            for prefork in self._preforks.values():
+                await prefork.aclose()
             for runtime in self._runtimes.values():
                 await runtime.aclose()
             self.groups.close()
@@ -354,7 +358,7 @@ class Daemon:
             self._stopping.set()
 
     async def _stop_when_idle(self) -> None:
-        seconds = self.arrangement.idle_exit_seconds
+        seconds = self.options.idle_exit_seconds
         if seconds is None:
             return
         quiet = 0
@@ -373,26 +377,28 @@ SERVER_OPTIONS: Final = (
 )
 
 
-async def run(arrangement: DaemonOptions, premises: RuntimeDirectory, on_serving: Callable[[], None]) -> None:
+async def run(
+    options: DaemonOptions, runtime_directory: RuntimeDirectory, on_serving: Callable[[], None]
+) -> None:
     """Run a daemon in a runtime directory that is locked; `on_serving` is called when the socket answers."""
     loop = asyncio.get_running_loop()
     linux.set_dumpable(False)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
     async with asyncio.TaskGroup() as tasks:
-        daemon = Daemon(arrangement, premises, tasks)
+        daemon = Daemon(options, runtime_directory, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
-        if arrangement.private:
+        if options.private:
             loop.add_reader(0, _watch_owner, daemon)
         try:
             await daemon.serve(on_serving)
         finally:
             logging.getLogger().removeHandler(handler)
-            if arrangement.private:
+            if options.private:
                 loop.remove_reader(0)
 
 

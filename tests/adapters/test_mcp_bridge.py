@@ -346,7 +346,9 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
         group.create_task(bridge.run(*cast("Any", theirs)))
         async with Client(through(ours)) as client:
             assert text(await client.call_tool("kit_waits", progress_callback=hear)) == "done"
-            assert (await client.call_tool("kit_waits")).is_error is False  # this one has no token for progress
+            assert (
+                await client.call_tool("kit_waits")
+            ).is_error is False  # this one has no token for progress
 
     assert heard == sorted(set(heard))
     assert len(heard) >= 3

@@ -111,7 +111,9 @@ def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths
     for number, length in enumerate(lengths):
         mine = [place for place, name in enumerate(taken) if name.startswith(f"{number}.")]
         assert [taken[place] for place in mine] == [f"{number}.{n}" for n in range(length)]
-        assert all(later - place <= SOURCES_MAX for place, later in pairwise(mine)), "no source is kept waiting"
+        assert all(later - place <= SOURCES_MAX for place, later in pairwise(mine)), (
+            "no source is kept waiting"
+        )
 
 
 @given(st.lists(st.integers(1, 400_000), max_size=30))

@@ -250,7 +250,7 @@ def test_files_in_memory_are_permitted_if_memory_is_limited_by_the_kernel_or_not
 ) -> None:
     file = ToolFile("/a.py", "project", "local", "a", b"", "a", "/")
     spec = CellSpec(file, "/", (), CellLimits(memory_bytes=memory_bytes), SandboxPolicy("baseline"))
-    setup = CellSetup.from_wire(json.loads(spec.setup_message("", {}, memory_held=held)))
+    setup = CellSetup.from_json(json.loads(spec.setup_message("", {}, memory_held=held)))
     assert setup.memory_files is allowed
     machine = os.uname().machine
     filtered = filter_of(setup.policy, memory_files=setup.memory_files)

@@ -47,9 +47,9 @@ class FakeCell:
 
     def __init__(self) -> None:
         self.broken: list[FrameError] = []
-        self.wire = self
+        self.channel = self
 
-    def break_off(self, error: FrameError) -> None:
+    def fail(self, error: FrameError) -> None:
         self.broken.append(error)
 
     def drain(self) -> None:
@@ -109,11 +109,11 @@ class Hearing:
             lambda: None,
         )
         resolved = resolve(Config(), "t", {}, "project")
-        self.intake = OutputCollector(
+        self.collector = OutputCollector(
             "c-1", "t", resolved, limits or resolved.limits, cast("Any", self.session),
             over=self.over, alive=self.alive, questions=self.questions,
         )  # fmt: skip
-        self.intake.listen(cast("Cell", self.cell), SEQUENCE)
+        self.collector.listen(cast("Cell", self.cell), SEQUENCE)
 
     def over(self) -> None:
         self.overs += 1
@@ -122,7 +122,7 @@ class Hearing:
         self.signs += 1
 
     def hear(self, type_: str, payload: bytes = b"", /, *, seq: object = SEQUENCE, **header: object) -> None:
-        self.intake.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
+        self.collector.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
 
 
 async def test_a_result_in_one_frame_is_the_report() -> None:
@@ -137,7 +137,7 @@ async def test_a_result_in_one_frame_is_the_report() -> None:
         rss=4096,
         threads=1,
     )
-    report = hearing.intake.report
+    report = hearing.collector.report
     assert report is not None
     assert (report.kind, report.ran, report.cpu_seconds, report.memory_peak_bytes, report.threads) == (
         "ok",
@@ -147,7 +147,7 @@ async def test_a_result_in_one_frame_is_the_report() -> None:
         1,
     )
     assert hearing.overs == 1
-    result = hearing.intake.settle_now()
+    result = hearing.collector.settle_now()
     assert result is not None
     assert json.loads(result.body)["content"] == [{"type": "text", "text": "412"}]
 
@@ -199,18 +199,18 @@ async def test_metadata_is_merged_up_to_its_bound_and_the_result_has_the_last_wo
     hearing = Hearing()
     hearing.hear("metadata", b'{"title":"one","n":1}')
     hearing.hear("metadata", json.dumps({"big": "x" * METADATA_BYTES_MAX}).encode())
-    assert hearing.intake.metadata == {"title": "one", "n": 1}
+    assert hearing.collector.metadata == {"title": "one", "n": 1}
     assert any("dropped" in line for line in hearing.session.lines)
     hearing.hear("result", b'{"n":2}', kind="ok", metadata=7)
-    assert hearing.intake.settle_now() is not None
-    assert hearing.intake.metadata == {"title": "one", "n": 2}
+    assert hearing.collector.settle_now() is not None
+    assert hearing.collector.metadata == {"title": "one", "n": 2}
 
 
 async def test_metadata_with_a_number_that_is_none_is_dropped() -> None:
     hearing = Hearing()
     hearing.hear("metadata", b'{"rows": 1}')
     hearing.hear("metadata", b'{"rows": 1e999}')
-    assert hearing.intake.metadata == {"rows": 1}
+    assert hearing.collector.metadata == {"rows": 1}
     assert [event.values for event in hearing.session.told if isinstance(event, events.Metadata)] == [
         b'{"rows": 1}'
     ]
@@ -221,7 +221,7 @@ async def test_a_stopped_call_has_its_last_update_whole() -> None:
     text = "x" * 45_000
     update = {"content": [{"type": "text", "text": text}], "details": "x" * 40_000}
     hearing.hear("update", json.dumps(update).encode())
-    result, _ = await hearing.intake.settle(cancelled=True)
+    result, _ = await hearing.collector.settle(cancelled=True)
     assert json.loads(result.body)["content"][0]["text"] == text
     (shown,) = hearing.session.told
     assert on_the_wire(shown).ByteSize() <= MESSAGE_BYTES_MAX
@@ -248,7 +248,7 @@ async def test_a_line_of_progress_is_text_whatever_was_sent(message: str) -> Non
 async def test_the_figures_of_a_result_are_those_of_its_report() -> None:
     hearing = Hearing()
     hearing.hear("result", cpu=1, rss=2**40, threads=THREADS_MAX)
-    report = hearing.intake.report
+    report = hearing.collector.report
     assert report is not None
     assert (report.cpu_seconds, report.memory_peak_bytes, report.threads) == (1, 2**40, THREADS_MAX)
 
@@ -293,7 +293,7 @@ async def test_a_message_that_breaks_a_rule_ends_the_cell_and_says_which(
     (error,) = hearing.cell.broken
     assert isinstance(error, MessageError)
     assert (error.message, error.field) == (kind, *said)
-    assert (hearing.session.told, hearing.intake.report) == ([], None)
+    assert (hearing.session.told, hearing.collector.report) == ([], None)
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -342,17 +342,17 @@ async def test_whatever_a_worker_says_the_wire_can_carry_what_is_told(
     for kind, header, payload in said:
         if not hearing.cell.broken:
             whole = {**WHOLE.get(kind, {}), **header, "type": kind, "seq": SEQUENCE}
-            hearing.intake.on_frame(Frame(whole, payload))
+            hearing.collector.on_frame(Frame(whole, payload))
     hearing.questions.close("over")
     for event in hearing.session.told:
         assert event.size_bytes <= MESSAGE_BYTES
         assert on_the_wire(event).ByteSize() <= MESSAGE_BYTES_MAX
-    report = hearing.intake.report
+    report = hearing.collector.report
     if report is not None:
         assert report.cpu_seconds >= 0
         assert 0 <= report.threads < 2**32
         assert 0 <= report.memory_peak_bytes < 2**64
-    hearing.intake.discard()
+    hearing.collector.discard()
 
 
 async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
@@ -362,8 +362,8 @@ async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
     async def chore() -> None:
         """Nothing to write after all."""
 
-    hearing.intake._do(chore())  # pyright: ignore[reportPrivateUsage]  # real chores write to a disk
+    hearing.collector._do(chore())  # pyright: ignore[reportPrivateUsage]  # real chores write to a disk
     await asyncio.sleep(0)  # it is done, but the loop has not told those who asked to know
-    assert hearing.intake.settle_now() is None
-    result, logs = await hearing.intake.settle(cancelled=False)
+    assert hearing.collector.settle_now() is None
+    result, logs = await hearing.collector.settle(cancelled=False)
     assert (json.loads(result.body)["content"], logs) == ([], ())

@@ -517,7 +517,10 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
             quarantine.died(spec("sick").file, "SIGSEGV", "", started=math.inf)
         waiting, neighbour = ask(pool, spec("sick", serial=True)), ask(pool, spec("well"))
         await settled()
-        workers[1].died_of, workers[1].started = "SIGSEGV", math.inf  # not of a generation that is counted
+        workers[1].crash_cause, workers[1].started = (
+            "SIGSEGV",
+            math.inf,
+        )  # not of a generation that is counted
         workers[1].die()
         with pytest.raises(Refusal) as refused:
             await waiting
@@ -534,9 +537,9 @@ async def test_the_last_death_refuses_who_waits_and_ends_who_is_idle_and_nobody_
         pool.give_back(await neighbour, WorkerEvent.DONE, PLACES)
 
 
-@pytest.mark.parametrize("died_of", ["", "SIGSEGV"])
+@pytest.mark.parametrize("crash_cause", ["", "SIGSEGV"])
 async def test_a_death_counts_where_it_was_the_tools_own_doing(
-    workers: list[FakeWorker], died_of: str
+    workers: list[FakeWorker], crash_cause: str
 ) -> None:
     quarantine = Quarantine(jitter=lambda low, _: low)
     async with a_pool(workers, quarantine=quarantine) as pool:
@@ -545,10 +548,10 @@ async def test_a_death_counts_where_it_was_the_tools_own_doing(
             await settled()
             workers[n].hatch()
             await lease
-            workers[n].died_of = died_of
+            workers[n].crash_cause = crash_cause
             workers[n].die()
             await settled()
-        assert quarantine.holds(spec("a").file) is bool(died_of)
+        assert quarantine.holds(spec("a").file) is bool(crash_cause)
 
 
 async def test_closing_refuses_who_waits_and_waits_for_who_lives(workers: list[FakeWorker]) -> None:

@@ -265,15 +265,15 @@ def test_ask_refuses_the_untrusted_and_all_trusts_everybody() -> None:
 @pytest.mark.parametrize("source", ["project", "user"])
 def test_describing_neither_writes_nor_speaks(source: str) -> None:
     generous = config(tool={"network": True, "secrets": ["TOKEN"]}, trust="all")
-    regime = Ruleset(generous, HostPaths(ALL, HOME))
-    found = regime.describing(tool_file(source))
+    ruleset = Ruleset(generous, HostPaths(ALL, HOME))
+    found = ruleset.describing(tool_file(source))
     assert (found.policy.enclosure, found.policy.network, found.policy.writable) == ("strict", "none", ())
     assert secrets(found) == ("TOKEN",)
 
 
 def test_describing_an_untrusted_file_shows_it_no_secret() -> None:
-    regime = Ruleset(config(tool={"secrets": ["TOKEN"]}), HostPaths(ALL, HOME))
-    assert secrets(regime.describing(tool_file("project"))) == ()
+    ruleset = Ruleset(config(tool={"secrets": ["TOKEN"]}), HostPaths(ALL, HOME))
+    assert secrets(ruleset.describing(tool_file("project"))) == ()
 
 
 # The arithmetic

@@ -122,7 +122,7 @@ async def test_nothing_is_received_after_an_invalid_frame() -> None:
 async def test_an_error_that_quotes_a_secret_is_redacted() -> None:
     async with ear() as it:
         it.wire.redact(Redactor(["hunter2"]))
-        it.wire.break_off(FrameError("hunter2 is no frame"))
+        it.wire.fail(FrameError("hunter2 is no frame"))
         assert [str(error) for error in it.errors] == ["******* is no frame"]
 
 

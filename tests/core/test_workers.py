@@ -36,7 +36,7 @@ class FakeCell:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self.sent: list[str] = []
-        self.wire = self
+        self.channel = self
         self._worker = worker
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
@@ -55,7 +55,7 @@ class FakeCell:
         if not self.ended.done():
             self.ended.set_result(DEATH)
 
-    def break_off(self, error: FrameError) -> None:
+    def fail(self, error: FrameError) -> None:
         self._worker.on_broken(error)
         self.end()
 

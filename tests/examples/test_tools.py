@@ -101,7 +101,11 @@ def test_sqlite_query_stops_at_the_most_it_was_asked_for(database: str) -> None:
 
 @pytest.mark.parametrize(
     ("query", "said"),
-    [("drop table people", "readonly"), ("select * from missing", "no such table"), ("selct", "syntax error")],
+    [
+        ("drop table people", "readonly"),
+        ("select * from missing", "no such table"),
+        ("selct", "syntax error"),
+    ],
 )
 def test_sqlite_query_cannot_write_and_says_what_is_wrong(query: str, said: str, database: str) -> None:
     with pytest.raises(ToolError, match=f"people.db: .*{said}"):

@@ -20,8 +20,8 @@ from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameEr
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
 from toolcelld.worker.abort import SEQUENCE, Abortable
-from toolcelld.worker.channel import DaemonChannel, Teller
-from toolcelld.worker.report import Ending, Usage
+from toolcelld.worker.channel import DaemonChannel, UpdateSender
+from toolcelld.worker.report import Report, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 
@@ -103,37 +103,37 @@ def test_an_update_to_a_full_socket_does_not_block_and_the_newest_is_sent(
     ends: tuple[Daemon, DaemonChannel],
 ) -> None:
     daemon, wire = ends
-    teller = Teller(wire, 7)
+    updates = UpdateSender(wire, 7)
     for number in range(200):  # thirty times what the socket takes
-        teller.tell("update", {}, json.dumps(number).encode() + b" " * 40_000)
+        updates.tell("update", {}, json.dumps(number).encode() + b" " * 40_000)
     seen: list[int] = []
     while not seen or seen[-1] != 199:
         header, payload = daemon.frame()
         assert (header["type"], header["seq"]) == ("update", 7)
         seen.append(json.loads(payload))
     assert seen == sorted(set(seen))
-    teller.finish()
+    updates.finish()
     assert threading.active_count() == 1
 
 
 def test_a_partly_sent_frame_is_completed_without_another_message(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
     wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))
-    teller = Teller(wire, 1)
-    teller.tell("update", {}, b" " * PAYLOAD_BYTES_MAX)  # more than is left in the socket
+    updates = UpdateSender(wire, 1)
+    updates.tell("update", {}, b" " * PAYLOAD_BYTES_MAX)  # more than is left in the socket
     assert not wire.whole
     assert daemon.frame().header["type"] == "chunk"
     assert len(daemon.frame().payload) == PAYLOAD_BYTES_MAX
-    teller.finish()
+    updates.finish()
 
 
 def test_a_result_is_sent_after_all_pending_messages(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
-    teller = Teller(wire, 1)
+    updates = UpdateSender(wire, 1)
     for number in range(5):
-        teller.tell("log", {"level": "info", "text": str(number)})
-        teller.tell("metadata", {"title": str(number)}, json.dumps({str(number): number}).encode())
-    teller.finish()
+        updates.tell("log", {"level": "info", "text": str(number)})
+        updates.tell("metadata", {"title": str(number)}, json.dumps({str(number): number}).encode())
+    updates.finish()
     wire.send(WithdrawMessage(seq=1, ask=1))
     texts: list[str] = []
     metadata: dict[str, Any] = {}
@@ -153,12 +153,12 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
     ours, theirs = socket.socketpair()
     with ours:
         wire = DaemonChannel(theirs.detach())
-        teller = Teller(wire, 1)
+        updates = UpdateSender(wire, 1)
         wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
         for _ in range(count):
-            teller.tell("log", {"level": "info", "text": character * length})
+            updates.tell("log", {"level": "info", "text": character * length})
         daemon = Daemon(ours)
-        reader = threading.Thread(target=teller.finish)
+        reader = threading.Thread(target=updates.finish)
         reader.start()
         arrived = lost = 0
         while arrived + lost < count:
@@ -173,12 +173,12 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
 
 def test_metadata_that_grows_too_large_is_dropped_with_a_warning(ends: tuple[Daemon, DaemonChannel]) -> None:
     daemon, wire = ends
-    teller = Teller(wire, 1)
-    teller.tell("metadata", {}, json.dumps({"a": "x" * METADATA_BYTES_MAX}).encode())
+    updates = UpdateSender(wire, 1)
+    updates.tell("metadata", {}, json.dumps({"a": "x" * METADATA_BYTES_MAX}).encode())
     header, payload = daemon.frame()
     assert header["type"] == "log"
     assert json.loads(payload)[0]["level"] == "warning"
-    teller.finish()
+    updates.finish()
 
 
 # Endings
@@ -204,7 +204,7 @@ BLOCKS = st.lists(
 def test_a_report_has_the_length_of_every_part(
     blocks: list[TextBlock | ImageBlock | LinkBlock], details: bytes | None, metadata: bytes | None
 ) -> None:
-    ending = Ending("ok", Result(tuple(blocks), details, None, metadata))
+    ending = Report("ok", Result(tuple(blocks), details, None, metadata))
     header, payload = put_together(list(ending.frames(1, USAGE)))
     lengths = [block.get("bytes", 0) for block in header["blocks"]]
     parts = [*lengths, header.get("details", 0), header.get("metadata", 0)]
@@ -222,7 +222,7 @@ def test_a_report_has_the_length_of_every_part(
 
 def test_a_result_whose_header_is_too_large_is_an_error_of_the_tool() -> None:
     links = tuple(LinkBlock(f"https://example.org/{'x' * 4000}/{number}", "n", "") for number in range(100))
-    ending = Ending("ok", Result(links))
+    ending = Report("ok", Result(links))
     header, payload = put_together(list(ending.frames(3, USAGE)))
     assert (header["kind"], header["seq"], header["cpu"]) == ("tool_error", 3, 0.5)
     assert payload.startswith(b"The tool's result has too many parts")
@@ -230,7 +230,7 @@ def test_a_result_whose_header_is_too_large_is_an_error_of_the_tool() -> None:
 
 def test_an_aborted_call_is_reported_as_aborted_for_any_result() -> None:
     links = tuple(LinkBlock("x" * 4000, "", "") for _ in range(100))
-    header, _ = put_together(list(Ending("aborted", Result(links)).frames(1, USAGE)))
+    header, _ = put_together(list(Report("aborted", Result(links)).frames(1, USAGE)))
     assert header["kind"] == "aborted"
 
 

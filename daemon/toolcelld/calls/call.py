@@ -89,14 +89,14 @@ class Call:
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
         request, plan, run, state = self.request, self.plan, self.run, self.machine.state
-        running = "running" if run is None or run.course.stop is None else "aborting"
+        running = "running" if run is None or run.record.stop is None else "aborting"
         return CallSummary(
             self.id,
             self.session.id,
             request.tool,
             plan.tool.file.path if plan is not None else "",
             SHOWN.get(state, running),
-            run.course.worker_id if run is not None else "",
+            run.record.worker_id if run is not None else "",
             request.agent,
             request.agent_name,
             self.session.directory,
@@ -186,7 +186,7 @@ class Call:
         """Stop the call because its timeout has passed; a call whose tool is not described yet is refused."""
         if self.plan is None:
             self.session.start_late(self)
-        began = self.run.course.started if self.run is not None else self.accepted
+        began = self.run.record.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))
 
     def fail(self, error: Exception) -> None:

@@ -113,7 +113,7 @@ class OutputCollector:
             self._take(from_worker(header), payload)
         except FrameError as error:
             assert self._cell is not None
-            self._cell.wire.break_off(error)
+            self._cell.channel.fail(error)
 
     def _take(self, message: FromWorker, payload: bytes) -> None:
         match message:
@@ -164,7 +164,7 @@ class OutputCollector:
             return  # what was read together with the frame that began it; the writing goes on below
         if waits:
             assert self._cell is not None
-            self._cell.wire.pause()
+            self._cell.channel.pause()
             self._writing.add("result")
             self._do(self._write_result(reader))
         elif not reader.missing:
@@ -176,7 +176,7 @@ class OutputCollector:
         self._writing.discard("result")
         if not reader.missing:
             self._reported()
-        self._cell.wire.resume()
+        self._cell.channel.resume()
 
     def _reported(self) -> None:
         """Handle the complete result. Output that was printed before it is still in the pipes."""

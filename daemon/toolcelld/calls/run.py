@@ -56,7 +56,7 @@ class Run:
         self.plan = plan
         self.worker = worker
         self.begun_at = time.time()
-        self.course = CallRecord(
+        self.record = CallRecord(
             plan, call.accepted, worker.id, state_lost=session.take_state_lost(plan.spec)
         )
         self._pool = session.pool
@@ -66,7 +66,7 @@ class Run:
         self._idle = IdleTimer(plan.limits.idle_seconds, self._silent)
         name = plan.tool.name
         self.questions = Questions(call.id, name, session, self._answer, self._questions_changed)
-        self.intake = OutputCollector(
+        self.collector = OutputCollector(
             call.id, name, plan.settings, plan.limits, session,
             over=self._over, alive=self._idle.sign, questions=self.questions,
         )  # fmt: skip
@@ -96,8 +96,8 @@ class Run:
         if request.traceparent:
             context["traceparent"] = request.traceparent
         invocation = Invocation(self.plan.tool.export, arguments, context)
-        self._sequence = worker.begin(invocation, self.intake)
-        self.intake.listen(worker.cell, self._sequence)
+        self._sequence = worker.begin(invocation, self.collector)
+        self.collector.listen(worker.cell, self._sequence)
         # The worker is at it while the rest is done.
         self._timeout.run()
         self._idle.run()
@@ -113,19 +113,19 @@ class Run:
             return False
         if call.state is CallState.ABORTING:
             return True
-        self.course.wish_to_stop(stop)
+        self.record.wish_to_stop(stop)
         call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
         call.machine.fire(CallEvent.ABORT)
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
-        self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.remind, self._grace_over)
+        self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.resend_abort, self._grace_over)
         return True
 
     def _grace_over(self) -> None:
-        assert self.course.stop is not None
+        assert self.record.stop is not None
         self.call.note(f"ignored it for {self.plan.grace_seconds:g} s; its cell is being ended")
-        self.end_cell(self.course.stop)
+        self.end_cell(self.record.stop)
 
     def end_cell(self, stop: Stop) -> None:
         """Kill the cell. A limit of the tool counts as a crash of the tool, a limit that the call lowered does not."""
@@ -133,10 +133,10 @@ class Run:
         key = KEYS.get(stop.cause, "") if stop.kind is Kind.LIMIT_EXCEEDED else ""
         if (
             key
-            and self.intake.report is None
+            and self.collector.report is None
             and getattr(plan.limits, key) == getattr(plan.settings.limits, key)
         ):
-            self.worker.end_over(stop.cause)
+            self.worker.end_for_limit(stop.cause)
         else:
             self.worker.cell.end()
 
@@ -158,7 +158,7 @@ class Run:
 
     def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
         if self.worker.state is not WorkerState.DEAD:
-            self.worker.cell.wire.send(message, payload)
+            self.worker.cell.channel.send(message, payload)
 
     def _questions_changed(self) -> None:
         """Pause the timers and free the session's place while a question is open."""
@@ -178,34 +178,34 @@ class Run:
 
     def _over(self) -> None:
         """Handle the report of the worker or the exit of its cell; end the call at once if nothing has to be awaited."""
-        call, report, state = self.call, self.intake.report, self.call.machine.state
+        call, report, state = self.call, self.collector.report, self.call.machine.state
         if state not in IN_WORKER:
             return
         if state is CallState.ASKING:
             call.session.places.take()
         call.machine.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
-        self.course.reported = time.monotonic()
+        self.record.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
         with BugBarrier(call.fail):
             if (
-                self.course.stop is None
+                self.record.stop is None
                 and self._is_clean()
-                and (settled := self.intake.settle_now()) is not None
+                and (settled := self.collector.settle_now()) is not None
             ):
                 self._give_back(WorkerEvent.DONE)
-                call.end(CallEvent.JUDGED, self.course.outcome(self.intake, settled, ()), settled.body)
+                call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
             else:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
 
     def _is_clean(self) -> bool:
         """Whether the worker can be reused, as far as is known without asking its keeper."""
-        report, worker = self.intake.report, self.worker
+        report, worker = self.collector.report, self.worker
         return (
             report is not None
             and worker.state is WorkerState.BUSY
             and self.plan.settings.isolation != "call"
-            and not (report.threads or self.intake.broken)
+            and not (report.threads or self.collector.broken)
             and worker.cell.is_clear()
         )
 
@@ -213,15 +213,15 @@ class Run:
         """End a call whose worker, cell or output needs further work."""
         with BugBarrier(self.call.fail):
             await self._settle()
-            result, logs = await self.intake.settle(cancelled=self.course.stop is not None)
-            self.call.end(CallEvent.JUDGED, self.course.outcome(self.intake, result, logs), result.body)
+            result, logs = await self.collector.settle(cancelled=self.record.stop is not None)
+            self.call.end(CallEvent.JUDGED, self.record.outcome(self.collector, result, logs), result.body)
 
     async def _settle(self) -> None:
         """Return or retire the worker; a cell that is not reused is empty when this returns."""
-        call, worker, report, stop = self.call, self.worker, self.intake.report, self.course.stop
-        if report is not None and self.intake.death is None and not worker.cell.is_clear():
-            self.course.leftovers = await worker.survey()
-        clean = report is not None and not (self.course.leftovers or report.threads or self.intake.broken)
+        call, worker, report, stop = self.call, self.worker, self.collector.report, self.record.stop
+        if report is not None and self.collector.death is None and not worker.cell.is_clear():
+            self.record.leftovers = await worker.count_leftovers()
+        clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)
         if worker.state is WorkerState.DEAD:
             worker.release()
         elif stop is None:
@@ -232,12 +232,12 @@ class Run:
         else:
             worker.cell.end()
         if call.state is CallState.SETTLING or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
-            self.intake.death = await asyncio.shield(worker.cell.ended)
+            self.collector.death = await asyncio.shield(worker.cell.ended)
         if call.state is CallState.SETTLING:
             call.machine.fire(CallEvent.LEFT)
             self._pool.give_place(call.session.places)
         if stop is not None:
-            self.course.stopped = time.monotonic()
+            self.record.stopped = time.monotonic()
 
     def _give_back(self, event: WorkerEvent) -> None:
         self.worker.call_id = ""
@@ -246,7 +246,7 @@ class Run:
 
     def drop(self) -> None:
         """Discard the run because of a bug: kill its cell and drop its output."""
-        self.intake.discard()
+        self.collector.discard()
         if self._grace is not None:
             self._grace.cancel()
         if not self.has_worker:

@@ -88,11 +88,13 @@ class AbortEscalation:
     A signal that comes just before a system call does not interrupt it, and the tool would sleep on.
     """
 
-    __slots__ = ("_loop", "_over", "_remind", "_timer", "_until")
+    __slots__ = ("_loop", "_over", "_resend_abort", "_timer", "_until")
 
-    def __init__(self, seconds: float, remind: Callable[[], object], over: Callable[[], object]) -> None:
+    def __init__(
+        self, seconds: float, resend_abort: Callable[[], object], over: Callable[[], object]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._remind = remind
+        self._resend_abort = resend_abort
         self._over = over
         self._until = self._loop.time() + seconds
         self._wait(REMINDER_SECONDS)
@@ -109,5 +111,5 @@ class AbortEscalation:
         if self._loop.time() >= self._until:
             self._over()
         else:
-            self._remind()
+            self._resend_abort()
             self._wait(2 * waited)

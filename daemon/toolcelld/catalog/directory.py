@@ -32,9 +32,9 @@ PUBLISH_SECONDS = 0.25  # between two generations while files are being describe
 class Pin:
     """A reference to a directory's catalog. It stays at its generation until `advance`."""
 
-    def __init__(self, shelf: WatchedDirectory) -> None:
-        self.shelf = shelf
-        self.catalog = shelf.catalog
+    def __init__(self, watched: WatchedDirectory) -> None:
+        self.watched = watched
+        self.catalog = watched.catalog
         self.on_change: Callable[[Catalog], object] | None = None
 
     def __repr__(self) -> str:
@@ -43,17 +43,17 @@ class Pin:
     @property
     def latest(self) -> Catalog:
         """The newest catalog of the directory."""
-        return self.shelf.catalog
+        return self.watched.catalog
 
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
-        self.catalog = self.shelf.catalog
+        self.catalog = self.watched.catalog
         return self.catalog
 
     def close(self) -> None:
         """Release the directory, which is closed with its last pin. Idempotent."""
         self.on_change = None
-        self.shelf.unpin(self)
+        self.watched.unpin(self)
 
 
 class WatchedDirectory:

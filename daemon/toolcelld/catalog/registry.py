@@ -47,8 +47,8 @@ class CatalogRegistry:
         self._config = config
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
-        # Directories by resolved path; changed on the loop only, by `_shelf` and by a directory that closes.
-        self._shelves: dict[str, WatchedDirectory] = {}
+        # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
+        self._directories: dict[str, WatchedDirectory] = {}
         # One counter for all directories, so that a generation number is never reused.
         self._generations = itertools.count(1)
 
@@ -59,15 +59,15 @@ class CatalogRegistry:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for shelf in list(self._shelves.values()):
-            shelf.close()
+        for watched in list(self._directories.values()):
+            watched.close()
         self._descriptions.close()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
     def directories(self) -> tuple[str, ...]:
         """The resolved directories in use."""
-        return tuple(self._shelves)
+        return tuple(self._directories)
 
     async def open(
         self,
@@ -85,10 +85,10 @@ class CatalogRegistry:
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
-        shelf = self._shelf(await asyncio.to_thread(_resolved, directory))
-        pin = shelf.pin()
+        watched = self._watched(await asyncio.to_thread(_resolved, directory))
+        pin = watched.pin()
         try:
-            await shelf.rescan(shelf.known, self._or_configured(wait_seconds))
+            await watched.rescan(watched.known, self._or_configured(wait_seconds))
         except BaseException:
             pin.close()
             raise
@@ -98,7 +98,7 @@ class CatalogRegistry:
 
     async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:
         """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
-        pin = self._shelf(await asyncio.to_thread(_resolved, directory)).pin()
+        pin = self._watched(await asyncio.to_thread(_resolved, directory)).pin()
         try:
             return await self._refreshed(pin, wait_seconds)
         finally:
@@ -106,7 +106,7 @@ class CatalogRegistry:
 
     async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
         """Rescan every directory in use; return their newest catalogs."""
-        pins = [shelf.pin() for shelf in self._shelves.values()]
+        pins = [watched.pin() for watched in self._directories.values()]
         try:
             return await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
         finally:
@@ -114,24 +114,24 @@ class CatalogRegistry:
                 pin.close()
 
     async def _refreshed(self, pin: Pin, wait_seconds: float | None) -> Catalog:
-        await pin.shelf.rescan(pin.shelf.fresh, self._or_configured(wait_seconds))
+        await pin.watched.rescan(pin.watched.fresh, self._or_configured(wait_seconds))
         return pin.latest
 
     def _or_configured(self, wait_seconds: float | None) -> float:
         return self._config().daemon.open_wait_seconds if wait_seconds is None else wait_seconds
 
-    def _shelf(self, directory: str) -> WatchedDirectory:
-        shelf = self._shelves.get(directory)
-        if shelf is None:
-            shelf = self._shelves[directory] = WatchedDirectory(
+    def _watched(self, directory: str) -> WatchedDirectory:
+        watched = self._directories.get(directory)
+        if watched is None:
+            watched = self._directories[directory] = WatchedDirectory(
                 directory,
                 self._config,
                 self._group,
                 self._descriptions,
                 lambda: next(self._generations),
-                lambda: self._shelves.pop(directory, None),
+                lambda: self._directories.pop(directory, None),
             )
-        return shelf
+        return watched
 
 
 def _resolved(directory: str) -> str:

@@ -68,7 +68,7 @@ class Cell:
         self._spawned: Spawned | None = None
         self._replace_zygote: Callable[[], None] = lambda: None
         self._sweep_timer: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._end_task: asyncio.Task[None] | None = None
         self._status: int | None = None
         self._cpu_seconds = 0.0
         self._memory_peak_bytes = 0
@@ -76,9 +76,9 @@ class Cell:
         self._proof: Proof = "none"
         self._cgroups: CgroupTree | None = None
         self._cgroup: Cgroup | None = None
-        self._survey_answers: deque[asyncio.Future[int]] = deque()
+        self._count_answers: deque[asyncio.Future[int]] = deque()
         self._stdio = StdioReader(self._on_stdio)
-        self.wire = WorkerChannel(self._on_frame, self._on_frame_error)
+        self.channel = WorkerChannel(self._on_frame, self._on_frame_error)
         self._life: socket.socket
         self._abort: socket.socket
         self._process_list: ProcessList | None = None
@@ -118,7 +118,7 @@ class Cell:
             cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
             child_ends.append(abort)
             child_ends.extend(cell._stdio.add(source) for source in SOURCES)
-            await cell.wire.open(protocol)
+            await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
                     cell._spawned = await zygote.spawn(child_ends, apart=apart)
@@ -173,7 +173,7 @@ class Cell:
 
     def redact(self, redactor: Redactor) -> None:
         """Replace these secrets in everything that the cell sends or prints from now on."""
-        self.wire.redact(redactor)
+        self.channel.redact(redactor)
         self._stdio.redact(redactor)
 
     # From the worker, for the current receiver
@@ -211,15 +211,15 @@ class Cell:
             sequence: The number of the last call to abort.
             reason: What the tool's `Aborted` says; cut at 1000 bytes.
         """
-        if self._ending is not None:
+        if self._end_task is not None:
             return
         with contextlib.suppress(OSError):  # the cell has ended, or the channel is full of earlier aborts
             self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
         self._send_to_keeper(b"abort")
 
-    def remind(self) -> None:
+    def resend_abort(self) -> None:
         """Signal the worker once more; an abort that it has delivered is not delivered again."""
-        if self._ending is None:
+        if self._end_task is None:
             self._send_to_keeper(b"abort")
 
     def receive_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
@@ -241,7 +241,7 @@ class Cell:
         """Return whether the cell has no process besides our own and a worker with one thread.
 
         This takes three system calls on open descriptors and no message to the keeper, because it is checked after
-        every warm call. False is not certain, as a dead child may not be reaped yet: `survey` then asks the keeper.
+        every warm call. False is not certain, as a dead child may not be reaped yet: `count_leftovers` then asks the keeper.
         """
         if not self.worker_pid:
             return False
@@ -252,18 +252,18 @@ class Cell:
         except OSError:
             return False
 
-    def survey(self) -> asyncio.Future[int]:
+    def count_leftovers(self) -> asyncio.Future[int]:
         """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
         answer: asyncio.Future[int] = self.loop.create_future()
-        self._survey_answers.append(answer)
-        if not self._send_to_keeper(b"survey"):
-            self._fail_surveys()
+        self._count_answers.append(answer)
+        if not self._send_to_keeper(b"count"):
+            self._fail_counts()
         return answer
 
     def end(self) -> None:
         """Begin to end the cell, and return at once. `ended` is done when it is empty. Safe to call twice."""
-        if self._ending is None and not self.ended.done():
-            self._ending = self.loop.create_task(self._end())  # its result is `ended`; it cannot fail
+        if self._end_task is None and not self.ended.done():
+            self._end_task = self.loop.create_task(self._end())  # its result is `ended`; it cannot fail
 
     async def _end(self) -> None:
         spawned = self._spawned
@@ -303,14 +303,14 @@ class Cell:
                 message = b""
             if not message:
                 self.loop.remove_reader(self._life)
-                self._fail_surveys()
+                self._fail_counts()
                 # The zygote reaps the keeper within milliseconds. A stopped zygote never would, so it is replaced.
                 if self._sweep_timer is None:
                     self._sweep_timer = self.loop.call_later(END_SECONDS_MAX, self._replace_zygote)
                 return
             word, *values = message.decode("ascii").split()
             if word == "left":
-                if self._survey_answers and not (answer := self._survey_answers.popleft()).done():
+                if self._count_answers and not (answer := self._count_answers.popleft()).done():
                     answer.set_result(int(values[0]))
             elif word == "pid":
                 self.worker_pid = int(values[0])
@@ -325,9 +325,9 @@ class Cell:
                 self._killed = int(values[0])
                 self._proof = "landlock" if values[1] == "landlock" else "children"
 
-    def _fail_surveys(self) -> None:
-        while self._survey_answers:
-            if not (answer := self._survey_answers.popleft()).done():
+    def _fail_counts(self) -> None:
+        while self._count_answers:
+            if not (answer := self._count_answers.popleft()).done():
                 answer.set_result(-1)
 
     def _on_swept(self, _: object) -> None:
@@ -355,7 +355,7 @@ class Cell:
 
     def _finish(self) -> None:
         self.drain()
-        self.wire.read_remaining()
+        self.channel.read_remaining()
         cgroup_usage = self._cgroup.usage() if self._cgroup is not None else CgroupUsage()
         if self._leave_cgroup():  # this proves it, however the cell ended
             self._proof = "cgroup"
@@ -376,9 +376,9 @@ class Cell:
     def _close(self) -> None:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._fail_surveys()
+        self._fail_counts()
         self._leave_cgroup()  # where the cell failed to start
-        self.wire.close()
+        self.channel.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)

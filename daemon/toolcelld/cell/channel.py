@@ -70,7 +70,7 @@ class WorkerChannel(asyncio.Protocol):
         if transport is not None and not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
 
-    def break_off(self, error: FrameError) -> None:
+    def fail(self, error: FrameError) -> None:
         """Stop reading because the worker broke the protocol, and report the error."""
         self._stopped = True
         self.pause()
@@ -96,7 +96,7 @@ class WorkerChannel(asyncio.Protocol):
         try:
             frames = self._decoder.feed(data)
         except FrameError as error:
-            self.break_off(error)
+            self.fail(error)
             return
         for frame in frames:
             self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))

@@ -104,14 +104,14 @@ def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
 
 
 def policy_of(
-    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, around: HostPaths
+    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, host_paths: HostPaths
 ) -> tuple[SandboxPolicy, tuple[str, ...]]:
     """The policy for the calls of a tool, and the names of the secrets that it gets.
 
     `may` is the most that its source, or the trust in its project, allows; None is no trust at all, and then `file`
     names neither an interpreter nor programs. Raises `Refusal`.
     """
-    enclosure = _given(tool, settings, around.host)
+    enclosure = _given(tool, settings, host_paths.host)
     if may is not None and settings.network_said:
         may = replace(may, network=settings.granted.network)
     granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
@@ -126,24 +126,26 @@ def policy_of(
             "  To see what strict lacks: toolcell doctor",
         )
     profile = settings.profile if may is not None else None
-    return _policy(enclosure, file, settings, profile, granted.network, project, around), granted.secrets
+    return _policy(enclosure, file, settings, profile, granted.network, project, host_paths), granted.secrets
 
 
 def policy_of_describing(
-    file: ToolFile, settings: Settings, may: Grant | None, around: HostPaths
+    file: ToolFile, settings: Settings, may: Grant | None, host_paths: HostPaths
 ) -> tuple[SandboxPolicy, tuple[str, ...]]:
     """The policy for loading a file to see its tools, and the names of the secrets that it gets.
 
     It may read, and neither write nor use the network. Granted secrets are there, because many files look for
     them while they are imported. `may` is as in `policy_of`. Raises `Refusal`.
     """
-    enclosure = _given(os.path.basename(file.path), settings, around.host)
+    enclosure = _given(os.path.basename(file.path), settings, host_paths.host)
     granted = NOTHING if may is None else settings.granted.beside(may)
     still = replace(settings, read_only=True)
     profile = settings.profile if may is not None else None
     if profile is not None:
         profile = profile.model_copy(update={"writable": ()})
-    return _policy(enclosure, file, still, profile, False, Project(file.directory), around), granted.secrets
+    return _policy(
+        enclosure, file, still, profile, False, Project(file.directory), host_paths
+    ), granted.secrets
 
 
 def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
@@ -204,7 +206,7 @@ def _policy(
     profile: ProfileSection | None,
     network: bool | tuple[str, ...],
     project: Project,
-    around: HostPaths,
+    host_paths: HostPaths,
 ) -> SandboxPolicy:
     if enclosure == "none":
         return OPEN
@@ -222,7 +224,7 @@ def _policy(
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else work,
         protected=() if settings.read_only else project.protected,
-        hidden=tuple(dict.fromkeys((around.home, *around.hidden))),
+        hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
         execute=profile.programs if profile is not None else True,

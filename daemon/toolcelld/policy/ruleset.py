@@ -69,7 +69,7 @@ class Ruleset:
     """What decides how a tool runs."""
 
     config: Config
-    around: HostPaths
+    host_paths: HostPaths
     trusts: Trusts = field(default_factory=Trusts)
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
@@ -86,7 +86,7 @@ class Ruleset:
                 f"  To see what its tools ask for, and to trust them: toolcell trust {project_directory(file)}",
             )
         file = file if may is not None else _without_programs(file)
-        policy, secrets = policy_of(name, file, settings, may, project, self.around)
+        policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
                 RefusalReason.NEEDS_GRANT,
@@ -104,7 +104,7 @@ class Ruleset:
         settings = resolve(self.config, file.stem, {}, file.source)
         may = self.trusts.may(self.config, file)
         file = file if may is not None else _without_programs(file)
-        policy, secrets = policy_of_describing(file, settings, may, self.around)
+        policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         spec = self._spec(file, file.directory, settings, may, policy, secrets)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
@@ -118,7 +118,7 @@ class Ruleset:
         policy: SandboxPolicy,
         secrets: Iterable[str],
     ) -> CellSpec:
-        environment, places = self.around.environment, self.config.secrets
+        environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
         return CellSpec(
             file=file,

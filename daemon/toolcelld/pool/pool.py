@@ -59,7 +59,7 @@ class Pool:
 
     def __init__(
         self,
-        blanks: Callable[[CellSpec], PreforkedCells],
+        prefork_for: Callable[[CellSpec], PreforkedCells],
         tasks: asyncio.TaskGroup,
         *,
         workers_max: int,
@@ -71,7 +71,7 @@ class Pool:
         quarantine: Quarantine | None = None,
         make_worker: Callable[[str, CellSpec, Callable[[Worker], None]], Worker] = Worker,
     ) -> None:
-        self._blanks = blanks
+        self._prefork_for = prefork_for
         self._tasks = tasks
         self.workers_max = workers_max
         self.grace_seconds = grace_seconds
@@ -326,9 +326,9 @@ class Pool:
 
     # What dies
 
-    def _died_of_its_tool(self, worker: Worker) -> None:
+    def _crashed_by_its_tool(self, worker: Worker) -> None:
         file = worker.spec.file
-        if not self.quarantine.died(file, worker.died_of, worker.last_words, started=worker.started):
+        if not self.quarantine.died(file, worker.crash_cause, worker.crash_stderr, started=worker.started):
             return
         for lease in [lease for lease in self._waiting.all if lease.spec.file.digest == file.digest]:
             self._remove(lease)
@@ -347,7 +347,7 @@ class Pool:
     async def _start(self, worker: Worker, lease: Lease) -> None:
         """Start a worker; what goes wrong is told to the call it was started for, unless we wanted it gone."""
         try:
-            await worker.start(self._blanks(worker.spec), load_seconds=self.load_seconds)
+            await worker.start(self._prefork_for(worker.spec), load_seconds=self.load_seconds)
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.machine.story:
                 self._fail(lease, failure)
@@ -372,7 +372,7 @@ class Pool:
         worker = self._make_worker(f"d-{next(self._ids)}", spec, self._on_change)
         try:
             description = await worker.start(
-                self._blanks(spec), load_seconds=self.load_seconds, describe=True
+                self._prefork_for(spec), load_seconds=self.load_seconds, describe=True
             )
         except StartFailed as failure:
             if worker.state is not WorkerState.DEAD:
@@ -394,8 +394,8 @@ class Pool:
         if worker.state is WorkerState.DEAD and self._workers.pop(worker.id, None) is not None:
             self._idle.discard(worker)
             self._running.pop(worker, None)
-            if worker.died_of:
-                self._died_of_its_tool(worker)
+            if worker.crash_cause:
+                self._crashed_by_its_tool(worker)
             if not self._workers:
                 self._emptied.set()
             if self._waiting:

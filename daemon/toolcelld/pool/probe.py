@@ -18,7 +18,7 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.policy import CellLimits, Enclosure, SandboxPolicy
 
-__all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "examine"]
+__all__ = ["ENCLOSURES", "PROBE", "PROBE_SECONDS_MAX", "probe_host"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ PROBE_SECONDS_MAX: Final = 10.0
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")
 
 
-async def examine(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str) -> HostCapabilities:
+async def probe_host(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str) -> HostCapabilities:
     """Build one cell of each kind, and return what the host supports. An unsupported kind is no error.
 
     Args:

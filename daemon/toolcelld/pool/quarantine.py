@@ -1,6 +1,6 @@
 """Quarantine and start backoff for tool files whose workers crash repeatedly.
 
-A crash counts if the tool caused it, also by passing a limit: see `Worker.died_of`. It counts only if its worker
+A crash counts if the tool caused it, also by passing a limit: see `Worker.crash_cause`. It counts only if its worker
 was started after the last crash that counted: concurrent crashes count once, because only repeated starts and crashes
 make a crash loop.
 

@@ -75,7 +75,7 @@ class Startup:
         try:
             message = from_worker(frame.header)
         except FrameError as error:
-            cell.wire.break_off(error)
+            cell.channel.fail(error)
             return
         match message:
             case HelloMessage():
@@ -91,7 +91,7 @@ class Startup:
             case FailedMessage():
                 self.fail(StartFailed("setup", f"sandbox_setup_failed: {message.message}"))
             case _:
-                cell.wire.break_off(FrameError(f"a {message.type} message while it was loading"))
+                cell.channel.fail(FrameError(f"a {message.type} message while it was loading"))
 
     def _begin_description(self, cell: Cell, message: LoadedMessage, payload: bytes) -> None:
         size = message.size if message.size is not None else len(payload)

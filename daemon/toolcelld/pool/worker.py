@@ -93,8 +93,8 @@ class Worker(Receiver):
         self._tmpdirs: TemporaryDirectories | None = None
         self._tmpdir = ""
         self._proxy: EgressProxy | None = None
-        self.died_of = ""  # the cause of its crash, where its tool caused it
-        self.last_words = ""
+        self.crash_cause = ""  # the cause of its crash, where its tool caused it
+        self.crash_stderr = ""
         self._broke_protocol = False
         self._on_change = on_change
         self._retire_timer: asyncio.TimerHandle | None = None
@@ -175,10 +175,10 @@ class Worker(Receiver):
         memory_held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.redact(Redactor(secrets.values()))
-        self._cell.wire.send(
+        self._cell.channel.send(
             BecomeMessage(), self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
         )
-        self._cell.wire.send(
+        self._cell.channel.send(
             LoadMessage(
                 path=file.path,
                 stem=file.stem,
@@ -193,7 +193,7 @@ class Worker(Receiver):
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
                 self.description = await self._startup.loaded
         except TimeoutError:
-            self.died_of = "deadline"
+            self.crash_cause = "deadline"
             await self.end()
             raise StartFailed(
                 "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
@@ -228,12 +228,12 @@ class Worker(Receiver):
         """Ask an idle worker to exit, which runs its `atexit` functions; end the cell after `grace_seconds`."""
         if self._cell is None or self._cell.ended.done() or self._retire_timer is not None:
             return
-        self._cell.wire.send(RetireMessage())
+        self._cell.channel.send(RetireMessage())
         self._retire_timer = self._cell.loop.call_later(grace_seconds, self._cell.end)
 
-    def end_over(self, limit: str) -> None:
+    def end_for_limit(self, limit: str) -> None:
         """End the cell because its tool passed a limit; this counts as a crash that the tool caused."""
-        self.died_of = self.died_of or limit
+        self.crash_cause = self.crash_cause or limit
         self.cell.end()
 
     def fail_over_limit(self, limit: str, text: str) -> None:
@@ -251,7 +251,7 @@ class Worker(Receiver):
             if self.spec.lowered:
                 self.cell.end()
             else:
-                self.end_over(limit)
+                self.end_for_limit(limit)
 
     # Calling
 
@@ -269,7 +269,7 @@ class Worker(Receiver):
         # The output in the pipes now was written before the call, maybe in the call of another session.
         self.cell.begin_call()
         self._listener = listener
-        self.cell.wire.send(
+        self.cell.channel.send(
             CallMessage(seq=self.calls, tool=invocation.tool, context=invocation.context),
             invocation.arguments,
         )
@@ -281,9 +281,9 @@ class Worker(Receiver):
         """End the call: its listener receives nothing more."""
         self._listener = None
 
-    async def survey(self) -> int:
+    async def count_leftovers(self) -> int:
         """Return the number of processes besides the worker; -1 if the keeper does not answer in time."""
-        answer = self.cell.survey()
+        answer = self.cell.count_leftovers()
         timeout = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _answer_unknown, answer)
         try:
             return await answer
@@ -314,8 +314,8 @@ class Worker(Receiver):
 
     def _on_ended(self, ended: asyncio.Future[CellExit]) -> None:
         cell_exit = ended.result()
-        self.died_of = self.died_of or self._cause_of_crash(cell_exit)
-        self.last_words = cell_exit.stderr
+        self.crash_cause = self.crash_cause or self._cause_of_crash(cell_exit)
+        self.crash_stderr = cell_exit.stderr
         if self._retire_timer is not None:
             self._retire_timer.cancel()
         if cell_exit.out_of_memory:

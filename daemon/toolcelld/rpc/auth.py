@@ -129,9 +129,9 @@ def _unlink(path: str) -> None:
 class TokenInterceptor(grpc.aio.ServerInterceptor):
     """Lets an RPC through that shows the right token."""
 
-    def __init__(self, premises: RuntimeDirectory) -> None:
-        self._agent = f"Bearer {premises.agent_token}".encode()
-        self._operator = f"Bearer {premises.operator_token}".encode()
+    def __init__(self, runtime_directory: RuntimeDirectory) -> None:
+        self._agent = f"Bearer {runtime_directory.agent_token}".encode()
+        self._operator = f"Bearer {runtime_directory.operator_token}".encode()
 
     async def intercept_service(
         self,

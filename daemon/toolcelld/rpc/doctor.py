@@ -65,23 +65,23 @@ class Diagnosis:
         return self.enclosure is not None
 
 
-def diagnose(regime: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagnosis:
+def diagnose(ruleset: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys."""
     # A tool that no rule speaks of: its name fits no pattern but those for all.
-    settings = resolve(regime.config, "", {}, "")
-    enclosure = enclosure_of(settings, regime.around.host)
+    settings = resolve(ruleset.config, "", {}, "")
+    enclosure = enclosure_of(settings, ruleset.host_paths.host)
     findings = [
-        *_profiles(regime, enclosure),
-        *_layers(regime, enclosure),
+        *_profiles(ruleset, enclosure),
+        *_layers(ruleset, enclosure),
         *_kernel(),
         _groups(groups),
-        _spill(spill_bytes, regime.config.spill.quota_bytes),
+        _spill(spill_bytes, ruleset.config.spill.quota_bytes),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
 
 
-def _profiles(regime: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
-    host = regime.around.host
+def _profiles(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
+    host = ruleset.host_paths.host
     for enclosure in ENCLOSURES:
         missing = host.missing(enclosure)
         state: State = "missing" if missing else "in use" if enclosure == used else "available"
@@ -104,9 +104,9 @@ def _remedy(enclosure: Enclosure) -> str:
     return ""
 
 
-def _layers(regime: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
+def _layers(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     """Those that the cells of each kind reported, the strongest kind's first."""
-    reported = regime.around.host.layers
+    reported = ruleset.host_paths.host.layers
     in_use: Sequence[str] = reported.get(used or "", ())
     for layer in dict.fromkeys(layer for kind in ENCLOSURES for layer in reported.get(kind, ())):
         kinds = [kind for kind in ENCLOSURES if layer in reported.get(kind, ())]

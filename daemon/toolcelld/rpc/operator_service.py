@@ -84,7 +84,7 @@ class Operator(rpc.OperatorServicer):
             spill_quota_bytes=daemon.config.spill.quota_bytes or 0,
             config_files=daemon.config.files,
             kill_method=daemon.kill_method,
-            blanks=daemon.blanks_ready,
+            blanks=daemon.cells_ready,
             quarantined=len(daemon.pool.quarantine.all),
         )
 
@@ -271,19 +271,19 @@ class Operator(rpc.OperatorServicer):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            return (await self._petition(request.directory)).encoded(self._daemon.regime)
+            return (await self._trust_request(request.directory)).encoded(self._daemon.ruleset)
         raise AssertionError
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
         async with refusals(context):
-            petition = await self._petition(request.directory)
-            if len(self._daemon.regime.trusts.by_directory) >= TRUSTED_MAX:
+            trust_request = await self._trust_request(request.directory)
+            if len(self._daemon.ruleset.trusts.by_directory) >= TRUSTED_MAX:
                 raise Refusal(
                     RefusalReason.TOO_LARGE,
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
-            trusted = petition.granted(request.digest, pinned=request.pinned)
+            trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not await self._daemon.trust(trusted):
                 logger.warning(
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
@@ -300,7 +300,7 @@ class Operator(rpc.OperatorServicer):
                     RefusalReason.BAD_REQUEST, "the directory has to be absolute.", field="directory"
                 )
             directory = await asyncio.to_thread(os.path.realpath, request.directory)  # it may be gone by now
-            was_trusted = directory in self._daemon.regime.trusts.by_directory
+            was_trusted = directory in self._daemon.ruleset.trusts.by_directory
             if not await self._daemon.distrust(directory):
                 raise Refusal(
                     RefusalReason.BAD_REQUEST,
@@ -312,10 +312,10 @@ class Operator(rpc.OperatorServicer):
         raise AssertionError
 
     async def ListTrust(self, request: pb.ListTrustRequest, context: Context) -> pb.ListTrustResponse:
-        known = self._daemon.regime.trusts.by_directory
+        known = self._daemon.ruleset.trusts.by_directory
         return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
 
-    async def _petition(self, directory: str) -> TrustRequest:
+    async def _trust_request(self, directory: str) -> TrustRequest:
         try:
             pin = await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
         except DirectoryError as error:
@@ -325,7 +325,7 @@ class Operator(rpc.OperatorServicer):
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
-        found = diagnose(daemon.regime, daemon.groups, spill_bytes=daemon.spills.usage_bytes)
+        found = diagnose(daemon.ruleset, daemon.groups, spill_bytes=daemon.spills.usage_bytes)
         return pb.DoctorResponse(
             healthy=found.healthy,
             sandbox=found.sandbox,

@@ -1,7 +1,7 @@
 """What the tools of a project ask for, shown to a person before it is granted.
 
-A petition is made from what the catalog knows, so what is shown, what is granted and what is pinned are of
-one look. Its digest is the proof of that: other code by the time of the grant is another petition.
+A trust request is made from what the catalog knows, so what is shown, what is granted and what is pinned are of
+one look. Its digest is the proof of that: other code by the time of the grant is another request.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class TrustRequest:
         pins = frozenset(file.digest for file in self.files) if pinned else frozenset[str]()
         return Trusted(self.catalog.directory, self.grant, pins)
 
-    def encoded(self, regime: Ruleset) -> pb.GetTrustResponse:
+    def encoded(self, ruleset: Ruleset) -> pb.GetTrustResponse:
         """As operators see it."""
-        section = regime.config.sources.get(PROJECT)
-        known = regime.trusts.by_directory.get(self.catalog.directory)
+        section = ruleset.config.sources.get(PROJECT)
+        known = ruleset.trusts.by_directory.get(self.catalog.directory)
         return pb.GetTrustResponse(
             directory=self.catalog.directory,
-            state=regime.trusts.state(self.catalog.directory, self.files),
+            state=ruleset.trusts.state(self.catalog.directory, self.files),
             digest=digest_of(self.files),
             tools=[
                 pb.ToolAsks(

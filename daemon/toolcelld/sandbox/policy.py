@@ -39,7 +39,7 @@ class SandboxPolicy:
         return asdict(self)
 
     @classmethod
-    def from_wire(cls, values: Mapping[str, Any]) -> SandboxPolicy:
+    def from_json(cls, values: Mapping[str, Any]) -> SandboxPolicy:
         """Read the result of `to_wire`."""
         plain: dict[str, Any] = {
             name: tuple(cast("list[str]", value)) if isinstance(value, list) else value

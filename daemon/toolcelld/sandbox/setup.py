@@ -89,14 +89,14 @@ class CellSetup:
         return self.memory_held or self.limits.memory_bytes is None
 
     @classmethod
-    def from_wire(cls, values: Mapping[str, Any]) -> CellSetup:
+    def from_json(cls, values: Mapping[str, Any]) -> CellSetup:
         """Read the payload of `become`."""
         return cls(
             directory=values["directory"],
             environment=values["environment"],
             limits=CellLimits(**values["limits"]),
             memory_held=values["memory_held"],
-            policy=SandboxPolicy.from_wire(values["policy"]),
+            policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
         )
 

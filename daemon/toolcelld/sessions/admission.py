@@ -33,41 +33,41 @@ class Admission:
 
     def __init__(
         self,
-        regime: Callable[[], Ruleset],
+        ruleset: Callable[[], Ruleset],
         directory: str,
         project: Project,
         *,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> None:
-        self._read_regime = regime
+        self._read_ruleset = ruleset
         self._directory = directory
         self._project = project
         self._allow = allow
         self._deny = deny
-        self._regime = regime()
+        self._ruleset = ruleset()
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
 
     def plan(self, name: str, catalog: Catalog) -> Plan:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
-        regime = self._read_regime()
-        if regime is not self._regime or catalog.generation != self._generation:
-            self._regime, self._generation = regime, catalog.generation
+        ruleset = self._read_ruleset()
+        if ruleset is not self._ruleset or catalog.generation != self._generation:
+            self._ruleset, self._generation = ruleset, catalog.generation
             self._plans.clear()
         if (plan := self._plans.get(name)) is not None:
             return plan
         tool = find_tool(catalog, name)
         if not self._may_call(name):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
-        permit = regime.permit(tool, self._project, self._directory)
+        permit = ruleset.permit(tool, self._project, self._directory)
         plan = self._plans[name] = Plan(
             permit.tool,
             permit.settings,
             permit.settings.limits,
             permit.spec,
             catalog.generation,
-            regime.config.daemon.abort_grace_seconds,
+            ruleset.config.daemon.abort_grace_seconds,
         )
         return plan
 

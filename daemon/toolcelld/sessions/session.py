@@ -98,13 +98,13 @@ class Session:
         self._daemon = daemon
         self._pin = pin
         self._on_closed = closed
-        self.endings = IdempotencyCache()
+        self.idempotency = IdempotencyCache()
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
         self._admission = Admission(
-            lambda: daemon.regime,
+            lambda: daemon.ruleset,
             self.directory,
-            project_of(self.directory, self.worktree, daemon.regime.around.home),
+            project_of(self.directory, self.worktree, daemon.ruleset.host_paths.home),
             allow=request.allow,
             deny=request.deny,
         )
@@ -209,7 +209,7 @@ class Session:
     def admit(self, request: Request) -> None:
         """Start a call, rejoin a known one, or queue it until its tool is described. Raises `Refusal`."""
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
-        if (told := self.endings.rejoin(request.call_id, digest)) is not None:
+        if (told := self.idempotency.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)
             if call is None or call.plan is not None:
                 for event in told:
@@ -221,7 +221,7 @@ class Session:
             request = request._replace(limits=limits)
         plan = None if self._may_come(request.tool) else self._plan(request)
         call = self.calls[request.call_id] = Call(request, self)
-        self.endings.begin(call.id, digest)
+        self.idempotency.begin(call.id, digest)
         self._daemon.happened("call.accepted", session_id=self.id, call=call)
         if plan is not None:
             self._start(call, plan)
@@ -305,7 +305,7 @@ class Session:
 
     def _who_asked(self, call_id: str, ask_id: int, field: str) -> Questions | None:
         call = self.calls.get(call_id)
-        if call is None and call_id in self.endings:
+        if call is None and call_id in self.idempotency:
             return None
         questions = call.run.questions if call is not None and call.run is not None else None
         if questions is None or not questions.was_asked(ask_id):
@@ -321,7 +321,7 @@ class Session:
         call = self.calls.get(call_id)
         if call is not None:
             return call.stop(stop)
-        if call_id in self.endings:
+        if call_id in self.idempotency:
             return False
         raise Refusal(
             RefusalReason.UNKNOWN_CALL, f"session {self.id} has no call {call_id[:128]!r}.", field="call_id"
@@ -352,9 +352,9 @@ class Session:
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:
-            self.endings.end(summary, told, size_bytes)
+            self.idempotency.end(summary, told, size_bytes)
         else:  # nothing was decided about it, and the same id may come again
-            self.endings.forget(call.id)
+            self.idempotency.forget(call.id)
             if (waiting := self._undescribed.pop(call, None)) is not None:
                 waiting.cancel()
         self._daemon.recent.add(summary, size_bytes)
@@ -376,7 +376,7 @@ class Session:
     def known_calls(self) -> list[CallSummary]:
         """Return the running calls and those whose ending is not acknowledged."""
         running = (call.summary() for call in self.calls.values())
-        untold = (self.endings.call(call_id) for call_id in self.outbox.endings())
+        untold = (self.idempotency.call(call_id) for call_id in self.outbox.endings())
         return [*running, *(call for call in untold if call is not None)]
 
     def __repr__(self) -> str:

@@ -51,9 +51,9 @@ class StartEvents:
         """Send the Started event, or delay it with the Accepted event."""
         run = call.run
         if run is not None and call.id not in self._delayed:
-            course = run.course
+            record = run.record
             self._outbox.put(
-                events.Started(course.worker_id, course.queue_seconds, call_id=call.id, time=run.begun_at)
+                events.Started(record.worker_id, record.queue_seconds, call_id=call.id, time=run.begun_at)
             )
 
     def send(self, call_id: str) -> None:

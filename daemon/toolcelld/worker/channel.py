@@ -1,7 +1,7 @@
 """The worker's end of the protocol socketpair.
 
 There are two ways to send. `DaemonChannel.send` blocks until the kernel has the whole message; results
-and load reports use it. `Teller` is for the messages of a running tool: it returns at once, keeps only
+and load reports use it. `UpdateSender` is for the messages of a running tool: it returns at once, keeps only
 the newest update and progress, merges metadata, and keeps log records up to a bound. A thread, which
 runs only while messages are pending, sends them at most every 20 ms, so that a tool that reports in a
 loop causes fifty messages a second and not fifty thousand.
@@ -33,7 +33,7 @@ from toolcelld.protocol.messages import (
     split,
 )
 
-__all__ = ["DaemonChannel", "Teller"]
+__all__ = ["DaemonChannel", "UpdateSender"]
 
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
@@ -143,7 +143,7 @@ class DaemonChannel:
         poll.poll(timeout_seconds * 1000)
 
 
-class Teller:
+class UpdateSender:
     """Sends the intermediate messages of one call: coalesced, bounded, without blocking the tool.
 
     Args:

@@ -5,10 +5,10 @@ daemon is a SOCK_SEQPACKET pair with short ASCII messages:
 
     daemon → keeper   go       build the cell (the barrier)
                       abort    signal the worker to look at its abort channel
-                      survey   count the processes besides the worker
+                      count    count the processes besides the worker
                       end      kill the cell now
     keeper → daemon   pid N [I]        the worker's process, and the cell's own init in `strict`
-                      left N           the answer to survey
+                      left N           the answer to count
                       exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (sent by init in `strict`);
                                        if it was killed with its cell, the usage is that of the whole cell
                       empty N HOW      the cell is empty, N were killed, by "landlock" or "children"
@@ -147,7 +147,7 @@ class _Keeper:
             message = self._life.recv(64)
         except ConnectionError:
             return False
-        if message == b"survey":
+        if message == b"count":
             self._reap()
             self._send(f"left {self._count_processes()}")
         elif message == b"abort" and self._first_alive:

@@ -62,9 +62,9 @@ from toolcelld.protocol.messages import (
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL
 from toolcelld.worker.abort import Abortable
-from toolcelld.worker.channel import DaemonChannel, Teller
+from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.loader import Broken, ToolSource, load
-from toolcelld.worker.report import Ending, Usage
+from toolcelld.worker.report import Report, Usage
 
 __all__ = ["main"]
 
@@ -147,7 +147,7 @@ class _Worker:
 
     def _become(self, payload: bytes) -> None:
         """Apply the cell's settings; a failure ends the worker before any code of the user has run."""
-        self._plan.setup = setup.CellSetup.from_wire(json.loads(payload))
+        self._plan.setup = setup.CellSetup.from_json(json.loads(payload))
         try:
             setup.walk(setup.WANTED, self._plan)
         except setup.SetupFailed as failure:
@@ -197,7 +197,7 @@ class _Worker:
 
     def _call(self, message: CallMessage, payload: bytes) -> None:
         # `_run_call` returns before the flush, so that objects of the call are freed and their destructors' output is flushed.
-        ending = self._run_call(message, payload)
+        report = self._run_call(message, payload)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the tool may have closed or replaced it
                 stream.flush()
@@ -213,29 +213,29 @@ class _Worker:
             memory_peak_bytes=own.ru_maxrss * 1024,
             threads=min(self._count_leftovers(), THREADS_MAX),
         )
-        self.daemon_channel.send_frames(ending.frames(message.seq, usage))
+        self.daemon_channel.send_frames(report.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next call
 
-    def _run_call(self, message: CallMessage, payload: bytes) -> Ending:
+    def _run_call(self, message: CallMessage, payload: bytes) -> Report:
         tool = self._tools.get(message.tool)
         channel = self._current = _Channel(self, message.seq)
         context = ToolContext(channel, **message.context)
-        ending = self._ending(tool, message.seq, payload, context, channel)
+        report = self._report(tool, message.seq, payload, context, channel)
         self._current = None
         channel.finish()
-        return ending
+        return report
 
-    def _ending(
+    def _report(
         self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel
-    ) -> Ending:
+    ) -> Report:
         if tool is None:
-            return Ending.from_text("internal", "the file has no such tool any more", ran=False)
+            return Report.from_text("internal", "the file has no such tool any more", ran=False)
         try:
             arguments = tool.arguments(payload)
         except InvalidArguments as error:
-            return Ending.from_text("invalid_arguments", str(error), ran=False)
+            return Report.from_text("invalid_arguments", str(error), ran=False)
         if not self.abortable.begin(sequence, context.abort._set):  # pyright: ignore[reportPrivateUsage]  # the setter is for the worker only
-            return Ending.from_text("aborted", "", ran=False)
+            return Report.from_text("aborted", "", ran=False)
         try:
             with self.abortable:
                 value = tool.invoke(arguments, context)
@@ -243,18 +243,18 @@ class _Worker:
                     value = self.complete(value)
                 result = tool.normalise(value)
             returned: Kind = "tool_error" if result.is_error else "ok"
-            return Ending("aborted" if self.abortable.delivered else returned, result)
+            return Report("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
-                return Ending.from_text("aborted", "")
-            return self._ending_of_exception(stopped, channel)
+                return Report.from_text("aborted", "")
+            return self._report_of_exception(stopped, channel)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
-            return Ending("aborted" if self.abortable.delivered else raised, failure(error))
+            return Report("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
-                return Ending.from_text("aborted", "")
-            return self._ending_of_exception(error, channel)
+                return Report.from_text("aborted", "")
+            return self._report_of_exception(error, channel)
         finally:
             self.abortable.end()
 
@@ -268,11 +268,11 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _ending_of_exception(self, error: BaseException, channel: _Channel) -> Ending:
+    def _report_of_exception(self, error: BaseException, channel: _Channel) -> Report:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
-        return Ending.from_text("tool_error", text, limit=self._limit_behind(error))
+        return Report.from_text("tool_error", text, limit=self._limit_behind(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
         """Return the key of the cell's limit that caused an exception; None where no limit did."""
@@ -343,7 +343,7 @@ class _Channel:
     def __init__(self, worker: _Worker, sequence: int) -> None:
         self._worker = worker
         self._sequence = sequence
-        self._teller: Teller | None = None  # most calls send no intermediate message
+        self._updates: UpdateSender | None = None  # most calls send no intermediate message
         self._questions: dict[int, Future[Mapping[str, Any]]] = {}
         self._last_number = 0
         self._lock = threading.Lock()
@@ -358,8 +358,10 @@ class _Channel:
     ) -> None:
         with self._worker.abortable.held():
             with self._lock:
-                teller = self._teller = self._teller or Teller(self._worker.daemon_channel, self._sequence)
-            teller.tell(kind, header, payload)
+                updates = self._updates = self._updates or UpdateSender(
+                    self._worker.daemon_channel, self._sequence
+                )
+            updates.tell(kind, header, payload)
 
     def ask(
         self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask"
@@ -411,8 +413,8 @@ class _Channel:
             self._worker.daemon_channel.send(WithdrawMessage(seq=self._sequence, ask=number))
         if reader is not None:
             reader.join()
-        if self._teller is not None:
-            self._teller.finish()
+        if self._updates is not None:
+            self._updates.finish()
 
     def _read_answers(self) -> None:
         while True:

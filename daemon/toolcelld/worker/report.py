@@ -27,7 +27,7 @@ from toolcelld.protocol.messages import (
     encode,
 )
 
-__all__ = ["Ending", "Usage"]
+__all__ = ["Report", "Usage"]
 
 CHUNK_CHARACTERS: Final = PAYLOAD_BYTES_MAX // 4
 """Characters per chunk: UTF-8 encodes a character in at most four bytes."""
@@ -41,7 +41,7 @@ class Usage(NamedTuple):
     threads: int
 
 
-class Ending(NamedTuple):
+class Report(NamedTuple):
     """The worker's report of one call."""
 
     kind: Kind
@@ -58,7 +58,7 @@ class Ending(NamedTuple):
         details: object = None,
         ran: bool = True,
         limit: RaisedLimit | None = None,
-    ) -> Ending:
+    ) -> Report:
         """Return a report whose result is one text.
 
         Args:
@@ -86,7 +86,7 @@ class Ending(NamedTuple):
         except FrameError as error:  # raised before the first frame: only the header can be over its bound
             text = f"The tool's result has too many parts, or links that are too long: {error}."
             kind = "tool_error" if self.kind == "ok" else self.kind
-            replaced = Ending.from_text(kind, text, ran=self.ran, limit=self.limit)
+            replaced = Report.from_text(kind, text, ran=self.ran, limit=self.limit)
             yield from replaced._frames(sequence, usage)
 
     def _frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:

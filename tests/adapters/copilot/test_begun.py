@@ -156,7 +156,9 @@ async def test_what_is_not_there_is_refused(talking: RunningDaemon, start: Start
             copilot, "send", prompt="Hm?", session_id=mine
         )
         for service in ("send", "start"):
-            assert "'unknown' not found" in await refusal(copilot, service, prompt="Hm?", agent_name="unknown")
+            assert "'unknown' not found" in await refusal(
+                copilot, service, prompt="Hm?", agent_name="unknown"
+            )
         assert await talk(copilot, "list") == {"sessions": []}
         assert copilot.model.script.requests == []
 

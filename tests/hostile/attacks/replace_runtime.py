@@ -10,7 +10,7 @@ signal.alarm(20)
 
 @tool
 def replace_runtime(target: dict[str, Any]) -> str:
-    from toolcelld.worker.report import Ending
+    from toolcelld.worker.report import Report
 
-    Ending.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the fault
+    Report.frames = lambda *_: iter(())  # type: ignore[method-assign]  # that is the fault
     return "replaced"
