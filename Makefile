@@ -29,8 +29,8 @@ BY_FILE := $(PROCESSES) --dist=loadfile --no-loadscope-reorder
 BY_GROUP := $(PROCESSES) --dist=loadgroup
 BY_TEST := $(PROCESSES) --dist=load
 # The tests of the modules that pyproject.toml lists for coverage.
-PURE_TESTS ?= tests/authoring/test_redaction.py tests/output/test_clip.py \
-  tests/protocol/test_frames.py $(addprefix tests/core/test_,clocks.py lifecycle.py quarantine.py redaction.py)
+PURE_TESTS ?= tests/client/authoring/test_redaction.py $(addprefix tests/daemon/,calls/test_timers.py test_lifecycle.py \
+  output/test_redaction.py output/test_truncate.py pool/test_quarantine.py protocol/test_frames.py)
 # For `fuzz`: the harnesses and the seconds of each for atheris, and the property tests for hypothesis.
 HARNESSES ?= decoder wire result update clip
 FUZZ_SECONDS ?= 60

@@ -24,7 +24,7 @@ from toolcelld.protocol.frames import (
 )
 
 VECTORS: Final[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[2] / "docs/vectors/frames.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[3] / "docs/vectors/frames.json").read_text(encoding="utf-8")
 )
 
 VALUES = st.recursive(

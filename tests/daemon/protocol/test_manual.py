@@ -16,7 +16,7 @@ from toolcelld.protocol import frames, messages
 from toolcelld.protocol.messages import BrokenMessage, CallContext, FromWorker, ResultMessage, ToWorker
 from toolcelld.sandbox import setup
 
-MANUAL: Final = (Path(__file__).parents[2] / "docs/worker-protocol.md").read_text(encoding="utf-8")
+MANUAL: Final = (Path(__file__).parents[3] / "docs/worker-protocol.md").read_text(encoding="utf-8")
 
 BOUNDS: Final = {
     "A header": frames.HEADER_BYTES_MAX,

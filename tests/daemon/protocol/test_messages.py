@@ -28,7 +28,7 @@ from toolcelld.protocol.messages import (
 )
 
 VECTORS: Final[list[dict[str, Any]]] = json.loads(
-    (Path(__file__).parents[2] / "docs/vectors/frames.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[3] / "docs/vectors/frames.json").read_text(encoding="utf-8")
 )["messages"]
 READ: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {"daemon": to_worker, "worker": from_worker}
 TYPES: Final[dict[str, dict[str, Any]]] = {
