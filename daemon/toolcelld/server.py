@@ -4,6 +4,8 @@ One root TaskGroup owns every task that outlives a function. The daemon ends by 
 end of its owner's pipe (`--private`), or after being idle for so long (`--idle-exit`); each of
 them drains: new sessions and calls are refused, running ones get the time of the drain, then
 they are stopped, and when every cell is empty the daemon is gone.
+
+Longer than 400 lines because every part is built and closed here, in an order that matters.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
 
 A cell always ends in the same way: the keeper kills every process below it and exits, the zygote reaps it and
 reports that, and `ended` is set to the `CellExit`. `CellExit.proof` says how far the empty cell is proven.
+
+Longer than 400 lines because its end can interrupt each of these steps, so they are read together.
 """
 
 from __future__ import annotations

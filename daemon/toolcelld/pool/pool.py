@@ -10,6 +10,8 @@ what it decided.
 
 A tool that fails delays no other tool: what dies of its tool is started again after a while
 only, and in the end not at all; see `quarantine`.
+
+Longer than 400 lines because nothing else may change its state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages between the daemon and a worker: one frozen dataclass for each, with the bounds of its fields.
+"""The messages between the daemon and a worker: one dataclass for each, with the bounds of its fields.
 
 A message is the header of a frame (`toolcelld.protocol.frames`): its fields are those of the header, and the payload of the
 frame travels beside it. `encode` and `split` make frames of a message; `from_worker` and `to_worker` read a header.
@@ -10,6 +10,7 @@ Received messages are validated, because a worker runs a user's code. Sent messa
 - A field with a default may be absent. None is not sent. Unknown fields are ignored.
 
 docs/worker-protocol.md describes the messages; tests compare its tables with these types.
+Longer than 400 lines because the protocol is to be read in one place.
 """
 
 from __future__ import annotations

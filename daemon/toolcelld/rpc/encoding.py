@@ -1,4 +1,7 @@
-"""From the domain's values to the wire's, and back. Only the edge imports this."""
+"""Conversions between the daemon's values and the messages of the contract; only `rpc` and the server import this.
+
+Longer than 400 lines because every message has its conversion here, so that a change of the contract is made in one file.
+"""
 
 from __future__ import annotations
 

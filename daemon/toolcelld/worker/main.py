@@ -7,6 +7,8 @@ loop, and cancels the task of an asynchronous tool. It raises only while the too
 
 Between calls the main thread itself reads the protocol, so a warm call needs no switch between threads.
 A reader thread exists only while a question is open.
+
+Longer than 400 lines because the loop and what a tool calls during its call share the state of the call under one lock.
 """
 
 from __future__ import annotations
