@@ -138,7 +138,12 @@ class Daemon:
             quota_bytes=spill.quota_bytes,
             retention_seconds=spill.retention_seconds,
         )
-        self.catalogs = CatalogRegistry(lambda: self._config, self._describe, self.store)
+        self.catalogs = CatalogRegistry(
+            lambda: self._config,
+            self._describe,
+            self.store,
+            is_trusted=lambda: self._ruleset.is_trusted,
+        )
         self.watch = Watch(
             lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
         )

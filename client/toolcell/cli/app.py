@@ -230,13 +230,14 @@ def trust(
     ] = False,
     everything: Annotated[bool, typer.Option("--list", help="List the trusted projects.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke trust.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Grant what is asked for without a question.")] = False,
 ) -> Ending:
-    """Show what a project's tools ask for, and grant it."""
+    """Show what a project's tools ask for, and grant it after a question."""
     from . import trust
 
     if everything:
         return trust.trusted(context)
-    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke)
+    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke, yes=yes)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -92,7 +92,12 @@ class Catalog:
         return self == replace(other, generation=self.generation)
 
 
-def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Catalog | None = None) -> Catalog:
+def assemble(
+    scan: Scan,
+    descriptions: Mapping[str, Description],
+    previous: Catalog | None = None,
+    is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
+) -> Catalog:
     """Build the catalog of a scan.
 
     Args:
@@ -100,9 +105,12 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
         descriptions: The descriptions that are known so far, by digest of the file.
         previous: The catalog before this one; broken files keep their tools from it. The new catalog has the
             same generation number, which the publisher increments.
+        is_trusted: Whether a tool may hide another one of its name. A tool that is not trusted comes after all others,
+            as it would receive arguments that are meant for them.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
+    untrusted: list[ToolInfo] = []
     problems: list[Problem] = []
     pending = 0
     for entry in scan.found:
@@ -121,7 +129,9 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
         problems += news
         if tools is not None:
             good[entry.path] = tools
-            problems += _entered(tools, winners, scan.directory)
+            problems += _entered(filter(is_trusted, tools), winners, scan.directory)
+            untrusted += (tool for tool in tools if not is_trusted(tool))
+    problems += _entered(untrusted, winners, scan.directory, is_trusted)
     catalog = Catalog(scan.directory, scan.worktree)
     return replace(
         catalog,
@@ -224,7 +234,12 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
     )
 
 
-def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], directory: str) -> Iterator[Problem]:
+def _entered(
+    tools: Iterable[ToolInfo],
+    winners: dict[str, ToolInfo],
+    directory: str,
+    is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
+) -> Iterator[Problem]:
     """Add a file's tools to the catalog; yield a problem for each that is shadowed or rejected."""
     for tool in tools:
         if len(winners) >= TOOLS_MAX and tool.name not in winners:
@@ -236,9 +251,10 @@ def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], director
             continue
         here, there = (shown_path(path, directory) for path in (tool.path, winner.path))
         if winner.scope != tool.scope:
-            yield Problem(
-                tool.path, tool.name, "shadowed", f"{tool.name} of {here} is hidden by that of {there}"
-            )
+            message = f"{tool.name} of {here} is hidden by that of {there}"
+            if not is_trusted(tool):
+                message += f"\nUntrusted tools replace no others. To trust it: toolcell trust {directory}"
+            yield Problem(tool.path, tool.name, "shadowed", message)
         else:
             message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one: @tool(name=…)"
             yield Problem(tool.path, tool.name, "rejected", message)

@@ -114,6 +114,8 @@ def policy_of(
     enclosure = _given(tool, settings, host_paths.host)
     if may is not None and settings.network_said:
         may = replace(may, network=settings.granted.network)
+    if may is not None:
+        may = may.within(Grant(settings.network_most, may.secrets))
     granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
     needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
     if lacking := needs.lacking(granted):
@@ -227,7 +229,7 @@ def _policy(
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
-        execute=profile.programs if profile is not None else True,
+        execute=settings.programs,
     )
 
 

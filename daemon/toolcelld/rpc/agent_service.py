@@ -27,7 +27,6 @@ from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.catalog.sources import Problem
-from toolcelld.config.settings import resolve
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput
@@ -274,9 +273,9 @@ class ToolCell(rpc.ToolCellServicer):
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
             tool = find_tool(await self._look(request.directory), request.name, field="name")
-            settings = resolve(self._daemon.config, tool.name, tool.declared, tool.file.source)
             lines = [
-                pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines
+                pb.Setting(key=line.key, value=line.value, origin=line.origin)
+                for line in self._daemon.ruleset.settings(tool).lines
             ]
             return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
         raise AssertionError

@@ -22,7 +22,7 @@ from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerState
-from toolcelld.policy.trust import TRUSTED_MAX
+from toolcelld.policy.trust import PROJECT, TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
@@ -271,7 +271,7 @@ class Operator(rpc.OperatorServicer):
 
     async def GetTrust(self, request: pb.GetTrustRequest, context: Context) -> pb.GetTrustResponse:
         async with refusals(context):
-            return (await self._trust_request(request.directory)).encoded(self._daemon.ruleset)
+            return (await self._trust_request(request.directory)).encoded()
         raise AssertionError
 
     async def Trust(self, request: pb.TrustRequest, context: Context) -> pb.TrustResponse:
@@ -308,6 +308,8 @@ class Operator(rpc.OperatorServicer):
                     "the next one will trust it again. See its log for the reason.",
                     field="directory",
                 )
+            if was_trusted and os.path.isdir(directory):  # noqa: ASYNC240  # a look at one inode
+                await self._daemon.catalogs.refresh(directory)  # its tools replace no others any more
             return pb.DistrustResponse(was_trusted=was_trusted)
         raise AssertionError
 
@@ -321,7 +323,8 @@ class Operator(rpc.OperatorServicer):
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
         pin.close()
-        return TrustRequest(pin.catalog)
+        files = tuple(file for file in pin.scanned if file.source == PROJECT)
+        return TrustRequest(pin.catalog, files, self._daemon.ruleset)
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon

@@ -919,7 +919,9 @@ class GetTrustResponse(_message.Message):
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
-    """"trusted", "pinned", "changed" (pinned, and the code has changed since), or "untrusted"."""
+    """"trusted", "pinned", "changed" (there is a file, code of a pinned file, or an interpreter that was not shown),
+    or "untrusted".
+    """
     digest: _builtins.str
     """The digest of the code of its tools. A TrustRequest with this digest trusts only the code that was shown."""
     python: _builtins.str
@@ -942,7 +944,9 @@ class GetTrustResponse(_message.Message):
 
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[_toolcell_pb2.Problem]:
-        """Files that could not be described; what they ask for is unknown."""
+        """Files that could not be described; what they ask for is unknown. With trust, they are described under its terms, and
+        may then ask for something.
+        """
 
     def __init__(
         self,
@@ -975,10 +979,17 @@ class ToolAsks(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
+    ENV_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The name of the tool."""
     path: _builtins.str
     """The path of its file."""
+    sandbox: _builtins.str
+    """The weaker sandbox that a rule with its name gives it; empty for none."""
+    state: _builtins.str
+    """"granted" (all of it was shown before), "more" (a part was), or "new"."""
     @_builtins.property
     def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts on the network; "*" is the whole network."""
@@ -987,6 +998,10 @@ class ToolAsks(_message.Message):
     def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names of secrets."""
 
+    @_builtins.property
+    def env(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Variables that rules with its name pass to it."""
+
     def __init__(
         self,
         *,
@@ -994,10 +1009,13 @@ class ToolAsks(_message.Message):
         path: _builtins.str = ...,
         network: _abc.Iterable[_builtins.str] | None = ...,
         secrets: _abc.Iterable[_builtins.str] | None = ...,
+        env: _abc.Iterable[_builtins.str] | None = ...,
+        sandbox: _builtins.str = ...,
+        state: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["network", b"network", "path", b"path", "secrets", b"secrets", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["env", b"env", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
