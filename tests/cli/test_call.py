@@ -225,3 +225,42 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
     assert "it stopped by itself" in second
     assert third == "  What it had done until then is not undone."
     assert process.returncode == 130
+
+
+READS = """
+from pathlib import Path
+from toolcell import tool
+
+def seen() -> str:
+    found = []
+    for path in {paths!r}:
+        try:
+            found.append(Path(path).read_text())
+        except OSError as error:
+            found.append(type(error).__name__)
+    return ", ".join(found)
+
+WHEN_LOADED = seen()
+
+@tool
+def reads() -> str:
+    \"\"\"Read what it should not see.\"\"\"
+    return WHEN_LOADED + "; " + seen()
+"""
+
+
+@pytest.mark.parametrize("enclosure", ["strict", "baseline"])
+def test_a_file_in_the_home_directory_reads_nothing_else_of_it(project: Project, enclosure: str) -> None:
+    key = project.home / ".ssh" / "id"
+    key.parent.mkdir()
+    key.write_text("key")
+    file = project.home / "reads.py"
+    file.write_text(READS.format(paths=[str(key)]))
+    config = project.home / ".config/toolcell/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[defaults]\nsandbox = "{enclosure}"\n')
+    done = project.run("call", str(file))
+    if done.code == 3 and "toolcell doctor" in done.err:
+        pytest.skip(f"this host cannot give {enclosure}")
+    assert "key" not in done.out
+    assert done.code == 0

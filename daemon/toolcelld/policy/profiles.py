@@ -145,9 +145,7 @@ def policy_of_describing(
     profile = settings.profile if may is not None else None
     if profile is not None:
         profile = profile.model_copy(update={"writable": ()})
-    return _policy(
-        enclosure, file, still, profile, False, Project(file.directory), host_paths
-    ), granted.secrets
+    return _policy(enclosure, file, still, profile, False, None, host_paths), granted.secrets
 
 
 def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
@@ -207,15 +205,17 @@ def _policy(
     settings: Settings,
     profile: ProfileSection | None,
     network: bool | tuple[str, ...],
-    project: Project,
+    project: Project | None,
     host_paths: HostPaths,
 ) -> SandboxPolicy:
     if enclosure == "none":
         return OPEN
     hosts = network if isinstance(network, tuple) else ()
-    work = (project.directory, *project.apart, *(profile.writable if profile is not None else ()))
+    places = (project.directory, *project.apart) if project is not None else ()
+    work = (*places, *(profile.writable if profile is not None else ()))
     readable = (
-        file.directory,
+        # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
+        *(() if _below(host_paths.home, file.directory) else (file.directory,)),
         *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
         *file.programs,
         *(profile.readable if profile is not None else ()),
@@ -225,7 +225,7 @@ def _policy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else work,
-        protected=() if settings.read_only else project.protected,
+        protected=() if settings.read_only or project is None else project.protected,
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,

@@ -34,7 +34,7 @@ from toolcelld.policy.profiles import (
 )
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import PROJECT, Asked, Trusts, most_of_source
-from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
 
@@ -149,7 +149,8 @@ class Ruleset:
         settings = resolve(self.config, file.stem, {}, file.source, standing)
         file = file if may is not None else _without_programs(file)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
-        spec = self._spec(file, file.directory, settings, may, policy, secrets)
+        directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
+        spec = self._spec(file, directory, settings, may, policy, secrets)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 

@@ -101,6 +101,13 @@ def test_a_tool_that_only_reads_has_nothing_to_write() -> None:
     assert WORK in policy.readable
 
 
+@pytest.mark.parametrize("directory", [HOME, "/home", "/"])
+def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
+    file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
+    assert directory not in permitted(config(), file=file).policy.readable
+    assert directory not in Ruleset(config(), HostPaths(ALL, HOME)).describing(file).policy.readable
+
+
 def test_a_home_directory_under_git_is_no_project() -> None:
     assert project_of(f"{HOME}/x", HOME, HOME).directory == f"{HOME}/x"
     assert project_of(f"{HOME}/x", "/", HOME).directory == f"{HOME}/x"
