@@ -141,7 +141,7 @@ class Project:
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
         """Run the command to its end, without a terminal."""
         done = subprocess.run(
-            [sys.executable, "-m", "toolcell.cli", *words],
+            [sys.executable, "-P", "-m", "toolcell.cli", *words],
             cwd=self.directory,
             env={**self.environment, **(env or {})},
             input=stdin,

@@ -88,7 +88,7 @@ def serve(
     if detach:
         given.append("--detach")
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "toolcelld", *given])
 
 
 def version(context: CommandContext) -> Exit:

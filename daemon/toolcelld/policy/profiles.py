@@ -36,6 +36,7 @@ __all__ = [
     "policy_of",
     "policy_of_describing",
     "project_of",
+    "table_of",
 ]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
@@ -124,7 +125,7 @@ def policy_of(
         raise Refusal(
             RefusalReason.NO_SANDBOX,
             f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
-            f"  To give it the whole network: [{_table(tool)}] network = true in {CONFIG_FILE}\n"
+            f"  To give it the whole network: [{table_of(tool)}] network = true in {CONFIG_FILE}\n"
             "  To see what strict lacks: toolcell doctor",
         )
     profile = settings.profile if may is not None else None
@@ -156,7 +157,7 @@ def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
     remedy = (
         "The file asks for it itself."
         if wanted == settings.sandbox_least
-        else f'To run it with less: [{_table(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
+        else f'To run it with less: [{table_of(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
     )
     raise Refusal(
         RefusalReason.NO_SANDBOX,
@@ -185,7 +186,7 @@ def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, t
     lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
     return Refusal(
         RefusalReason.NEEDS_GRANT,
-        f"{tool} needs {what}, which is not granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
+        f"{tool} needs {what}, which is not granted.\n  To grant it, in {CONFIG_FILE}:\n    [{table_of(tool)}]\n{lines}",
     )
 
 
@@ -195,7 +196,8 @@ def _network_words(network: bool | tuple[str, ...]) -> str:
     return "the network" if network else ""
 
 
-def _table(tool: str) -> str:
+def table_of(tool: str) -> str:
+    """Return the name of a tool's table in the configuration, quoted if it has to be."""
     return f"tool.{tool}" if tool.replace("-", "").replace("_", "").isalnum() else f"tool.{json.dumps(tool)}"
 
 
