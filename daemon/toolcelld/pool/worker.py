@@ -20,9 +20,9 @@ from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
+from toolcelld.network.proxy import EgressProxy
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.egress_proxy import EgressProxy
 from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
