@@ -214,7 +214,6 @@ def _policy(
     work = (project.directory, *project.apart, *(profile.writable if profile is not None else ()))
     readable = (
         file.directory,
-        *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
         *file.programs,
         *(profile.readable if profile is not None else ()),
         *(work if settings.read_only else ()),
