@@ -156,18 +156,9 @@ def _kept(
 
 def _broken(file: ToolFile, broken: Broken) -> Problem:
     message = _text(broken.message) or f"gave nothing ({_text(broken.stage)})"
-    if broken.missing_module:
-        message += "\n" + _remedy(file, broken.missing_module)
+    if broken.remedy:
+        message += "\n" + broken.remedy
     return Problem(file.path, "", "broken", message, _line(broken.line))
-
-
-def _remedy(file: ToolFile, module: str) -> str:
-    """Name the interpreter that was used and the configuration key that changes it."""
-    if file.python is None:
-        who = "It ran with Toolcell's own Python. For a project with an environment of its own:"
-    else:
-        who = f"It ran with {file.python}. Install {_text(module.partition('.')[0])} there, or name another:"
-    return f'{who}\n[source.{file.source}] python = ".venv/bin/python"   in {CONFIG_FILE}'
 
 
 def _rejected(file: ToolFile, description: Description) -> list[Problem]:

@@ -218,7 +218,6 @@ def _policy(
     readable = (
         # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
         *(() if _below(host_paths.home, file.directory) else (file.directory,)),
-        *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
         *file.programs,
         *(profile.readable if profile is not None else ()),
         *(work if settings.read_only else ()),

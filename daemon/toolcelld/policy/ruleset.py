@@ -22,8 +22,10 @@ from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
 from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve
+from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.interpreters import interpreter_of, missing_module, variables_of
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
@@ -120,6 +122,7 @@ class Ruleset:
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
+        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -127,7 +130,9 @@ class Ruleset:
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return Permit(tool, settings, self._spec(file, directory, settings, may, policy, secrets))
+        return Permit(
+            tool, settings, self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        )
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
@@ -148,11 +153,19 @@ class Ruleset:
             raise _untrusted(file, os.path.basename(file.path))
         settings = resolve(self.config, file.stem, {}, file.source, standing)
         file = file if may is not None else _without_programs(file)
+        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
-        spec = self._spec(file, directory, settings, may, policy, secrets)
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
+
+    def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
+        """How to get a module that a file could not import with that interpreter."""
+        trusted = file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+        return missing_module(
+            file, module, interpreter, self.host_paths.home, trusted=trusted, config=CONFIG_FILE
+        )
 
     def _spec(
         self,
@@ -162,13 +175,19 @@ class Ruleset:
         may: Grant | None,
         policy: SandboxPolicy,
         secrets: Iterable[str],
+        interpreter: Interpreter | None,
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
+        active, programs = variables_of(interpreter)
+        if interpreter is not None and policy.enclosure != "none":
+            readable = dict.fromkeys((*policy.readable, *interpreter.readable))
+            policy = replace(policy, readable=tuple(readable))
         return CellSpec(
             file=file,
             directory=directory,
-            environment=_granted_environment(environment, names, file.programs),
+            environment=_granted_environment(environment, names, (*file.programs, *programs), active),
+            interpreter=interpreter,
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
@@ -207,14 +226,15 @@ def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
 
 
 def _granted_environment(
-    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str]
+    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str], more: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The variables whose names are granted, and PATH with the source's programs in front."""
+    """The variables whose names are granted, `more` of them, and PATH with the source's programs in front."""
     granted = {
         name: value
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
+    granted |= more
     if programs:
         granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
     return tuple(sorted(granted.items()))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "SandboxPolicy"]
+__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "PythonSetup", "SandboxPolicy"]
 
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
@@ -46,6 +46,25 @@ class SandboxPolicy:
             for name, value in values.items()
         }
         return cls(**plain)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonSetup:
+    """The interpreter or environment that a cell has in place of Toolcell's own."""
+
+    executable: str
+    """What `sys.executable` says."""
+    prefix: str
+    """What `sys.prefix` says."""
+    packages: tuple[str, ...]
+    """Directories of packages."""
+    program: str = ""
+    """The program to execute; empty where the packages are added to the running interpreter."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PythonSetup:
+        """Read the result of `dataclasses.asdict` as it comes out of JSON."""
+        return cls(values["executable"], values["prefix"], tuple(values["packages"]), values["program"])
 
 
 OPEN: Final = SandboxPolicy("none", network="open")

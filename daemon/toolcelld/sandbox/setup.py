@@ -34,11 +34,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, seccomp
-from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = [
     "ABORT",
@@ -51,6 +51,7 @@ __all__ = [
     "CellSetup",
     "Plan",
     "SetupFailed",
+    "open_standard_streams",
     "own_places",
     "walk",
 ]  # fmt: skip
@@ -82,6 +83,8 @@ class CellSetup:
     policy: SandboxPolicy
     tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
+    python: PythonSetup | None = None
+    """The packages or the interpreter in place of Toolcell's own."""
 
     @property
     def memory_files(self) -> bool:
@@ -98,6 +101,7 @@ class CellSetup:
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
+            python=PythonSetup.from_json(values["python"]) if values.get("python") else None,
         )
 
 
@@ -113,6 +117,8 @@ class Plan:
     setup: CellSetup | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
+    roots: tuple[str, ...] = ()
+    """The directories that Toolcell's packages are imported from."""
 
 
 Step: TypeAlias = Callable[[Plan], str | None]
@@ -151,6 +157,11 @@ def _descriptors(plan: Plan) -> None:
     for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
         os.dup2(source, target, inheritable=False)
     os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
+    open_standard_streams()
+
+
+def open_standard_streams() -> None:
+    """Open the streams of Python on the descriptors 0 to 2, as every worker has them."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
     # Line buffered, so that output appears as the tool prints it.
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
@@ -257,7 +268,10 @@ def _files(plan: Plan) -> str | None:
     assert plan.setup is not None
     policy = plan.setup.policy
     if policy.enclosure != "none":
-        layer = landlock.enter(landlock.domain(policy, own_places(), plan.setup.tmpdir))
+        needed = own_places()
+        if plan.setup.python is not None and plan.setup.python.program:
+            policy = replace(policy, execute=True)  # as in `_system_calls`
+        layer = landlock.enter(landlock.domain(policy, needed, plan.setup.tmpdir))
         _forget_closed_programs()
         return layer
     if not plan.scoped:
@@ -285,7 +299,11 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None
-    return seccomp.load(denied_syscalls.filter_of(plan.setup.policy, memory_files=plan.setup.memory_files))
+    policy = plan.setup.policy
+    if plan.setup.python is not None and plan.setup.python.program:
+        # It is executed after this step, and then loads the filter that refuses programs itself.
+        policy = replace(policy, execute=True)
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -230,13 +231,22 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:
-    file = tool_file("project", python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
+    file = tool_file("project", python=sys.executable, programs=(f"{WORK}/bin",))
     found = permitted(config(), source="project", file=file)
-    assert (found.file.python, found.file.programs) == (None, ())
-    shown = trusted(python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
+    assert (found.file.python, found.file.programs, found.interpreter) == (None, (), None)
+    shown = trusted(python=sys.executable, programs=(f"{WORK}/bin",))
     found = permitted(config(), source="project", file=file, trusts=shown)
-    assert found.file.python == f"{WORK}/.venv/bin/python"
-    assert {f"{WORK}/.venv", f"{WORK}/bin"} <= set(found.policy.readable)
+    assert found.interpreter is not None
+    assert (found.file.python, found.interpreter.executable) == (sys.executable, sys.executable)
+    assert {sys.prefix, f"{WORK}/bin"} <= set(found.policy.readable)
+
+
+def test_an_interpreter_that_is_none_is_refused_with_the_way_to_make_it_anew() -> None:
+    file = tool_file("project", python=f"{WORK}/.venv/bin/python")
+    shown = trusted(python=f"{WORK}/.venv/bin/python")
+    found = refusal(config(), source="project", file=file, trusts=shown)
+    assert found.reason is RefusalReason.BROKEN_TOOL
+    assert f"python3 -m venv --clear {WORK}/.venv" in found.message
 
 
 def test_what_an_untrusted_tool_needs_is_refused_with_the_command_that_grants_it() -> None:
