@@ -269,14 +269,14 @@ class _Worker:
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(stopped, channel)
+            return self._report_of_exception(stopped, channel, tool.name)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
             return Report("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(error, channel)
+            return self._report_of_exception(error, channel, tool.name)
         finally:
             self.abortable.end()
 
@@ -290,10 +290,16 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _report_of_exception(self, error: BaseException, channel: _Channel) -> Report:
+    def _report_of_exception(self, error: BaseException, channel: _Channel, tool: str) -> Report:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
+        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
+            from toolcelld.worker.denial import denial  # most calls end without one
+
+            assert self._plan.setup is not None
+            if refused := denial(error, tool, self._plan.setup.policy, self._directory):
+                text = f"{text}\n{refused}"
         return Report.from_text("tool_error", text, limit=self._limit_behind(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
