@@ -61,12 +61,14 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
                 shown = redacted(path, (directory,))
                 why = "is protected" if place else "is not open for this to the cell of this tool"
                 return f"{shown} {why}. {_command(tool, _subject(path, shown))}"
-        elif error.errno == errno.ENOENT and policy.enclosure == "strict" and _around(path, policy.hidden):
-            if not _around(path, (*policy.writable, *policy.readable)):
-                shown = redacted(path, (directory,))
-                return (
-                    f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
-                )
+        elif (
+            error.errno == errno.ENOENT
+            and policy.enclosure == "strict"
+            and _around(path, policy.hidden)
+            and not _around(path, (*policy.writable, *policy.readable))
+        ):
+            shown = redacted(path, (directory,))
+            return f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
     return ""
 
 
