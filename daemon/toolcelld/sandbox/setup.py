@@ -47,6 +47,7 @@ __all__ = [
     "BORN",
     "LIFE",
     "PROTOCOL",
+    "REPORTS",
     "WANTED",
     "CellSetup",
     "Plan",
@@ -59,9 +60,12 @@ __all__ = [
 LIFE: Final = 3
 """The keeper's life line: a socket to the daemon, whose end of file ends the cell."""
 PROTOCOL: Final = 4
-"""The worker's protocol socket."""
+"""The socket of the daemon's frames; the worker can only read from it."""
 ABORT: Final = 5
-"""The worker's abort channel."""
+"""The worker's abort channel; after the set-up the worker can only read from it."""
+REPORTS: Final = 6
+"""The pipe of the worker's frames. A pipe carries no descriptors: one that the daemon gets is one that it has to close,
+and closing a socket can take as long as its sender likes."""
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
 """Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
@@ -150,13 +154,13 @@ def _descriptors(plan: Plan) -> None:
 
     # Duplicate to high numbers first: a source may have the number of another one's target.
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
-    life, protocol, abort, stdout, stderr = high
+    life, protocol, reports, abort, stdout, stderr = high
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target, inheritable=True)
-    for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
+    for source, target in ((life, LIFE), (protocol, PROTOCOL), (reports, REPORTS), (abort, ABORT)):
         os.dup2(source, target, inheritable=False)
-    os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(REPORTS + 1, os.sysconf("SC_OPEN_MAX"))
     open_standard_streams()
 
 
@@ -242,6 +246,12 @@ def _way_out(plan: Plan) -> str | None:
     return "proxy"
 
 
+def _mute(_: Plan) -> None:
+    """Close the worker's side of the abort channel for sending: the last descriptor to the daemon was that of the proxy."""
+    with socket.socket(fileno=os.dup(ABORT)) as channel:
+        channel.shutdown(socket.SHUT_WR)
+
+
 def _limits(plan: Plan) -> str:
     assert plan.setup is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -325,6 +335,7 @@ WANTED: Final[Sequence[Step]] = (
     _view,
     _surroundings,
     _way_out,
+    _mute,
     _limits,
     _capabilities,
     _files,

@@ -72,14 +72,14 @@ def _fail(error: ImportError) -> None:
     import os
     import struct
 
-    from toolcelld.sandbox.setup import PROTOCOL
+    from toolcelld.sandbox.setup import REPORTS
 
     message = (
         f"{sys.executable} cannot import what checks the arguments of tools: {error}\n"
         f"  To install it there: {sys.executable} -m pip install 'pydantic>=2.10'"
     )
     header = json.dumps({"type": "broken", "stage": "import", "message": message[:2000]}).encode()
-    os.write(PROTOCOL, struct.pack(">II", len(header), 0) + header)
+    os.write(REPORTS, struct.pack(">II", len(header), 0) + header)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ from toolcelld.protocol.messages import (
     to_worker,
 )
 from toolcelld.sandbox import setup
-from toolcelld.sandbox.setup import ABORT, PROTOCOL
+from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
@@ -119,7 +119,7 @@ class _CallPool(ThreadPoolExecutor):
 
 class _Worker:
     def __init__(self, plan: setup.Plan, *, resumed: bool) -> None:
-        self.daemon_channel = DaemonChannel(PROTOCOL)
+        self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
         self.abortable = Abortable(ABORT)
         self._plan = plan
         self._resumed = resumed

@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 from toolcelld.sandbox import denied_syscalls, seccomp
 from toolcelld.sandbox.policy import PythonSetup
-from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, Plan
+from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
 
 __all__ = ["EXECUTED", "adopt", "execute", "resume"]
 
@@ -60,7 +60,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
     }
     # Until the new interpreter has its own handler, the signal would end it.
     signal.signal(ABORT_SIGNAL, signal.SIG_IGN)
-    for number in (PROTOCOL, ABORT):
+    for number in (PROTOCOL, ABORT, REPORTS):
         os.set_inheritable(number, True)
     entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     # Without `site` (-S): its start-up code runs only after the last filter is loaded.
@@ -71,7 +71,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
 def resume(text: str) -> Plan:
     """Load the last filter in the executed interpreter, adopt its packages, and return what is known of the cell."""
     facts = json.loads(text)
-    for number in (PROTOCOL, ABORT):
+    for number in (PROTOCOL, ABORT, REPORTS):
         os.set_inheritable(number, False)
     if facts["filter"] is not None:
         seccomp.load(denied_syscalls.Filter(**facts["filter"]))

@@ -2,7 +2,7 @@
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart"} with five descriptors: life line, protocol, abort, stdout, stderr
+    daemon → zygote   {"type": "spawn", "id", "apart"} with six descriptors: life line, protocol, reports, abort, stdout, stderr
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,10 +31,27 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
+class Worker:
+    """The worker's end: it sends into a pipe."""
+
+    def __init__(self, connection: socket.socket, reports: int) -> None:
+        self._socket = connection
+        self._reports = reports
+
+    def sendall(self, data: bytes) -> None:
+        os.write(self._reports, data)
+
+    def close(self) -> None:
+        self._socket.close()
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports = -1
+
+
 class Ear:
     """The frames and errors that are received, and the worker's end."""
 
-    def __init__(self, worker: socket.socket) -> None:
+    def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.frames: list[Frame] = []
         self.errors: list[FrameError] = []
@@ -53,13 +71,17 @@ class Ear:
 async def ear() -> AsyncGenerator[Ear]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     ours.setblocking(False)
-    ear = Ear(theirs)
+    reading, writing = os.pipe()
+    worker = Worker(theirs, writing)
+    ear = Ear(worker)
+    ear.wire.open_reports(reading)
+    ours.shutdown(socket.SHUT_RD)
     await ear.wire.open(ours)
     try:
         yield ear
     finally:
         ear.wire.close()
-        theirs.close()
+        worker.close()
 
 
 async def turns() -> None:
