@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Callable
 
 from toolcelld.output.redaction import Redactor
@@ -35,6 +36,9 @@ class WorkerChannel(asyncio.Protocol):
         self._socket: socket.socket
         self._transport: asyncio.Transport | None = None
         self._stopped = False  # later data is ignored
+        self._paused = False
+        self._held = False
+        self._waiting: deque[Frame] = deque()  # read, and not passed on: at most what one read brings
 
     async def open(self, connection: socket.socket) -> None:
         """Start reading from a connected socket, which the channel owns from now on."""
@@ -61,11 +65,28 @@ class WorkerChannel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Pause reading, so that the worker's writes block."""
+        self._paused = True
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
+    def hold(self) -> None:
+        """Pause reading, and pass on no frame that was read, until `release`."""
+        self._held = True
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def release(self) -> None:
+        """Pass on the frames that were read, and resume reading, unless it is held again or paused."""
+        self._held = False
+        self._pass_on()
+        if not self._paused:
+            self.resume()
+
     def resume(self) -> None:
         """Resume reading."""
+        self._paused = False
+        if self._held:
+            return
         transport = self._transport
         if transport is not None and not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
@@ -82,9 +103,15 @@ class WorkerChannel(asyncio.Protocol):
         """Read everything that the socket holds now; for a worker that has ended, its last frames."""
         if self._transport is None:
             return
+        while self._held and not self._stopped:
+            self._held = False
+            self._pass_on()
         with contextlib.suppress(OSError):  # the socket is empty or closed
             while not self._stopped and (data := self._socket.recv(PAYLOAD_BYTES_MAX)):
                 self.data_received(data)
+                while self._held and not self._stopped:
+                    self._held = False
+                    self._pass_on()
 
     # From the loop
 
@@ -98,5 +125,16 @@ class WorkerChannel(asyncio.Protocol):
         except FrameError as error:
             self.fail(error)
             return
-        for frame in frames:
+        if self._held:
+            self._waiting.extend(frames)
+            return
+        for place, frame in enumerate(frames):
+            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            if self._held:
+                self._waiting.extend(frames[place + 1 :])
+                return
+
+    def _pass_on(self) -> None:
+        while self._waiting and not self._held and not self._stopped:
+            frame = self._waiting.popleft()
             self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
