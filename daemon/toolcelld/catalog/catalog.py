@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.sources import Problem, Scan, ToolFile
 from toolcelld.config.settings import DeclarationError, declare
@@ -191,7 +192,10 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
     """Check a described tool. Raises `ValueError` that says what is wrong and what to write instead."""
     if not _NAME.fullmatch(described.name) or "__" in described.name:
         raise ValueError("its name must be 1 to 64 letters, digits, - and _, without __; say @tool(name=…)")
-    size = len(described.description.encode())
+    # Hosts show it on terminals, and a bidirectional mark would let it read otherwise than it is.
+    text = described.description.encode().decode()  # half of a surrogate pair is refused
+    description = printable(text)
+    size = len(description.encode())
     if size > DESCRIPTION_BYTES_MAX:
         raise ValueError(
             f"its description has {size} bytes, at most {DESCRIPTION_BYTES_MAX} are read; shorten it"
@@ -213,7 +217,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         raise ValueError(f"cannot be declared: {error}") from error
     return ToolInfo(
         described.name,
-        described.description,
+        description,
         described.input_schema,
         file,
         described.export,

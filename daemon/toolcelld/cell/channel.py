@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -54,6 +55,9 @@ class WorkerChannel(asyncio.Protocol):
         self._reading = False
         self._transport: asyncio.Transport | None = None
         self._stopped = False  # later data is ignored
+        self._paused = False
+        self._held = False
+        self._waiting: deque[Frame] = deque()  # read, and not passed on: at most what one read brings
 
     def open_reports(self, reports: int) -> None:
         """Start reading from the reading end of a pipe, which the channel owns from now on."""
@@ -68,7 +72,7 @@ class WorkerChannel(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection."""
         self._stopped = True
-        self.pause()
+        self._stop_reading()
         if self._reports >= 0:
             os.close(self._reports)
             self._reports = -1
@@ -89,15 +93,32 @@ class WorkerChannel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Pause reading, so that the worker's writes block."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._reports)
+        self._paused = True
+        self._stop_reading()
+
+    def hold(self) -> None:
+        """Pause reading, and pass on no frame that was read, until `release`."""
+        self._held = True
+        self._stop_reading()
+
+    def release(self) -> None:
+        """Pass on the frames that were read, and resume reading, unless it is held again or paused."""
+        self._held = False
+        self._pass_on()
+        if not self._paused:
+            self.resume()
 
     def resume(self) -> None:
         """Resume reading."""
-        if not self._reading and self._reports >= 0:
+        self._paused = False
+        if not self._held and not self._reading and self._reports >= 0:
             self._reading = True
             self._loop.add_reader(self._reports, self._on_readable)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._reports)
 
     def fail(self, error: FrameError) -> None:
         """Stop reading because the worker broke the protocol, and report the error."""
@@ -109,9 +130,15 @@ class WorkerChannel(asyncio.Protocol):
 
     def read_remaining(self) -> None:
         """Read everything that the pipe holds now; for a worker that has ended, its last frames."""
+        while self._held and not self._stopped:
+            self._held = False
+            self._pass_on()
         with contextlib.suppress(OSError):  # the pipe is empty
             while self._reports >= 0 and not self._stopped and (data := os.read(self._reports, READ_BYTES)):
                 self.data_received(data)
+                while self._held and not self._stopped:
+                    self._held = False
+                    self._pass_on()
 
     # From the loop
 
@@ -123,7 +150,7 @@ class WorkerChannel(asyncio.Protocol):
         if data:
             self.data_received(data)
         else:
-            self.pause()  # the last writer has closed it
+            self._stop_reading()  # the last writer has closed it
 
     def eof_received(self) -> bool:
         """Keep the socket open: it is for sending only."""
@@ -139,5 +166,16 @@ class WorkerChannel(asyncio.Protocol):
         except FrameError as error:
             self.fail(error)
             return
-        for frame in frames:
+        if self._held:
+            self._waiting.extend(frames)
+            return
+        for place, frame in enumerate(frames):
+            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            if self._held:
+                self._waiting.extend(frames[place + 1 :])
+                return
+
+    def _pass_on(self) -> None:
+        while self._waiting and not self._held and not self._stopped:
+            frame = self._waiting.popleft()
             self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))

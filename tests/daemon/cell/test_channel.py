@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -55,7 +55,11 @@ class Ear:
         self.worker = worker
         self.frames: list[Frame] = []
         self.errors: list[FrameError] = []
-        self.wire = WorkerChannel(self.frames.append, self.errors.append)
+        self.on_frame: Callable[[Frame], None] = self.frames.append
+        self.wire = WorkerChannel(self.receive, self.errors.append)
+
+    def receive(self, frame: Frame) -> None:
+        self.on_frame(frame)
 
     @property
     def heard(self) -> list[str]:
@@ -168,3 +172,39 @@ async def test_a_long_message_to_a_worker_that_has_exited_logs_nothing(
         it.wire.send(RetireMessage(), b" " * (9 * PAYLOAD_BYTES_MAX))
         await turns()
         assert not caplog.records
+
+
+async def test_a_channel_that_is_held_passes_on_nothing_and_loses_nothing() -> None:
+    async with ear() as it:
+
+        def on_frame(frame: Frame) -> None:
+            it.frames.append(frame)
+            if frame.header["type"] == "hold":
+                it.wire.hold()
+
+        it.on_frame = on_frame
+        it.worker.sendall(b"".join(encode({"type": type_}) for type_ in ("a", "hold", "b", "hold", "c")))
+        await it.until(2)
+        it.worker.sendall(encode({"type": "d"}))
+        await turns()
+        assert it.heard == ["a", "hold"]
+        it.wire.resume()  # of another pause
+        await turns()
+        assert it.heard == ["a", "hold"]
+        it.wire.release()
+        assert it.heard == ["a", "hold", "b", "hold"]
+        it.wire.release()
+        await it.until(6)
+        assert it.heard == ["a", "hold", "b", "hold", "c", "d"]
+        it.worker.close()
+
+
+async def test_a_worker_that_has_ended_is_held_no_more() -> None:
+    async with ear() as it:
+        it.wire.hold()
+        it.worker.sendall(encode({"type": "a"}) + encode({"type": "b"}))
+        await turns()
+        assert it.heard == []
+        it.worker.close()
+        it.wire.read_remaining()
+        assert it.heard == ["a", "b"]
