@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -188,3 +190,144 @@ async def test_code_planted_in_an_environment_never_runs_outside_of_a_cell(
     async with asyncio.timeout(SETTLE_SECONDS), daemon.connect() as session:
         outcome = await session.call("plant_other", {})
     assert not os.path.lexists(mark), f"planted code ran outside of a cell; the call: {outcome}"
+
+
+UV: Final = str(Path(sys.executable).parent / "uv")
+SCRIPT: Final = """
+# /// script
+# dependencies = ["{package}"]
+# ///
+import {package}
+from toolcell import tool
+
+@tool
+def place() -> str:
+    "Say where the package is."
+    return {package}.__file__
+"""
+
+
+def make_wheel(directory: Path, name: str, files: dict[str, str]) -> None:
+    """A package as uv installs it."""
+    directory.mkdir(exist_ok=True)
+    info = f"{name}-1.0.dist-info"
+    metadata = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    everything = {**files, **metadata}
+    record = "".join(f"{path},,\n" for path in (*everything, f"{info}/RECORD"))
+    with zipfile.ZipFile(directory / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        for path, text in {**everything, f"{info}/RECORD": record}.items():
+            wheel.writestr(path, text)
+
+
+@pytest.fixture
+def packages(make_daemon: Callable[..., RunningDaemon], tmp_path: Path) -> Iterator[RunningDaemon]:
+    """A daemon whose index is a directory of wheels: `mark` leaves a mark when its start-up code runs."""
+    wheels = tmp_path / "wheels"
+    daemon = make_daemon(environment={"UV_FIND_LINKS": str(wheels), "UV_OFFLINE": "1"})
+    mark = daemon.directory / "ran-outside"
+    start = f"import contextlib, os; exec(\"with contextlib.suppress(OSError): open({str(mark)!r}, 'w')\")\n"
+    make_wheel(wheels, "mark", {"mark.py": "", "mark.pth": start})
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    yield daemon
+    shutil.rmtree(daemon.state / "environments", ignore_errors=True)
+
+
+async def test_the_packages_of_a_script_block_are_installed_before_the_call_and_the_wait_is_told(
+    packages: RunningDaemon,
+) -> None:
+    go, uv = packages.directory / "go", packages.directory / "uv"
+    uv.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.02; done\nexec {UV} "$@"\n')
+    uv.chmod(0o755)
+    packages.config.write_text(f'trust = "all"\n[environments]\nuv = "{uv}"\n[daemon]\nopen_wait = "500ms"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    told: list[str] = []
+    async with packages.connect() as session:
+        call = session.call("place", {})
+        async for event in call:
+            told.append(repr(event))
+            go.touch()
+        outcome = await call
+    assert outcome.kind.value == "ok", outcome
+    assert outcome.text.startswith(str(packages.state / "environments"))
+    assert any("installing packages for place: mark" in event for event in told), told
+    assert not os.path.lexists(packages.directory / "ran-outside"), "a package's start-up code ran outside"
+
+
+async def test_a_second_tool_with_the_same_packages_shares_their_environment(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="mark"))
+    packages.tool("again", SCRIPT.format(package="mark").replace("def place", "def again"))
+    async with packages.connect() as session:
+        first, second = (await session.call("place", {})).text, (await session.call("again", {})).text
+    assert first == second
+    assert len(os.listdir(packages.state / "environments" / "environments")) == 1
+
+
+async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="missing"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
+    assert "uv cannot install" in outcome.message
+    assert "missing" in outcome.message
+
+
+async def test_uv_and_interpreters_of_the_project_are_never_run(packages: RunningDaemon) -> None:
+    """A `uv` in the project's environment, and an interpreter that uv would find in the working directory."""
+    programs = packages.project / ".venv" / "bin"
+    mark = packages.directory / "ran-outside"
+    make_environment(packages.project / ".venv")
+    for name in ("uv", "python3.99"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (programs / name).chmod(0o755)
+    packages.stop()
+    packages.environment["PATH"] = f"{programs}:{Path(UV).parent}:{os.environ['PATH']}"
+    packages.config.write_text('trust = "all"\n')
+    packages.start()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "ok", outcome
+    assert not os.path.lexists(mark)
+
+
+async def test_without_uv_the_error_says_how_to_install_it(packages: RunningDaemon) -> None:
+    packages.config.write_text('trust = "all"\n[environments]\nuv = "/nowhere/uv"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert "pip install uv" in outcome.message
+
+
+async def test_an_untrusted_project_has_no_packages_installed(packages: RunningDaemon) -> None:
+    packages.config.write_text(f'[environments]\nuv = "{UV}"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert f"toolcell trust {packages.project}" in outcome.message
+    assert not (packages.state / "environments").exists()
+
+
+@pytest.mark.slow
+async def test_a_package_with_compiled_code_is_installed_from_the_registry(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    certificates = {name: value for name, value in os.environ.items() if name.startswith("SSL_CERT")}
+    daemon = make_daemon(environment=certificates)
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    daemon.tool(
+        "place", SCRIPT.format(package="numpy").replace("numpy.__file__", "str(numpy.arange(4).sum())")
+    )
+    async with daemon.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.text == "6", outcome
+    shutil.rmtree(daemon.state / "environments")

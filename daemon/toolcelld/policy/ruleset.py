@@ -24,7 +24,7 @@ from toolcelld.config.settings import KEYS, Limits, Settings, lower, resolve
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.interpreters import interpreter_of, missing_module, variables_of
+from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
@@ -134,26 +134,24 @@ class Ruleset:
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
-        active, programs = variables_of(interpreter)
-        if interpreter is not None and policy.enclosure != "none":
-            readable = dict.fromkeys((*policy.readable, *interpreter.readable))
-            policy = replace(policy, readable=tuple(readable))
-        return CellSpec(
+        spec = CellSpec(
             file=file,
             directory=directory,
-            environment=_granted_environment(environment, names, (*file.programs, *programs), active),
-            interpreter=interpreter,
+            environment=_granted_environment(environment, names, file.programs),
+            requirements=requirements_of(file, trusted=may is not None),
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
                 tuple((name, places[name]) for name in secrets if name in places), environment
             ),
         )
+        # An environment that is built of requirements takes its place when the cell starts.
+        return spec.beside(interpreter) if not spec.requirements else spec
 
 
 def _without_programs(file: ToolFile) -> ToolFile:
     """The file of an untrusted project, whose interpreter and programs would run before any confinement."""
-    return replace(file, python=None, programs=())
+    return replace(file, python=None, programs=(), requires=())
 
 
 def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
@@ -162,15 +160,14 @@ def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
 
 
 def _granted_environment(
-    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str], more: Mapping[str, str]
+    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """The variables whose names are granted, `more` of them, and PATH with the source's programs in front."""
+    """The variables whose names are granted, and PATH with the source's programs in front."""
     granted = {
         name: value
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
-    granted |= more
     if programs:
         granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
     return tuple(sorted(granted.items()))

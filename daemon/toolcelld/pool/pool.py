@@ -160,6 +160,17 @@ class Pool:
         elif not granted.cancelled() and granted.exception() is None:
             self.give_back(granted.result(), WorkerEvent.DONE, lease.places)
 
+    def hold(self, lease: Lease) -> None:
+        """Stop the time that a lease may wait in the queue, while an environment is built for it."""
+        if lease.deadline is not None:
+            lease.deadline.cancel()
+            lease.deadline = None
+
+    def go_on(self, lease: Lease) -> None:
+        """Give a lease that was held its time in the queue again."""
+        if lease.queue_seconds is not None and not lease.granted.done():
+            lease.deadline = self._loop.call_later(lease.queue_seconds, self._too_late, lease)
+
     def _too_late(self, lease: Lease) -> None:
         lease.granted.set_exception(self._too_busy(lease, lease.queue_seconds or 0.0))
         self._leave_queue(lease)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from toolcelld.catalog.description import Description
@@ -19,6 +19,7 @@ from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
+from toolcelld.environments.builder import BuildError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
@@ -74,9 +75,16 @@ class Worker(Receiver):
         worker_id: Its name in logs and lists.
         spec: The file and the settings of the cell.
         on_change: Called after every change of its state.
+        prepare: Builds the environment that a spec with requirements needs, and returns the spec with it.
     """
 
-    def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
+    def __init__(
+        self,
+        worker_id: str,
+        spec: CellSpec,
+        on_change: Callable[[Worker], None],
+        prepare: Callable[[CellSpec], Awaitable[CellSpec]] | None = None,
+    ) -> None:
         self.id = worker_id
         self.spec = spec
         self.machine = Machine(WORKER, WorkerState.STARTING)
@@ -97,6 +105,7 @@ class Worker(Receiver):
         self.crash_stderr = ""
         self._broke_protocol = False
         self._on_change = on_change
+        self._prepare = prepare
         self._retire_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -150,12 +159,18 @@ class Worker(Receiver):
         loop = asyncio.get_running_loop()
         self._startup = Startup()
         file = self.spec.file
+        spec = self.spec
         try:
+            if spec.requirements and self._prepare is not None:
+                spec = await self._prepare(spec)
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
             self._cell = await prefork.take(self)
         except ZygoteFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
+        except BuildError as error:
+            self.fire(WorkerEvent.EXIT)
+            raise StartFailed("environment", str(error)) from error
         except SecretError as error:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("secrets", str(error)) from error
@@ -175,7 +190,7 @@ class Worker(Receiver):
         memory_held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.redact(Redactor(secrets.values()))
-        become = self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        become = spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
         load = LoadMessage(
             path=file.path,
             stem=file.stem,
@@ -187,7 +202,7 @@ class Worker(Receiver):
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
         try:
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
-                if self.spec.interpreter is not None and self.spec.interpreter.program:
+                if spec.interpreter is not None and spec.interpreter.program:
                     await self._startup.resumed
                     self._cell.channel.send(
                         BecomeMessage(), become
