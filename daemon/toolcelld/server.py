@@ -40,7 +40,7 @@ from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.zygote import Zygote
+from toolcelld.cell.zygote import ROOTS, Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.environments.builder import Environments
 from toolcelld.errors import Refusal
@@ -173,10 +173,11 @@ class Daemon:
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
-        own = [self.options.state_directory, os.path.dirname(self.socket)]
-        own += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
-        hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
+        kept = [self.options.state_directory, os.path.dirname(self.socket)]
+        kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
+        hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
+        own = tuple(dict.fromkeys(map(os.path.realpath, (sys.prefix, sys.base_prefix, *ROOTS))))
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, own)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""

@@ -331,3 +331,99 @@ async def test_a_package_with_compiled_code_is_installed_from_the_registry(
         outcome = await session.call("place", {})
     assert outcome.text == "6", outcome
     shutil.rmtree(daemon.state / "environments")
+
+
+USES: Final = """
+import sys
+from toolcell import tool
+
+sys.path.insert(0, {src!r})
+import ours
+
+@tool
+def uses(late: bool = False) -> str:
+    "Use the project's own module."
+    if late:
+        import later
+        return later.NAME
+    return ours.NAME
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+async def test_an_edit_of_an_imported_module_is_in_the_next_call(
+    late: bool, keep: bool, daemon: RunningDaemon
+) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    module = source / ("later.py" if late else "ours.py")
+    (source / "ours.py").write_text("NAME = 'one'\n")
+    (source / "later.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {"late": late})).text == "one"
+        first = await session.call("uses", {"late": late})
+        again = await session.call("uses", {"late": late})
+        assert first.facts.worker_id == again.facts.worker_id, "a worker was replaced without an edit"
+        # In the second of the first version and of the same length, and in a file that replaces it.
+        if keep:
+            module.write_text("NAME = 'two'\n")
+        else:
+            (source / "new").write_text("NAME = 'two'\n")
+            os.replace(source / "new", module)
+        assert (await session.call("uses", {"late": late})).text == "two"
+
+
+async def test_a_link_in_the_place_of_an_imported_module_is_not_followed(daemon: RunningDaemon) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    for name in ("ours", "later"):
+        (source / f"{name}.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {})).text == "one"
+        (source / "ours.py").unlink()
+        (source / "ours.py").symlink_to(source / "later.py")
+        before = (await session.call("uses", {})).facts.worker_id
+        assert (await session.call("uses", {})).facts.worker_id == before
+
+
+OWN_ENVIRONMENT: Final = """
+import os, signal
+from toolcell import tool
+
+signal.alarm(20)
+
+@tool
+def poison(packages: str) -> str:
+    "Plant start-up code in the environment of the daemon."
+    try:
+        open(packages + "/planted.pth", "w").close()
+        return "written"
+    except OSError as error:
+        top = packages.split("/deep/")[0] + "/deep"
+        try:
+            os.rename(top, top + "-moved")
+        except OSError as second:
+            return f"{type(error).__name__} {type(second).__name__}"
+        return "moved"
+"""
+
+
+async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    daemon = make_daemon()
+    environment = daemon.project / "deep" / "env"
+    make_environment(environment)
+    daemon.config.write_text('trust = "all"\n[defaults]\nsandbox = "strict"\n')
+    # The daemon runs in that environment.
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    daemon.through = ["sh", "-c", f'shift; exec {environment}/bin/python "$@"', "sh"]
+    daemon.start()
+    daemon.tool("poison", OWN_ENVIRONMENT)
+    async with daemon.connect() as session:
+        outcome = await session.call("poison", {"packages": str(packages)})
+    assert outcome.text == "OSError OSError", outcome

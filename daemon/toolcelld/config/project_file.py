@@ -127,7 +127,7 @@ def _mistake(problem: ErrorDetails) -> Mistake:
     if problem["type"] == "extra_forbidden":
         section = LimitKeys if depth == 2 and len(location) > 1 else ProjectFile
         known = [info.alias or name for name, info in section.model_fields.items()]
-        near = difflib.get_close_matches(str(location[-1])[:64], known, n=1)
+        near = difflib.get_close_matches(str(location[depth - 1])[:64], known, n=1)
         hint = f'; did you mean "{near[0]}"?' if near else f"; known here: {', '.join(known)}"
         return Mistake(key, "", f"unknown key{hint}")
     context = problem.get("ctx", {})

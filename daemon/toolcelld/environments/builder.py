@@ -45,6 +45,8 @@ COMPLETE: Final = ".toolcell-complete"
 INTERPRETERS: Final = (".local/share/uv/python/*/bin", ".pyenv/versions/*/bin")
 """Where uv and pyenv keep interpreters, in the home directory."""
 MINOR_MAX: Final = 30
+FOUND_MAX: Final = 1000
+"""Environments that are remembered; each takes a kilobyte."""
 VARIABLES: Final = (
     "HOME", "LANG", "LC_ALL", "XDG_CONFIG_HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy",
     "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NETRC", "UV_DEFAULT_INDEX", "UV_INDEX",
@@ -84,11 +86,23 @@ class Environments:
         self._running: dict[str, asyncio.Future[Interpreter]] = {}
         self._processes: set[subprocess.Popen[bytes]] = set()  # of these builds
         self._closing = False
+        self._found: dict[Requirements, Interpreter] = {}  # environments that are there
         # One build at a time, apart from the threads that everything else needs.
         self._thread = ThreadPoolExecutor(1, "toolcell-environments")
 
     def built(self, requirements: Requirements) -> Interpreter | None:
         """Return the interpreter of an environment that is there already, or None."""
+        found = self._found.get(requirements)
+        if found is not None and _is_complete(found.prefix):
+            return found
+        found = self._recorded(requirements)
+        if found is not None:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            self._found[requirements] = found
+        return found
+
+    def _recorded(self, requirements: Requirements) -> Interpreter | None:
         try:
             with open(self._record(self._key(requirements)), encoding="utf-8") as file:
                 name = json.load(file)["environment"]

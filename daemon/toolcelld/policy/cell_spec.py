@@ -25,6 +25,7 @@ class CellSpec:
     environment: tuple[tuple[str, str], ...]
     limits: CellLimits
     policy: SandboxPolicy
+    project: str = ""  # the directory whose imported files are watched
     owner: str = ""  # the session or the call that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
     interpreter: Interpreter | None = None  # in place of Toolcell's own
@@ -84,6 +85,7 @@ class CellSpec:
                 "memory_held": memory_held,
                 "policy": self.policy.to_wire(),
                 "scratch": tmpdir,
+                "project": self.project,
                 "python": asdict(_python_setup(self.interpreter)) if self.interpreter is not None else None,
             }
         ).encode()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -32,9 +32,10 @@ from toolcelld.policy.profiles import (
     Project,
     policy_of,
     policy_of_describing,
+    project_of,
 )
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import Trusts
+from toolcelld.policy.trust import PROJECT, Trusts
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
@@ -96,9 +97,8 @@ class Ruleset:
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return Permit(
-            tool, settings, self._spec(file, directory, settings, may, policy, secrets, interpreter)
-        )
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        return Permit(tool, settings, replace(spec, project=project.directory))
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
@@ -111,6 +111,11 @@ class Ruleset:
         file = file if may is not None else _without_programs(file)
         interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
+        if may is not None and file.source == PROJECT and policy.enclosure != "none":
+            # A file may import the project's own packages; what it can write is still nothing.
+            place = project_directory(file)
+            root = project_of(place, find_worktree(place), self.host_paths.home).directory
+            policy = replace(policy, readable=(*policy.readable, root))
         spec = self._spec(file, file.directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))

@@ -109,11 +109,19 @@ class Pool:
 
     def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
-        if not places.is_open or (worker := self._idle.take(spec)) is None:
+        if not places.is_open or (worker := self._take_current(spec)) is None:
             return None
         places.take()
         worker.fire(WorkerEvent.LEASE)
         return worker
+
+    def _take_current(self, spec: CellSpec) -> Worker | None:
+        """An idle worker whose code is what the files have; those that have imported older files are retired."""
+        while (worker := self._idle.take(spec)) is not None:
+            if not worker.imported or worker.is_current:
+                return worker
+            self.retire(worker)
+        return None
 
     def lease(
         self,
@@ -287,7 +295,7 @@ class Pool:
             file = lease.spec.file
             if self._is_full(lease, promised[lease.tool]):
                 continue
-            if (idle := self._idle.take(lease.spec)) is not None:
+            if (idle := self._take_current(lease.spec)) is not None:
                 idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
                 continue

@@ -28,7 +28,16 @@ from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
+from toolcelld.protocol.messages import (
+    BecomeMessage,
+    CallContext,
+    CallMessage,
+    ImportedMessage,
+    LoadMessage,
+    RetireMessage,
+    from_worker,
+)
+from toolcelld.sandbox import linux
 
 __all__ = ["Invocation", "Listener", "Worker"]
 
@@ -36,6 +45,8 @@ LOAD_GRACE_SECONDS: Final = 1.0
 """After loading was aborted, for the worker's report of the line that it had reached."""
 SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
+IMPORTED_MAX: Final = 500
+"""Files of the project that are looked at before a call; the worker reports no more."""
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 
@@ -104,6 +115,7 @@ class Worker(Receiver):
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
         self._broke_protocol = False
+        self.imported: dict[str, int] = {}  # files of the project: path below it, and the time of the version
         self._on_change = on_change
         self._prepare = prepare
         self._retire_timer: asyncio.TimerHandle | None = None
@@ -310,10 +322,27 @@ class Worker(Receiver):
     # From the cell
 
     def on_frame(self, frame: Frame) -> None:
+        if frame.header["type"] == "imported":
+            self._on_imported(frame)
+            return
         if self._listener is not None:
             self._listener.on_frame(frame)
         elif self._startup is not None:
             self._startup.on_frame(self.cell, frame)
+
+    def _on_imported(self, frame: Frame) -> None:
+        try:
+            message = from_worker(frame.header)
+        except FrameError as error:
+            self.cell.channel.fail(error)
+            return
+        if isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
+            self.imported |= message.files
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files of the project that it has imported are still the same."""
+        return not self.imported or linux.unchanged_below(self.spec.project, self.imported)
 
     def on_output(self, source: Source, data: bytes) -> bool:
         if self._listener is not None:
