@@ -26,13 +26,18 @@ BLOCK = '# /// script\n# dependencies = ["{package}"]\n# ///\n'
 async def first_calls(daemon: RunningDaemon, directory: Path, tool: str, rounds: int = ROUNDS) -> float:
     """The median time of a call in a new worker, in milliseconds, once the file is described."""
     taken: list[float] = []
+    waits: list[float] = []
     for _ in range(rounds):
         await asyncio.to_thread(daemon.settle, 4)  # with every cell forked ahead
         async with daemon.connect(directory=directory) as session:
             began = time.perf_counter()
             outcome = await session.call(tool, {})
             taken.append(1000 * (time.perf_counter() - began))
+            waits.append(1000 * outcome.facts.queue_seconds)
             assert outcome.kind.value == "ok", outcome
+    print(
+        f"  {tool}: {statistics.median(taken):.1f} ms, {statistics.median(waits):.1f} ms of them to a loaded worker"
+    )
     return statistics.median(taken)
 
 
