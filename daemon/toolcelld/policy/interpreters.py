@@ -114,8 +114,12 @@ def missing_module(
             find(executable, home)
         except InterpreterError as error:
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
-    place = f"an environment in {project_directory(file)}/.venv, or " if file.source == _PROJECT else ""
+    place = (
+        f"make an environment in {project_directory(file)}/.venv, or name one"
+        if file.source == _PROJECT
+        else "name one"
+    )
     return (
-        f"It ran with Toolcell's own Python. To give it packages: {place}"
-        f'[source.{file.source}] python = "…/bin/python" in {config}'
+        f"It ran with Toolcell's own Python. To give it packages, {place}:\n"
+        f'[source.{file.source}] python = "…/bin/python"   in {config}'
     )
