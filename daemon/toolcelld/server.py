@@ -36,12 +36,13 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import ToolFile, sources_of
+from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.zygote import Zygote
+from toolcelld.cell.zygote import ROOTS, Zygote
 from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.environments.builder import Environments
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -128,6 +129,14 @@ class Daemon:
             load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
+            make_worker=lambda name, spec, on_change: Worker(name, spec, on_change, self._prepare),
+        )
+        self.preparing: dict[str, str] = {}  # by tool file: what is done for its environment now
+        self._environments = Environments(
+            os.path.join(options.state_directory, "environments"),
+            self.environment,
+            uv=lambda: self._config.environments.uv or "",
+            source_builds=lambda: self._config.environments.source_builds,
         )
         self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
         spill = self._config.spill
@@ -169,10 +178,11 @@ class Daemon:
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
-        own = [self.options.state_directory, os.path.dirname(self.socket)]
-        own += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
-        hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
+        kept = [self.options.state_directory, os.path.dirname(self.socket)]
+        kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
+        hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
+        own = tuple(dict.fromkeys(map(os.path.realpath, (sys.prefix, sys.base_prefix, *ROOTS))))
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, own)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
@@ -258,6 +268,29 @@ class Daemon:
                 self._zygote, self.tasks, self._temporary_directories, apart=apart
             )
         return self._preforks[apart]
+
+    async def _prepare(self, spec: CellSpec) -> CellSpec:
+        """Return a spec with the environment of its requirements. Raises `BuildError`."""
+        interpreter = self._environments.built(spec.requirements)
+        if interpreter is None:
+            path, names = spec.file.path, ", ".join(spec.requirements.packages)
+            self._tell_preparing(path, f"installing packages for {spec.file.stem}: {names}"[:500])
+            project = project_directory(spec.file)
+            try:
+                interpreter = await self._environments.get(
+                    spec.requirements, (project, find_worktree(project), spec.directory)
+                )
+            finally:
+                self._tell_preparing(path, "")
+        return spec.beside(interpreter)
+
+    def _tell_preparing(self, path: str, text: str) -> None:
+        if text:
+            self.preparing[path] = text
+        else:
+            self.preparing.pop(path, None)
+        for session in list(self.sessions.all):
+            session.prepare(path, text)
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
@@ -353,6 +386,7 @@ class Daemon:
         finally:
             for prefork in self._preforks.values():
                 await prefork.aclose()
+            await self._environments.aclose()
             await self._zygote.aclose()
             self.groups.close()
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -188,3 +190,240 @@ async def test_code_planted_in_an_environment_never_runs_outside_of_a_cell(
     async with asyncio.timeout(SETTLE_SECONDS), daemon.connect() as session:
         outcome = await session.call("plant_other", {})
     assert not os.path.lexists(mark), f"planted code ran outside of a cell; the call: {outcome}"
+
+
+UV: Final = str(Path(sys.executable).parent / "uv")
+SCRIPT: Final = """
+# /// script
+# dependencies = ["{package}"]
+# ///
+import {package}
+from toolcell import tool
+
+@tool
+def place() -> str:
+    "Say where the package is."
+    return {package}.__file__
+"""
+
+
+def make_wheel(directory: Path, name: str, files: dict[str, str]) -> None:
+    """A package as uv installs it."""
+    directory.mkdir(exist_ok=True)
+    info = f"{name}-1.0.dist-info"
+    metadata = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    everything = {**files, **metadata}
+    record = "".join(f"{path},,\n" for path in (*everything, f"{info}/RECORD"))
+    with zipfile.ZipFile(directory / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        for path, text in {**everything, f"{info}/RECORD": record}.items():
+            wheel.writestr(path, text)
+
+
+@pytest.fixture
+def packages(make_daemon: Callable[..., RunningDaemon], tmp_path: Path) -> Iterator[RunningDaemon]:
+    """A daemon whose index is a directory of wheels: `mark` leaves a mark when its start-up code runs."""
+    wheels = tmp_path / "wheels"
+    daemon = make_daemon(environment={"UV_FIND_LINKS": str(wheels), "UV_OFFLINE": "1"})
+    mark = daemon.directory / "ran-outside"
+    start = f"import contextlib, os; exec(\"with contextlib.suppress(OSError): open({str(mark)!r}, 'w')\")\n"
+    make_wheel(wheels, "mark", {"mark.py": "", "mark.pth": start})
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    yield daemon
+    shutil.rmtree(daemon.state / "environments", ignore_errors=True)
+
+
+async def test_the_packages_of_a_script_block_are_installed_before_the_call_and_the_wait_is_told(
+    packages: RunningDaemon,
+) -> None:
+    go, uv = packages.directory / "go", packages.directory / "uv"
+    uv.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.02; done\nexec {UV} "$@"\n')
+    uv.chmod(0o755)
+    packages.config.write_text(f'trust = "all"\n[environments]\nuv = "{uv}"\n[daemon]\nopen_wait = "500ms"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    told: list[str] = []
+    async with packages.connect() as session:
+        call = session.call("place", {})
+        async for event in call:
+            told.append(repr(event))
+            go.touch()
+        outcome = await call
+    assert outcome.kind.value == "ok", outcome
+    assert outcome.text.startswith(str(packages.state / "environments"))
+    assert any("installing packages for place: mark" in event for event in told), told
+    assert not os.path.lexists(packages.directory / "ran-outside"), "a package's start-up code ran outside"
+
+
+async def test_a_second_tool_with_the_same_packages_shares_their_environment(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="mark"))
+    packages.tool("again", SCRIPT.format(package="mark").replace("def place", "def again"))
+    async with packages.connect() as session:
+        first, second = (await session.call("place", {})).text, (await session.call("again", {})).text
+    assert first == second
+    assert len(os.listdir(packages.state / "environments" / "environments")) == 1
+
+
+async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="missing"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
+    assert "uv cannot install" in outcome.message
+    assert "missing" in outcome.message
+
+
+async def test_uv_and_interpreters_of_the_project_are_never_run(packages: RunningDaemon) -> None:
+    """A `uv` in the project's environment, and an interpreter that uv would find in the working directory."""
+    programs = packages.project / ".venv" / "bin"
+    mark = packages.directory / "ran-outside"
+    make_environment(packages.project / ".venv")
+    for name in ("uv", "python3.99"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (programs / name).chmod(0o755)
+    packages.stop()
+    packages.environment["PATH"] = f"{programs}:{Path(UV).parent}:{os.environ['PATH']}"
+    packages.config.write_text('trust = "all"\n')
+    packages.start()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "ok", outcome
+    assert not os.path.lexists(mark)
+
+
+async def test_without_uv_the_error_says_how_to_install_it(packages: RunningDaemon) -> None:
+    packages.config.write_text('trust = "all"\n[environments]\nuv = "/nowhere/uv"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert "pip install uv" in outcome.message
+
+
+async def test_an_untrusted_project_has_no_packages_installed(packages: RunningDaemon) -> None:
+    packages.config.write_text(f'[environments]\nuv = "{UV}"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert f"toolcell trust {packages.project}" in outcome.message
+    assert not (packages.state / "environments").exists()
+
+
+@pytest.mark.slow
+async def test_a_package_with_compiled_code_is_installed_from_the_registry(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    certificates = {name: value for name, value in os.environ.items() if name.startswith("SSL_CERT")}
+    daemon = make_daemon(environment=certificates)
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    daemon.tool(
+        "place", SCRIPT.format(package="numpy").replace("numpy.__file__", "str(numpy.arange(4).sum())")
+    )
+    async with daemon.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.text == "6", outcome
+    shutil.rmtree(daemon.state / "environments")
+
+
+USES: Final = """
+import sys
+from toolcell import tool
+
+sys.path.insert(0, {src!r})
+import ours
+
+@tool
+def uses(late: bool = False) -> str:
+    "Use the project's own module."
+    if late:
+        import later
+        return later.NAME
+    return ours.NAME
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+async def test_an_edit_of_an_imported_module_is_in_the_next_call(
+    late: bool, keep: bool, daemon: RunningDaemon
+) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    module = source / ("later.py" if late else "ours.py")
+    (source / "ours.py").write_text("NAME = 'one'\n")
+    (source / "later.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {"late": late})).text == "one"
+        first = await session.call("uses", {"late": late})
+        again = await session.call("uses", {"late": late})
+        assert first.facts.worker_id == again.facts.worker_id, "a worker was replaced without an edit"
+        # In the second of the first version and of the same length, and in a file that replaces it.
+        if keep:
+            module.write_text("NAME = 'two'\n")
+        else:
+            (source / "new").write_text("NAME = 'two'\n")
+            os.replace(source / "new", module)
+        assert (await session.call("uses", {"late": late})).text == "two"
+
+
+async def test_a_link_in_the_place_of_an_imported_module_is_not_followed(daemon: RunningDaemon) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    for name in ("ours", "later"):
+        (source / f"{name}.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {})).text == "one"
+        (source / "ours.py").unlink()
+        (source / "ours.py").symlink_to(source / "later.py")
+        before = (await session.call("uses", {})).facts.worker_id
+        assert (await session.call("uses", {})).facts.worker_id == before
+
+
+OWN_ENVIRONMENT: Final = """
+import os, signal
+from toolcell import tool
+
+signal.alarm(20)
+
+@tool
+def poison(packages: str) -> str:
+    "Plant start-up code in the environment of the daemon."
+    try:
+        open(packages + "/planted.pth", "w").close()
+        return "written"
+    except OSError as error:
+        top = packages.split("/deep/")[0] + "/deep"
+        try:
+            os.rename(top, top + "-moved")
+        except OSError as second:
+            return f"{type(error).__name__} {type(second).__name__}"
+        return "moved"
+"""
+
+
+async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    daemon = make_daemon()
+    environment = daemon.project / "deep" / "env"
+    make_environment(environment)
+    daemon.config.write_text('trust = "all"\n[defaults]\nsandbox = "strict"\n')
+    # The daemon runs in that environment.
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    daemon.through = ["sh", "-c", f'shift; exec {environment}/bin/python "$@"', "sh"]
+    daemon.start()
+    daemon.tool("poison", OWN_ENVIRONMENT)
+    async with daemon.connect() as session:
+        outcome = await session.call("poison", {"packages": str(packages)})
+    assert outcome.text == "OSError OSError", outcome

@@ -165,6 +165,26 @@ class Call:
         assert self.plan is not None
         return Refusal(RefusalReason.BROKEN_TOOL, f"{self.plan.tool.path}{line}: {failure.message}")
 
+    def prepare(self, text: str) -> None:
+        """Stop the clocks of a call that waits for the packages of its tool, and tell its client.
+
+        Args:
+            text: What is done; empty when it is done, which starts the clocks again.
+        """
+        if self.run is not None or self.ended:
+            return
+        lease = self._lease
+        if not text:
+            self.deadline.run()
+            if lease is not None:
+                self.session.pool.go_on(lease)
+            return
+        self.note(text)
+        self.deadline.pause()
+        if lease is not None:
+            self.session.pool.hold(lease)
+        self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
+
     def _withdraw(self) -> None:
         if self._lease is not None:
             self.session.pool.withdraw(self._lease)

@@ -38,6 +38,7 @@ from toolcelld.protocol.messages import (
     FailedMessage,
     FromWorker,
     HelloMessage,
+    ImportedMessage,
     LoadedMessage,
     LogMessage,
     MessageError,
@@ -153,7 +154,14 @@ class OutputCollector:
                 self._questions.request(message, payload)
             case WithdrawMessage():
                 self._questions.withdraw(message.ask)
-            case ChunkMessage() | HelloMessage() | LoadedMessage() | BrokenMessage() | FailedMessage():
+            case (
+                ChunkMessage()
+                | HelloMessage()
+                | ImportedMessage()
+                | LoadedMessage()
+                | BrokenMessage()
+                | FailedMessage()
+            ):
                 raise MessageError(message.type, "type", "has no place in a call")
             case _:
                 assert_never(message)

@@ -17,7 +17,9 @@ from typing import Literal
 
 from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
-from toolcelld.config.load import Config
+from toolcelld.config.load import Config, ConfigError
+from toolcelld.config.project_file import PROJECT_FILE
+from toolcelld.config.project_file import read as read_project_file
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
@@ -46,6 +48,9 @@ class Source:
     directories: tuple[str, ...]
     python: str | None = None  # absolute path; None is Toolcell's own interpreter
     programs: tuple[str, ...] = ()  # directories put before the system's on PATH
+    requires: tuple[str, ...] = ()  # packages that an environment is built of
+    project_file: bytes = b""  # the content of the project's own configuration
+    mistakes: str = ""  # what is wrong with it
     only: str = ""  # the name of one file of the directory; empty for all
 
 
@@ -62,6 +67,7 @@ class ToolFile:
     directory: str  # the source's directory
     python: str | None = None
     programs: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # packages that its project asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,28 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         return Source(name, scope, tuple(directories), python, programs)
 
     found = tuple(source(name, *place) for name, place in places.items())
+    found = tuple(_asked(one, directory) if one.name == "project" else one for one in found)
     return tuple(_source_of(path, found) for path in config.only) or found
+
+
+def _asked(source: Source, directory: str) -> Source:
+    """Return the source of a project with what `.toolcell/config.toml` asks for, where the user's configuration is silent."""
+    try:
+        found = read_project_file(directory)
+    except ConfigError as error:
+        return replace(source, mistakes=str(error), project_file=str(error).encode(errors="replace"))
+    if found is None:
+        return source
+    asked, raw = found
+    python = asked.python and os.path.join(directory, asked.python)
+    programs = tuple(os.path.join(directory, program) for program in asked.programs)
+    return replace(
+        source,
+        python=source.python or python,
+        programs=source.programs or programs,
+        requires=asked.requires,
+        project_file=raw,
+    )
 
 
 def _source_of(path: str, sources: Sequence[Source]) -> Source:
@@ -152,6 +179,9 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     paths: dict[str, str] = {}  # resolved to first seen
     budget = CONTENT_BYTES_MAX
     for source in sources:
+        if source.mistakes:
+            file = os.path.join(directory, PROJECT_FILE)
+            found.append(Problem(file, "", "broken", source.mistakes))
         for place in source.directories:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:
@@ -194,6 +224,8 @@ def _scan_directory(
             unfit[path] = content
     read = {path[len(place) + 1 :]: content for path, content in contents.items()}
     digest = digest_below(resolved, source.python, read)
+    if source.project_file:
+        digest += source.project_file  # what it asks for may change how its files are described
     for path, stem, _ in candidates[:FILES_MAX]:
         if path in unfit:
             yield unfit[path]
@@ -211,6 +243,7 @@ def _scan_directory(
             place,
             source.python,
             source.programs,
+            source.requires,
         )
 
 

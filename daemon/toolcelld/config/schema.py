@@ -30,6 +30,7 @@ __all__ = [
     "DaemonSection",
     "Declared",
     "DefaultsSection",
+    "EnvironmentsSection",
     "Isolation",
     "Keep",
     "LimitKeys",
@@ -41,6 +42,7 @@ __all__ = [
     "SpillSection",
     "ToolSection",
     "Trust",
+    "strings",
 ]
 
 Isolation = Literal["worker", "session", "call"]
@@ -56,7 +58,9 @@ SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_*?][A-Za-z0-9_*?]*")
 
 
-def _strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[object], tuple[str, ...]]:
+def strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[object], tuple[str, ...]]:
+    """Return a validator for lists of strings that match a pattern; `what` is their name in messages."""
+
     def parsed(value: object) -> tuple[str, ...]:
         items = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
         strings = tuple(item for item in items if isinstance(item, str) and item)
@@ -72,7 +76,7 @@ def _strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[obj
 
 def _hosts(value: object) -> bool | tuple[str, ...]:
     if isinstance(value, list | tuple):
-        hosts = _strings("host names", _HOST)(cast("object", value))
+        hosts = strings("host names", _HOST)(cast("object", value))
         if len(hosts) > HOSTS_MAX:
             raise ValueError(f"has more than {HOSTS_MAX} host names; write true for all")
         # An empty list is no network, and never all of it.
@@ -113,14 +117,14 @@ SecondsLimit = Annotated[float | None, BeforeValidator(optional(parse_seconds))]
 BytesLimit = Annotated[int | None, BeforeValidator(optional(parse_bytes))]
 CountLimit = Annotated[int | None, BeforeValidator(optional(parse_count))]
 Names = Annotated[
-    tuple[str, ...], BeforeValidator(_strings("names of environment variables", _ENVIRONMENT_NAME))
+    tuple[str, ...], BeforeValidator(strings("names of environment variables", _ENVIRONMENT_NAME))
 ]
 FilePath = Annotated[str, AfterValidator(_path)]
 Hosts = Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)]
-SecretNames = Annotated[tuple[str, ...], BeforeValidator(_strings("names of secrets", SECRET_NAME))]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(strings("names of secrets", SECRET_NAME))]
 Sandbox = Annotated[str, BeforeValidator(_sandbox)]
 Places = Annotated[
-    tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(_strings("paths"))
+    tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(strings("paths"))
 ]
 
 
@@ -244,11 +248,20 @@ class SourceSection(Section):
 
     directory: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     python: FilePath | None = None  # relative: to the session's directory in `project`, else to `directory`
-    programs: Annotated[tuple[FilePath, ...], BeforeValidator(_strings("directories"))] = ()
+    programs: Annotated[tuple[FilePath, ...], BeforeValidator(strings("directories"))] = ()
     env: Names = ()
     sandbox: Sandbox = "auto"
     network: Hosts = False  # the most that its files get of what they ask for
     secrets: SecretNames = ()  # the same
+
+
+class EnvironmentsSection(Section):
+    """[environments]: packages that tools ask for, installed by uv."""
+
+    uv: Annotated[FilePath, AfterValidator(_absolute)] | None = (
+        None  # the program; the one on PATH by default
+    )
+    source_builds: StrictBool = False  # whether packages without a wheel are built, which runs their code
 
 
 class ProfileSection(Section):
@@ -266,7 +279,7 @@ class ProfileSection(Section):
 class SecretSection(Section):
     """[secrets] NAME: where a value comes from; exactly one of them."""
 
-    command: Annotated[tuple[str, ...], BeforeValidator(_strings("words of a command"))] = ()
+    command: Annotated[tuple[str, ...], BeforeValidator(strings("words of a command"))] = ()
     file: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
 
@@ -285,6 +298,7 @@ class ConfigFile(Section):
     defaults: DefaultsSection = DefaultsSection()
     max: MaxSection = MaxSection()
     spill: SpillSection = SpillSection()
+    environments: EnvironmentsSection = EnvironmentsSection()
     secrets: Mapping[str, SecretSection] = {}
     profile: Mapping[str, ProfileSection] = {}
     source: Mapping[str, SourceSection] = {}
@@ -296,6 +310,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "defaults": DefaultsSection,
     "max": MaxSection,
     "spill": SpillSection,
+    "environments": EnvironmentsSection,
     "secrets": SecretSection,
     "profile": ProfileSection,
     "source": SourceSection,

@@ -23,7 +23,15 @@ from typing import Final
 
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["LOADED", "Interpreter", "InterpreterError", "environment_in", "find"]
+__all__ = [
+    "LOADED",
+    "Interpreter",
+    "InterpreterError",
+    "environment_in",
+    "find",
+    "own_program",
+    "own_versions",
+]
 
 LOADED: Final = ("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
 """Packages that a worker has imported before it loads a tool."""
@@ -106,7 +114,7 @@ def find(executable: str, home: str) -> Interpreter:
     elif configuration.get("include-system-site-packages", "").lower() == "true":
         packages.append(os.path.join(base, "lib", f"python{version}", "site-packages"))
     packages = [place for place in packages if os.path.isdir(place)]
-    fits = program == _own_program() and _agree(packages[:1])
+    fits = program == own_program() and _agree(packages[:1])
     roots = () if base == "/" else _checked_roots(base, links, home, executable)
     return Interpreter(
         executable=executable,
@@ -196,12 +204,14 @@ def _checked_roots(base: str, links: tuple[str, ...], home: str, executable: str
 
 
 @functools.cache
-def _own_program() -> str:
+def own_program() -> str:
+    """Return the resolved program of this interpreter."""
     return os.path.realpath(sys.executable)
 
 
 @functools.cache
-def _own_versions() -> Mapping[str, str]:
+def own_versions() -> Mapping[str, str]:
+    """Return the versions of the packages in `LOADED` that this interpreter has."""
     found: dict[str, str] = {}
     for place in reversed(sys.path):
         found |= _versions(place)
@@ -210,7 +220,7 @@ def _own_versions() -> Mapping[str, str]:
 
 def _agree(packages: list[str]) -> bool:
     """Whether the packages that a worker has loaded are absent there, or of the same version."""
-    own = _own_versions()
+    own = own_versions()
     return all(own.get(name) == version for place in packages for name, version in _versions(place).items())
 
 

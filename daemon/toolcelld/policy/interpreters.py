@@ -1,5 +1,6 @@
 """Decides which interpreter and packages the cell of a file has.
 
+    an environment with the packages that the file or its project asks for (PEP 723, `requires`), else
     the source's `python`, else
     for a trusted project, the environment at its root: `.venv`, else `venv`, else
     Toolcell's own interpreter
@@ -14,9 +15,16 @@ import os
 
 from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
+from toolcelld.environments.requirements import (
+    NO_REQUIREMENTS,
+    Requirements,
+    RequirementsError,
+    has_block,
+    in_file,
+)
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["interpreter_of", "missing_module", "variables_of"]
+__all__ = ["interpreter_of", "missing_module", "requirements_of"]
 
 _PROJECT = "project"
 
@@ -57,12 +65,18 @@ def _found_by_itself(file: ToolFile) -> str | None:
     return None
 
 
-def variables_of(interpreter: Interpreter | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables that activate an environment, and the directories of its programs."""
-    if interpreter is None:
-        return {}, ()
-    programs = (os.path.join(interpreter.prefix, "bin"),)
-    return ({"VIRTUAL_ENV": interpreter.prefix} if interpreter.is_environment else {}), programs
+def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
+    """Return the packages that a file and its project ask for; none for an untrusted project.
+
+    Raises:
+        Refusal: The file's script block cannot be used.
+    """
+    if not trusted:
+        return NO_REQUIREMENTS
+    try:
+        return in_file(file.content).beside(file.requires)
+    except RequirementsError as error:
+        raise Refusal(RefusalReason.BROKEN_TOOL, f"{file.path}: {error}") from error
 
 
 def missing_module(
@@ -84,6 +98,11 @@ def missing_module(
             f"It ran with {interpreter.executable}. To install it there: "
             f"uv pip install --python {interpreter.executable} {package}"
         )
+    if not trusted and (file.requires or has_block(file.content)):
+        return (
+            "It ran with Toolcell's own Python: packages are installed for trusted projects only.\n"
+            f"  To trust it: toolcell trust {project_directory(file)}"
+        )
     executable = _found_by_itself(file)
     if executable is not None and not trusted:
         return (
@@ -95,8 +114,12 @@ def missing_module(
             find(executable, home)
         except InterpreterError as error:
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
-    place = f"an environment in {project_directory(file)}/.venv, or " if file.source == _PROJECT else ""
+    place = (
+        f"make an environment in {project_directory(file)}/.venv, or name one"
+        if file.source == _PROJECT
+        else "name one"
+    )
     return (
-        f"It ran with Toolcell's own Python. To give it packages: {place}"
-        f'[source.{file.source}] python = "…/bin/python" in {config}'
+        f"It ran with Toolcell's own Python. To give it packages, {place}:\n"
+        f'[source.{file.source}] python = "…/bin/python"   in {config}'
     )

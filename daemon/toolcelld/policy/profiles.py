@@ -57,6 +57,7 @@ class HostPaths:
         str, ...
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
+    own: tuple[str, ...] = ()  # the daemon's environment and code, resolved: what it runs outside of cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,16 +223,31 @@ def _policy(
         *(profile.readable if profile is not None else ()),
         *(work if settings.read_only else ()),
     )
+    held = project.protected if project is not None else ()
+    own, above = _own_code_in(project.directory, host_paths) if project is not None else ([], [])
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
-        writable=() if settings.read_only else work,
-        protected=() if settings.read_only or project is None else project.protected,
+        writable=() if settings.read_only else tuple(dict.fromkeys((*work, *above))),
+        protected=() if settings.read_only else tuple(dict.fromkeys((*held, *own))),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
         execute=settings.programs,
     )
+
+
+def _own_code_in(directory: str, host_paths: HostPaths) -> tuple[list[str], list[str]]:
+    """The daemon's own environment where it lies in a project, and the directories between them.
+
+    Mounted by themselves, the directories between cannot be renamed, and so nothing can take its place.
+    """
+    own = [place for place in host_paths.own if place != directory and _below(place, directory)]
+    above: list[str] = []
+    for place in own:
+        while (place := os.path.dirname(place)) != directory:
+            above.append(place)
+    return own, above
 
 
 def _below(path: str, directory: str) -> bool:

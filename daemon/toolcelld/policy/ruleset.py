@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -25,7 +25,7 @@ from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, r
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.interpreters import interpreter_of, missing_module, variables_of
+from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
@@ -33,6 +33,7 @@ from toolcelld.policy.profiles import (
     Project,
     policy_of,
     policy_of_describing,
+    project_of,
 )
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import PROJECT, Asked, Trusts, most_of_source
@@ -130,9 +131,8 @@ class Ruleset:
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return Permit(
-            tool, settings, self._spec(file, directory, settings, may, policy, secrets, interpreter)
-        )
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        return Permit(tool, settings, replace(spec, project=project.directory))
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
@@ -156,6 +156,11 @@ class Ruleset:
         interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
+        if may is not None and file.source == PROJECT and policy.enclosure != "none":
+            # A file may import the project's own packages; what it can write is still nothing.
+            place = project_directory(file)
+            root = project_of(place, find_worktree(place), self.host_paths.home).directory
+            policy = replace(policy, readable=(*policy.readable, root))
         spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
@@ -179,21 +184,19 @@ class Ruleset:
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
-        active, programs = variables_of(interpreter)
-        if interpreter is not None and policy.enclosure != "none":
-            readable = dict.fromkeys((*policy.readable, *interpreter.readable))
-            policy = replace(policy, readable=tuple(readable))
-        return CellSpec(
+        spec = CellSpec(
             file=file,
             directory=directory,
-            environment=_granted_environment(environment, names, (*file.programs, *programs), active),
-            interpreter=interpreter,
+            environment=_granted_environment(environment, names, file.programs),
+            requirements=requirements_of(file, trusted=may is not None),
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
                 tuple((name, places[name]) for name in secrets if name in places), environment
             ),
         )
+        # An environment that is built of requirements takes its place when the cell starts.
+        return spec.beside(interpreter) if not spec.requirements else spec
 
 
 _STRENGTH = ("none", "baseline", "auto", "strict")
@@ -217,7 +220,7 @@ def _untrusted(file: ToolFile, name: str) -> Refusal:
 
 def _without_programs(file: ToolFile) -> ToolFile:
     """The file of an untrusted project, whose interpreter and programs would run before any confinement."""
-    return replace(file, python=None, programs=())
+    return replace(file, python=None, programs=(), requires=())
 
 
 def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
@@ -226,15 +229,14 @@ def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
 
 
 def _granted_environment(
-    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str], more: Mapping[str, str]
+    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """The variables whose names are granted, `more` of them, and PATH with the source's programs in front."""
+    """The variables whose names are granted, and PATH with the source's programs in front."""
     granted = {
         name: value
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
-    granted |= more
     if programs:
         granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
     return tuple(sorted(granted.items()))

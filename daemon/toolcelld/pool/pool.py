@@ -109,11 +109,19 @@ class Pool:
 
     def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
-        if not places.is_open or (worker := self._idle.take(spec)) is None:
+        if not places.is_open or (worker := self._take_current(spec)) is None:
             return None
         places.take()
         worker.fire(WorkerEvent.LEASE)
         return worker
+
+    def _take_current(self, spec: CellSpec) -> Worker | None:
+        """An idle worker whose code is what the files have; those that have imported older files are retired."""
+        while (worker := self._idle.take(spec)) is not None:
+            if not worker.imported or worker.is_current:
+                return worker
+            self.retire(worker)
+        return None
 
     def lease(
         self,
@@ -159,6 +167,17 @@ class Pool:
             granted.cancel()
         elif not granted.cancelled() and granted.exception() is None:
             self.give_back(granted.result(), WorkerEvent.DONE, lease.places)
+
+    def hold(self, lease: Lease) -> None:
+        """Stop the time that a lease may wait in the queue, while an environment is built for it."""
+        if lease.deadline is not None:
+            lease.deadline.cancel()
+            lease.deadline = None
+
+    def go_on(self, lease: Lease) -> None:
+        """Give a lease that was held its time in the queue again."""
+        if lease.queue_seconds is not None and not lease.granted.done():
+            lease.deadline = self._loop.call_later(lease.queue_seconds, self._too_late, lease)
 
     def _too_late(self, lease: Lease) -> None:
         lease.granted.set_exception(self._too_busy(lease, lease.queue_seconds or 0.0))
@@ -276,7 +295,7 @@ class Pool:
             file = lease.spec.file
             if self._is_full(lease, promised[lease.tool]):
                 continue
-            if (idle := self._idle.take(lease.spec)) is not None:
+            if (idle := self._take_current(lease.spec)) is not None:
                 idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
                 continue

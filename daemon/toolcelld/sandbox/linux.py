@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 __all__ = [
     "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset", "filter_system_calls",
-    "grant_beneath", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper",
+    "grant_beneath", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper", "unchanged_below",
 ]  # fmt: skip
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -43,6 +44,12 @@ LANDLOCK_ABI_SIGNAL: Final = 6  # Linux 6.12
 # <linux/seccomp.h> and <linux/filter.h>
 SECCOMP_MODE_FILTER: Final = 2
 BPF_INSTRUCTION_BYTES: Final = 8
+
+SYS_OPENAT2: Final = 437
+OPEN_HOW: Final = struct.Struct("=QQQ")  # flags, mode, resolve
+RESOLVE_NO_XDEV: Final = 0x01
+RESOLVE_NO_SYMLINKS: Final = 0x04
+RESOLVE_BENEATH: Final = 0x08
 
 CAPABILITY_VERSION_3: Final = 0x20080522
 
@@ -117,6 +124,36 @@ class _RulesetAttributes(ctypes.Structure):
         ("handled_access_net", ctypes.c_uint64),
         ("scoped", ctypes.c_uint64),
     ]
+
+
+def unchanged_below(directory: str, files: Mapping[str, int]) -> bool:
+    """Whether files below a directory have the given modification times.
+
+    No link is followed and no file system is entered, so what a tool puts there cannot delay the caller.
+
+    Args:
+        directory: A resolved path.
+        files: By path below the directory, the time in nanoseconds.
+    """
+    how = OPEN_HOW.pack(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV)
+    try:
+        top = os.open(directory, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for name, stamp in files.items():
+            path = os.fsencode(name)
+            file = _libc.syscall(SYS_OPENAT2, top, path, how, ctypes.c_size_t(OPEN_HOW.size))
+            if file < 0:
+                return False
+            try:
+                if os.fstat(file).st_mtime_ns != stamp:
+                    return False
+            finally:
+                os.close(file)
+    finally:
+        os.close(top)
+    return True
 
 
 def landlock_abi() -> int:

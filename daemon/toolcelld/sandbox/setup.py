@@ -87,6 +87,8 @@ class CellSetup:
     policy: SandboxPolicy
     tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
+    project: str = ""
+    """The directory whose files are reported when they are imported; empty for none."""
     python: PythonSetup | None = None
     """The packages or the interpreter in place of Toolcell's own."""
 
@@ -105,6 +107,7 @@ class CellSetup:
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
+            project=values.get("project", ""),
             python=PythonSetup.from_json(values["python"]) if values.get("python") else None,
         )
 

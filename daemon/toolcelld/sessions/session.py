@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -234,6 +235,27 @@ class Session:
         else:
             self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self.start_late, call)
             call.deadline.run()
+        for path, text in self._daemon.preparing.items():
+            self.prepare(path, text)
+
+    def prepare(self, path: str, text: str) -> None:
+        """Tell the calls that wait for a tool file that its packages are being installed, and stop their clocks.
+
+        Args:
+            path: The tool file.
+            text: What is done; empty when it is done.
+        """
+        for call in list(self.calls.values()):
+            if call.plan is not None:
+                if call.plan.tool.path == path:
+                    call.prepare(text)
+            elif call in self._undescribed and _may_be_in(call.request.tool, path):
+                self._undescribed[call].cancel()
+                call.prepare(text)
+                if not text and not call.ended:
+                    self._undescribed[call] = self._loop.call_later(
+                        DESCRIBED_SECONDS_MAX, self.start_late, call
+                    )
 
     def hold_arguments(self, size: int) -> None:
         """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
@@ -402,3 +424,10 @@ def draining() -> Refusal:
     return Refusal(
         RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
     )
+
+
+def _may_be_in(tool: str, path: str) -> bool:
+    """Whether a tool has a name that a file gives to its tools by default."""
+    directory, name = os.path.split(path)
+    stem = os.path.basename(directory) if name == "__init__.py" else name.removesuffix(".py")
+    return tool == stem or tool.startswith(f"{stem}_")

@@ -101,12 +101,48 @@ class _SiblingFinder:
         return spec
 
 
-def load(source: ToolSource, *, describe: bool) -> Exports:
+class _FreshFileLoader(_UncachedFileLoader):
+    """A loader that uses a `.pyc` only if the source cannot have been edited again in the second of its time."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        try:
+            cached = importlib.util.cache_from_source(self.path)
+            fresh = int(os.stat(cached).st_mtime) > int(os.stat(self.path).st_mtime)
+        except (OSError, NotImplementedError):
+            fresh = True  # there is none; one that is written now says itself how old it is
+        if not fresh:
+            return super().get_code(fullname)
+        code = importlib.machinery.SourceFileLoader.get_code(self, fullname)
+        assert code is not None
+        return code
+
+
+class _ProjectFinder:
+    """A finder for modules of the project outside of its environment, whose edits have to have an effect."""
+
+    def __init__(self, project: str, environment: str) -> None:
+        self._project = os.path.join(project, "")
+        self._environment = os.path.join(environment, "") if environment else ""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+            place = spec.loader.path
+            inside = self._environment and place.startswith(self._environment)
+            if place.startswith(self._project) and not inside:
+                spec.loader = _FreshFileLoader(name, place)
+        return spec
+
+
+def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", "")) -> Exports:
     """Run a tool file and return its tools.
 
     Args:
         source: The file.
         describe: Whether to build the descriptions and schemas of its tools.
+        project: The directory of the project, and that of its environment; both empty by default.
 
     Raises:
         Broken: The file cannot be used, or loading was aborted.
@@ -115,6 +151,8 @@ def load(source: ToolSource, *, describe: bool) -> Exports:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)
     sys.meta_path.insert(position, _SiblingFinder(source.directory))
+    if project[0]:
+        sys.meta_path.insert(position + 1, _ProjectFinder(*project))
     name = (
         source.stem
         if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names

@@ -25,6 +25,7 @@ import os
 import resource
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,6 +50,7 @@ from toolcelld.protocol.messages import (
     ChunkMessage,
     FailedMessage,
     HelloMessage,
+    ImportedMessage,
     Kind,
     LoadedMessage,
     LoadMessage,
@@ -66,6 +68,7 @@ from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
+from toolcelld.worker.imports import ImportedFiles
 from toolcelld.worker.loader import Broken, ToolSource, load
 from toolcelld.worker.report import Report, Usage
 
@@ -130,6 +133,9 @@ class _Worker:
         self._cpu_seconds = 0.0
         self._current: _Channel | None = None
         self._tasks_created = 0  # in this call
+        self._imported: ImportedFiles | None = None
+        self._began_ns = 0
+        self._modules = 0  # how many were imported at the last report
 
     def run(self) -> None:
         python = sys.version.split()[0]
@@ -185,10 +191,15 @@ class _Worker:
             package=message.package,
             content=content,
         )
+        cell = self._plan.setup
+        assert cell is not None
+        prefix = cell.python.prefix if cell.python is not None else ""
+        self._imported = ImportedFiles(cell.project, message.directory, prefix)
+        self._began_ns = time.time_ns()
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable:
-                exported = load(source, describe=message.describe)
+                exported = load(source, describe=message.describe, project=(cell.project, prefix))
                 answer = _describe(exported) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.traceback_text:
@@ -211,9 +222,17 @@ class _Worker:
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in exported.tools}
+        self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
         self.daemon_channel.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
+
+    def _report_imports(self) -> None:
+        """Tell the daemon which files of the project were imported since the last report."""
+        self._modules = len(sys.modules)
+        if self._imported is not None:
+            for files in self._imported.new_since(self._began_ns):
+                self.daemon_channel.send(ImportedMessage(files=files))
 
     # Calling
 
@@ -235,6 +254,8 @@ class _Worker:
             memory_peak_bytes=own.ru_maxrss * 1024,
             threads=min(self._count_leftovers(), THREADS_MAX),
         )
+        if len(sys.modules) != self._modules:
+            self._report_imports()
         self.daemon_channel.send_frames(report.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -49,6 +50,7 @@ WORDS: Final[dict[Any, str]] = {
     float: "number",
     bool: "true or false",
     tuple: "texts",
+    Mapping: "numbers by text",
     CallContext: "object",
 }
 """The manual's name of each type."""
