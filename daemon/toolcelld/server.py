@@ -116,7 +116,7 @@ class Daemon:
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
         self._runtimes: dict[str, Zygote] = {}
-        self._preforks: dict[tuple[str, bool], PreforkedCells] = {}
+        self._preforks: dict[tuple[str, bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
@@ -250,18 +250,26 @@ class Daemon:
         )
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
-        return self._prefork_of(spec.file.python, apart=spec.policy.enclosure == "strict")
+        policy = spec.policy
+        apart = policy.enclosure == "strict"
+        return self._prefork_of(
+            spec.file.python, apart=apart, host_network=apart and policy.network == "open"
+        )
 
-    def _prefork_of(self, python: str | None, *, apart: bool) -> PreforkedCells:
+    def _prefork_of(self, python: str | None, *, apart: bool, host_network: bool = False) -> PreforkedCells:
         interpreter = python or sys.executable
-        key = interpreter, apart
+        key = interpreter, apart, host_network
         if key not in self._preforks:
             if interpreter not in self._runtimes:
                 self._runtimes[interpreter] = Zygote(
                     interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
                 )
             self._preforks[key] = PreforkedCells(
-                self._runtimes[interpreter], self.tasks, self._temporary_directories, apart=apart
+                self._runtimes[interpreter],
+                self.tasks,
+                self._temporary_directories,
+                apart=apart,
+                host_network=host_network,
             )
         return self._preforks[key]
 

@@ -2,7 +2,8 @@
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart"} with five descriptors: life line, protocol, abort, stdout, stderr
+    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, abort,
+                      stdout, stderr, and for a cell with a network of its own the handover
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -87,7 +88,12 @@ class _Zygote:
             return False
         request = json.loads(data)
         cell_id = request["id"]
-        plan = Plan(descriptors=descriptors, zygote_pid=os.getpid(), apart=request["apart"])
+        plan = Plan(
+            descriptors=descriptors,
+            zygote_pid=os.getpid(),
+            apart=request["apart"],
+            host_network=request["host_network"],
+        )
         try:
             pid = os.fork()
         except OSError as error:
