@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
+import shutil
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -16,7 +18,8 @@ from typing import Any
 import pytest
 from tests.daemons import RunningDaemon, kept, renewed
 
-from toolcell.client import Outcome, connect
+from toolcell.client import Kind, Outcome, connect
+from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
 
@@ -69,8 +72,9 @@ def run(command: list[str]) -> str:
 @tool
 def send(host: str, port: int) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        datagrams.sendto(b"hello", (host, port))
+        datagrams.connect((host, port))
         datagrams.settimeout(2)
+        datagrams.send(b"hello")
         return datagrams.recv(100).decode()
 
 @tool
@@ -89,7 +93,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *_: Any) -> None:
         """The test looks at the answers."""
 
 
@@ -104,6 +108,11 @@ def web(context: ssl.SSLContext | None = None) -> Iterator[int]:
         yield server.server_address[1]
         server.shutdown()
         serving.join()
+
+
+def run(command: list[str]) -> None:
+    """Run a program of the test, in a process that does not block the loop for long."""
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +158,155 @@ async def test_a_granted_name_is_reached_by_a_client_that_knows_of_no_proxy(daem
         grant(daemon, "fetch", [f"web.test:{port}", f"127.0.0.1:{port}"])
         outcome = await call(daemon, "fetch", url=f"http://web.test:{port}/a")
     assert outcome.text == f"hello web.test:{port}/a", outcome
+
+
+async def test_a_pattern_means_every_host_below_its_name(daemon: RunningDaemon) -> None:
+    with web() as port:
+        grant(daemon, "fetch", [f"*.many.test:{port}", f"localhost:{port}"])
+        for name in ("a.many.test", "b.many.test"):
+            outcome = await call(daemon, "fetch", url=f"http://{name}:{port}/")
+            assert outcome.text == f"hello {name}:{port}/", outcome
+        refused = await call(daemon, "fetch", url=f"http://web.test:{port}/")
+    assert refused.kind is Kind.tool_error
+    assert refused.facts.refused_hosts == ("web.test",)
+
+
+async def test_a_tunnel_of_tls_is_the_clients_own(daemon: RunningDaemon, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-keyout", str(key), "-out", str(certificate), "-subj", "/CN=web.test", "-addext", "subjectAltName=DNS:web.test"],
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with web(context) as port:
+        grant(daemon, "secure", [f"web.test:{port}", f"127.0.0.1:{port}"])
+        outcome = await call(daemon, "secure", host="web.test", port=port, authority=certificate.read_text())
+    assert outcome.text.endswith("hello /"), outcome
+
+
+@pytest.mark.parametrize("network", ["hosts", "whole"])
+async def test_programs_need_no_proxy_either(daemon: RunningDaemon, tmp_path: Path, network: str) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("no curl")
+    with web() as port:
+        granted = [f"web.test:{port}", f"127.0.0.1:{port}"] if network == "hosts" else True
+        host = "web.test" if network == "hosts" else "127.0.0.1"
+        grant(daemon, "run", granted)
+        outcome = await call(daemon, "run", command=[curl, "-sS", "-m10", f"http://{host}:{port}/a"])
+    assert outcome.text == f"0 hello {host}:{port}/a", outcome
+
+
+async def test_git_clones_from_a_granted_host(daemon: RunningDaemon, tmp_path: Path) -> None:
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("no git")
+    bare = tmp_path / "repository.git"
+    run([git, "init", "-q", "--bare", str(bare)])
+    run([git, "-C", str(bare), "update-server-info"])
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(tmp_path))
+
+        def log_message(self, *_: Any) -> None:
+            """The test looks at the answers."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            port = server.server_address[1]
+            grant(daemon, "run", [f"web.test:{port}", f"127.0.0.1:{port}"])
+            address = f"http://web.test:{port}/repository.git"
+            outcome = await call(daemon, "run", command=[git, "clone", "-q", address, "/tmp/clone"])
+        finally:
+            server.shutdown()
+            serving.join()
+    assert outcome.text.startswith("0 "), outcome
+
+
+async def test_a_literal_address_is_reached_where_it_is_granted(daemon: RunningDaemon) -> None:
+    with web() as port:
+        grant(daemon, "fetch", [f"127.0.0.1:{port}"])
+        for proxy in (False, True):
+            outcome = await call(daemon, "fetch", url=f"http://127.0.0.1:{port}/", proxy=proxy)
+            assert outcome.text == f"hello 127.0.0.1:{port}/", outcome
+
+
+async def test_the_proxy_says_in_its_status_what_is_refused(daemon: RunningDaemon) -> None:
+    grant(daemon, "fetch", ["web.test"])
+    outcome = await call(daemon, "fetch", url="http://127.0.0.2:9/", proxy=True)
+    assert outcome.kind is Kind.tool_error
+    assert "403" in outcome.text
+    assert "127.0.0.2:9 is not granted" in outcome.text
+    assert outcome.facts.refused_hosts == ("127.0.0.2:9",)
+
+
+async def test_a_refused_host_is_named_wherever_a_person_or_a_model_looks(daemon: RunningDaemon) -> None:
+    grant(daemon, "fetch", ["web.test:8080"])
+    outcome = await call(daemon, "fetch", url="http://evil.test/")
+    line = '[tool.net_fetch] network = ["web.test:8080", "evil.test"]'
+    assert outcome.kind is Kind.tool_error
+    assert outcome.facts.refused_hosts == ("evil.test",)
+    assert line in outcome.message
+    why = "evil.test is not granted, so it cannot be resolved; the network of this tool is web.test:8080"
+    async with daemon.operate() as operator:
+        listed = await operator.ask(
+            operator.operator.ListCalls, operator_pb2.ListCallsRequest(tool="net_fetch")
+        )
+        call_id = listed.calls[0].call_id
+        found = await operator.ask(operator.operator.GetCall, operator_pb2.GetCallRequest(call_id=call_id))
+        story = [line.text for line in found.story]
+        request = operator_pb2.TailLogsRequest(tool_or_call=call_id)
+        parts = [part async for part in operator.watch(operator.operator.TailLogs, request)]
+        logged = [line.text for part in parts for line in part.lines]
+    assert f"network: {why}" in story
+    assert f"network: {why}" in logged
+
+
+async def test_a_tool_without_a_network_is_told_the_line_that_grants_one(daemon: RunningDaemon) -> None:
+    for sandbox in ("baseline", "strict"):
+        daemon.configure(f'[tool.net_fetch]\nsandbox = "{sandbox}"\n') if sandbox == "baseline" else None
+        outcome = await call(daemon, "fetch", url="http://web.test/")
+        assert outcome.kind is Kind.tool_error
+        assert (
+            'This tool has no network.\nTo grant it: [tool.net_fetch] network = ["HOST"]' in outcome.message
+        )
+
+
+async def test_what_a_list_of_hosts_cannot_give_says_so(daemon: RunningDaemon) -> None:
+    with web() as port:
+        grant(daemon, "raw", [f"web.test:{port}", f"127.0.0.1:{port}"])
+        grant(daemon, "send", [f"web.test:{port}"])
+        other = await call(daemon, "raw", host="web.test", port=1, say="x")
+        datagram = await call(daemon, "send", host="web.test", port=port)
+    for outcome in (other, datagram):
+        assert outcome.kind is Kind.tool_error, outcome
+        assert f"reaches web.test:{port}" in outcome.message
+        assert "by TCP, and no other host, port or protocol" in outcome.message
+
+
+@pytest.mark.parametrize("sandbox", ["baseline", "strict"])
+async def test_a_tool_with_the_whole_network_listens_only_where_its_profile_says_so(
+    daemon: RunningDaemon, sandbox: str
+) -> None:
+    grant(daemon, "serve", True, sandbox)
+    refused = await call(daemon, "serve")
+    assert refused.kind is Kind.tool_error
+    assert "Permission denied" in refused.text
+    text = daemon.config.read_text()
+    daemon.config.write_text(
+        text.replace('base = "auto"', f'base = "{sandbox}"').replace(
+            f'sandbox = "{sandbox}"', 'sandbox = "listening"'
+        )
+    )
+    daemon.reload()
+    outcome = await call(daemon, "serve")
+    assert outcome.text == "served", outcome
+
+
+async def test_a_cell_with_a_network_of_its_own_may_serve_itself(daemon: RunningDaemon) -> None:
+    outcome = await call(daemon, "serve")
+    assert outcome.text == "served", outcome

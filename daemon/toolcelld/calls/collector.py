@@ -195,6 +195,7 @@ class OutputCollector:
             memory_peak_bytes=said.rss,
             threads=said.threads,
             limit=said.limit or "",
+            unreached=bool(said.unreached),
         )
         self._over()
 

@@ -66,6 +66,7 @@ from toolcelld.sandbox.setup import ABORT, PROTOCOL
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.loader import Broken, ToolSource, load
+from toolcelld.worker.network_errors import is_unreached
 from toolcelld.worker.report import Report, Usage
 
 __all__ = ["main"]
@@ -274,7 +275,8 @@ class _Worker:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
-        return Report.from_text("tool_error", text, limit=self._limit_behind(error))
+        limit = self._limit_behind(error)
+        return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
         """Return the key of the cell's limit that caused an exception; None where no limit did."""
