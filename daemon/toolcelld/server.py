@@ -117,7 +117,8 @@ class Daemon:
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
         self._zygote = Zygote(sys.executable, _log_zygote, self.groups)
-        self._preforks: dict[bool, PreforkedCells] = {}  # by whether they have namespaces of their own
+        # By whether they have namespaces of their own, and then the network of the host.
+        self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
@@ -260,14 +261,20 @@ class Daemon:
         )
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
-        return self._prefork_of(apart=spec.policy.enclosure == "strict")
+        apart = spec.policy.enclosure == "strict"
+        return self._prefork_of(apart=apart, host_network=apart and spec.policy.network == "open")
 
-    def _prefork_of(self, *, apart: bool) -> PreforkedCells:
-        if apart not in self._preforks:
-            self._preforks[apart] = PreforkedCells(
-                self._zygote, self.tasks, self._temporary_directories, apart=apart
+    def _prefork_of(self, *, apart: bool, host_network: bool = False) -> PreforkedCells:
+        key = apart, host_network
+        if key not in self._preforks:
+            self._preforks[key] = PreforkedCells(
+                self._zygote,
+                self.tasks,
+                self._temporary_directories,
+                apart=apart,
+                host_network=host_network,
             )
-        return self._preforks[apart]
+        return self._preforks[key]
 
     async def _prepare(self, spec: CellSpec) -> CellSpec:
         """Return a spec with the environment of its requirements. Raises `BuildError`."""

@@ -117,6 +117,8 @@ def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
         )
     if facts.leftover_processes or facts.leftover_threads:
         yield "left", f"{facts.leftover_processes} processes, {facts.leftover_threads} threads"
+    if facts.refused_hosts:
+        yield "refused hosts", ", ".join(facts.refused_hosts)
 
 
 async def sessions(context: CommandContext, session_id: str | None) -> Exit:

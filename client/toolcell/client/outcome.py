@@ -164,10 +164,15 @@ class Facts:
     """Processes that were killed to stop the call."""
     logs: tuple[Output, ...] = ()
     """Printed output that was truncated."""
+    refused_hosts: tuple[str, ...] = ()
+    """Hosts that the tool asked for and may not reach, as the entries of `network` that would grant them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes."""
-        return _shallow(self) | {"logs": [log.to_dict() for log in self.logs]}
+        return _shallow(self) | {
+            "logs": [log.to_dict() for log in self.logs],
+            "refused_hosts": list(self.refused_hosts),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,10 @@ def failure_text(outcome: Outcome) -> str:
         return "" if outcome.content and outcome.kind not in CUT_SHORT else ending_of(outcome)
     if outcome.kind in CUT_SHORT:
         return f"{ending_of(outcome)}: {outcome.message}"
-    return "" if outcome.message in _said(outcome) else outcome.message
+    said = _said(outcome)
+    if said and outcome.message.startswith(said):
+        return outcome.message[len(said) :].lstrip("\n")  # what was added to the tool's own words
+    return "" if outcome.message in said else outcome.message
 
 
 def _said(outcome: Outcome) -> str:

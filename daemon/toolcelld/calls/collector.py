@@ -24,6 +24,7 @@ from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.config.settings import Limits, Settings
+from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.output.spill import Output, OutputOrigin
 from toolcelld.output.spool import SpooledOutput
@@ -169,6 +170,9 @@ class OutputCollector:
     def on_broken(self, error: FrameError) -> None:
         self.broken = self.broken or str(error)[:200]
 
+    def on_refused(self, refused: Refused) -> None:
+        self._tell_log("log", "warning", f"network: {refused.why}")
+
     def on_death(self, cell_exit: CellExit) -> None:
         self.death = cell_exit
         self._over()
@@ -217,6 +221,7 @@ class OutputCollector:
             memory_peak_bytes=said.rss,
             threads=said.threads,
             limit=said.limit or "",
+            unreached=bool(said.unreached),
         )
         self._over()
 

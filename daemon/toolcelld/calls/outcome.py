@@ -11,6 +11,7 @@ what happened, with figures, and in lines of its own what would change it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
@@ -18,8 +19,11 @@ from typing import Final, Literal, NamedTuple
 from toolcell._units import format_bytes, format_seconds, show_bytes
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.usage import passed
+from toolcelld.config.load import dotted
 from toolcelld.config.settings import KEYS, Limits, Settings
+from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
+from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
 __all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "judged", "not_started", "stopped_waiting"]  # fmt: skip
 
@@ -59,6 +63,7 @@ class Report(NamedTuple):
     memory_peak_bytes: int = 0
     threads: int = 0
     limit: str = ""  # the key of the limit that the kernel held it to, where that made it fail
+    unreached: bool = False  # whether it failed because a host was not reached
 
 
 class Evidence(NamedTuple):
@@ -77,6 +82,8 @@ class Evidence(NamedTuple):
     death: CellExit | None = None  # of the cell, where it ended with the call
     leftovers: int = 0  # processes besides the worker when it reported
     broken: str = ""  # what it sent that is no frame
+    policy: SandboxPolicy = OPEN  # of its cell
+    refused: tuple[Refused, ...] = ()  # hosts that it asked for and may not reach
 
 
 class Verdict(NamedTuple):
@@ -107,6 +114,7 @@ class Facts(NamedTuple):
     stop_seconds: float = 0.0
     killed_processes: int = 0
     logs: tuple[Output, ...] = ()
+    refused_hosts: tuple[str, ...] = ()
 
 
 NO_FACTS: Final = Facts()
@@ -203,6 +211,8 @@ def judge(evidence: Evidence) -> Verdict:
     kind = _REPORTED.get(report.kind, Kind.INTERNAL)
     cause = "failure" if kind is Kind.INTERNAL else ""
     message = evidence.text if evidence.text.strip() else "the tool failed without saying why."
+    if kind is Kind.TOOL_ERROR:
+        message += _network(evidence, report)
     return Verdict(kind, cause, "" if kind is Kind.OK else message, report.ran)
 
 
@@ -328,6 +338,30 @@ def _raise(evidence: Evidence, key: str) -> str:
         return f"\nThe call itself asked for that {key}; its tool may have more."
     raised = f'"{show_bytes(int(value) * 2)}"' if KEYS[key].endswith("_bytes") else f"{value * 2:g}"
     return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
+
+
+def _network(evidence: Evidence, report: Report) -> str:
+    """What of the network a failed tool may not use, and the line that would grant it; empty where that is not why."""
+    policy = evidence.policy
+    table = f"[{dotted(('tool', evidence.tool))}]"
+    if evidence.refused:
+        wanted = dict.fromkeys(refused.entry for refused in evidence.refused)
+        line = json.dumps(list(dict.fromkeys((*policy.hosts, *wanted))), ensure_ascii=False)
+        return (
+            f"\nThe network of this tool does not include {', '.join(wanted)}.\n"
+            f"To grant it: {table} network = {line} in ~/.config/toolcell/config.toml"
+        )
+    if not report.unreached or policy.network == "open":
+        return ""
+    if policy.network == "none":
+        return (
+            "\nThis tool has no network.\n"
+            f'To grant it: {table} network = ["HOST"] in ~/.config/toolcell/config.toml'
+        )
+    return (
+        f"\nThis tool reaches {', '.join(policy.hosts)} by TCP, and no other host, port or protocol; without a port an entry "
+        "means 80 and 443."
+    )
 
 
 def _last_lines(stderr: str) -> str:

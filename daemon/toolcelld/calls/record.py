@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from toolcelld.calls.outcome import Evidence, Facts, Outcome, Stop, judged
+from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result
 from toolcelld.output.spill import Output
 
@@ -32,7 +33,7 @@ class CallRecord:
     """
 
     __slots__ = (
-        "accepted", "leftovers", "plan", "reported", "started", "state_lost", "stop", "stop_wished", "stopped",
+        "accepted", "leftovers", "plan", "refused", "reported", "started", "state_lost", "stop", "stop_wished", "stopped",
         "worker_id",
     )  # fmt: skip
 
@@ -47,6 +48,7 @@ class CallRecord:
         self.stop_wished = 0.0
         self.reported = 0.0
         self.leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
+        self.refused: tuple[Refused, ...] = ()  # hosts
         self.stopped = 0.0  # the cell was seen empty, or given back
 
     @property
@@ -85,6 +87,8 @@ class CallRecord:
             death=death,
             leftovers=leftovers,
             broken=heard.broken,
+            policy=plan.spec.policy,
+            refused=self.refused,
         )
         used = report or death  # who says what it used: the worker, else its keeper
         outputs = (*logs, result.output) if result.output is not None else logs
@@ -103,6 +107,7 @@ class CallRecord:
             stop_seconds=stop_seconds,
             killed_processes=death.killed if death is not None and stop is not None else 0,
             logs=logs,
+            refused_hosts=tuple(dict.fromkeys(refused.entry for refused in self.refused)),
         )
         metadata = heard.encoded_metadata() if heard.metadata else b""
         return judged(evidence, facts, metadata, result.output)

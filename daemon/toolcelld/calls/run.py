@@ -27,6 +27,7 @@ from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
 from toolcelld.config.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
+from toolcelld.network.refusals import Refusals
 from toolcelld.pool.worker import Invocation, Worker
 from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
 
@@ -188,6 +189,8 @@ class Run:
         if self._grace is not None:
             self._grace.cancel()
         with BugBarrier(call.fail):
+            if self.worker.egress is not None:
+                self._note_refused(self.worker.egress.refusals)
             if (
                 self.record.stop is None
                 and self._is_clean()
@@ -197,6 +200,16 @@ class Run:
                 call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
             else:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
+
+    def _note_refused(self, refusals: Refusals) -> None:
+        """Note the hosts that the tool asked for and may not reach; they were logged when it asked."""
+        self.record.refused, count = refusals.take()
+        for refused in self.record.refused:
+            self.call.note(f"network: {refused.why}")
+        if (more := count - len(self.record.refused)) > 0:
+            text = f"network: {more} further attempt{'s' * (more > 1)} at hosts that are not granted"
+            self.call.note(text)
+            self.call.session.log(self.call.id, self.plan.tool.name, "log", "warning", text)
 
     def _is_clean(self) -> bool:
         """Whether the worker can be reused, as far as is known without asking its keeper."""

@@ -3,6 +3,7 @@
     life line     commands to the keeper, exit reports from it (see `worker.keeper`)
     protocol      frames to and from the worker
     abort         the number of an aborted call, and the reason; separate, so that it overtakes the protocol
+    handover      sockets of the cell's own network, from our own code before any of the user; closed after that
     stdout, err   the tool's output: data, never protocol
 
 A cell always ends in the same way: the keeper kills every process below it and exits, the zygote reaps it and
@@ -33,7 +34,7 @@ from toolcelld.cell.usage import Usage
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.sandbox.policy import CellLimits
+from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits
 
 __all__ = ["Cell", "Receiver"]
 
@@ -83,6 +84,9 @@ class Cell:
         self.channel = WorkerChannel(self._on_frame, self._on_frame_error)
         self._life: socket.socket
         self._abort: socket.socket
+        self._handover: socket.socket | None = (
+            None  # until the worker has handed over its sockets, or will not
+        )
         self._process_list: ProcessList | None = None
         self.usage: Usage | None = None
         """What its processes used at the last measurement; None before the first."""
@@ -98,13 +102,16 @@ class Cell:
         return self._spawned.pid if self._spawned is not None else 0
 
     @classmethod
-    async def start(cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False) -> Cell:
+    async def start(
+        cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False, host_network: bool = False
+    ) -> Cell:
         """Fork a keeper, and have it build the cell.
 
         Args:
             zygote: Forks the keeper.
             receiver: Receives the cell's frames and output.
             apart: Whether the cell is in namespaces of its own; False by default.
+            host_network: Whether a cell that is apart uses the network of the host; False by default.
 
         Raises:
             ZygoteFailed: The cell cannot be started; no process of it is left.
@@ -115,21 +122,21 @@ class Cell:
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
             child_ends.append(life)
-            protocol, protocol_child = _pair(socket.SOCK_STREAM)
+            protocol, protocol_child = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
-            protocol.shutdown(
-                socket.SHUT_RD
-            )  # the other end cannot send on it, and so cannot send descriptors
             reports, reports_child = open_pipe()
             child_ends.append(reports_child)
             cell.channel.open_reports(reports)
-            cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
+            cell._abort, abort = _sending_pair(socket.SOCK_SEQPACKET)
             child_ends.append(abort)
             child_ends.extend(cell._stdio.add(source) for source in SOURCES)
+            if apart and not host_network:
+                cell._handover, handover = _pair(socket.SOCK_SEQPACKET)
+                child_ends.append(handover)
             await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await zygote.spawn(child_ends, apart=apart)
+                    cell._spawned = await zygote.spawn(child_ends, apart=apart, host_network=host_network)
             except TimeoutError:
                 zygote.replace()
                 raise ZygoteFailed(
@@ -230,20 +237,39 @@ class Cell:
         if self._end_task is None:
             self._send_to_keeper(b"abort")
 
-    def receive_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
-        """Receive one socket that the worker sends before it runs code of the user; later messages are not read.
+    def receive_sockets(self, on_socket: Callable[[socket.socket], None] | None) -> None:
+        """Receive the sockets that the worker opens in the cell's own network before it runs code of the user.
+
+        The channel is closed by the worker before that code, and here at its end.
 
         Args:
-            on_listener: Called with the socket, which it owns.
+            on_socket: Called with each socket, which it owns; None closes the channel now.
         """
-        self.loop.add_reader(self._abort, self._on_listener, on_listener)
+        if self._handover is None:
+            return
+        if on_socket is None:
+            self._close_handover()
+        else:
+            self.loop.add_reader(self._handover, self._on_sockets, on_socket)
 
-    def _on_listener(self, on_listener: Callable[[socket.socket], None]) -> None:
-        self.loop.remove_reader(self._abort)
-        with contextlib.suppress(OSError):
-            _, descriptors, _, _ = socket.recv_fds(self._abort, 64, 1)
-            for number in descriptors:
-                on_listener(socket.socket(fileno=number))
+    def _on_sockets(self, on_socket: Callable[[socket.socket], None]) -> None:
+        assert self._handover is not None
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._handover, 64, HANDOVER_BATCH_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            message, descriptors = b"", []
+        for number in descriptors:
+            on_socket(socket.socket(fileno=number))
+        if not message:
+            self._close_handover()
+
+    def _close_handover(self) -> None:
+        if self._handover is not None:
+            self.loop.remove_reader(self._handover)
+            self._handover.close()
+            self._handover = None
 
     def is_clear(self) -> bool:
         """Return whether the cell has no process besides our own and a worker with one thread.
@@ -387,6 +413,7 @@ class Cell:
         self._fail_counts()
         self._leave_cgroup()  # where the cell failed to start
         self.channel.close()
+        self._close_handover()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)
@@ -405,6 +432,13 @@ def _pair(kind: int) -> tuple[socket.socket, int]:
     ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
     return ours, child_ends.detach()
+
+
+def _sending_pair(kind: int) -> tuple[socket.socket, int]:
+    """Return a pair of which the child's end cannot send: nothing, and so no descriptors either."""
+    ours, child_end = _pair(kind)
+    ours.shutdown(socket.SHUT_RD)
+    return ours, child_end
 
 
 def _has_exited(pidfd: int) -> bool:

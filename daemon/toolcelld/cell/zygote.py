@@ -89,12 +89,13 @@ class Zygote:
         self._failures = 0  # in a row
         self._started = 0.0
 
-    async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
         """Fork a keeper.
 
         Args:
-            descriptors: The six descriptors of the cell, in the order of `worker.zygote`.
+            descriptors: The descriptors of the cell, in the order of `worker.zygote`.
             apart: Whether the cell is in namespaces of its own.
+            host_network: Whether a cell that is apart uses the network of the host; False by default.
 
         Raises:
             ZygoteFailed: The zygote cannot be started, or refuses.
@@ -102,7 +103,7 @@ class Zygote:
         zygote = self._process
         if zygote is None or not zygote.alive:
             zygote = await self.start()
-        return await zygote.spawn(descriptors, apart=apart)
+        return await zygote.spawn(descriptors, apart=apart, host_network=host_network)
 
     async def start(self) -> _ZygoteProcess:
         """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
@@ -203,11 +204,13 @@ class _ZygoteProcess:
             raise
         return zygote
 
-    async def spawn(self, descriptors: Sequence[int], *, apart: bool) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
         cell_id = str(next(self._ids))
         self._spawning[cell_id] = answer
-        message = json.dumps({"type": "spawn", "id": cell_id, "apart": apart}).encode()
+        message = json.dumps(
+            {"type": "spawn", "id": cell_id, "apart": apart, "host_network": host_network}
+        ).encode()
         try:
             while True:
                 try:

@@ -6,10 +6,11 @@ shape, so that they can be held against each other. `True` is the whole network,
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from toolcelld.config.hosts import covers
 
 __all__ = ["NOTHING", "Grant"]
 
@@ -60,4 +61,4 @@ def _hosts(grant: Grant) -> tuple[str, ...]:
 
 def _covers(grant: Grant, host: str) -> bool:
     """Whether a host, or a pattern of hosts, is within the network of a grant."""
-    return grant.network is True or any(fnmatch.fnmatchcase(host, pattern) for pattern in _hosts(grant))
+    return grant.network is True or any(covers(pattern, host) for pattern in _hosts(grant))

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
+from toolcelld.config.hosts import ports_of
 
 __all__ = [
     "SECTIONS",
@@ -50,8 +51,9 @@ Keep = Literal["head", "tail", "middle"]
 Trust = Literal["confined", "ask", "all"]
 
 HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
+PORTS_MAX = 64  # of one list; each is a listener in the cell
 _HOST = re.compile(
-    r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?(?::\d{1,5})?|\[?[0-9A-Fa-f:.]{2,45}\]?"
+    r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?(?::\d{1,5})?|[0-9A-Fa-f:.]{2,45}|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?"
 )
 _SANDBOX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -79,6 +81,8 @@ def _hosts(value: object) -> bool | tuple[str, ...]:
         hosts = strings("host names", _HOST)(cast("object", value))
         if len(hosts) > HOSTS_MAX:
             raise ValueError(f"has more than {HOSTS_MAX} host names; write true for all")
+        if len(ports_of(hosts)) > PORTS_MAX:
+            raise ValueError(f"has more than {PORTS_MAX} ports; write true for all")
         # An empty list is no network, and never all of it.
         return tuple(dict.fromkeys(host.lower() for host in hosts)) or False
     if isinstance(value, bool):
@@ -274,6 +278,7 @@ class ProfileSection(Section):
     env: Names = ()
     secrets: SecretNames = ()
     programs: StrictBool = True  # whether programs may be started at all
+    listen: StrictBool = False  # with network = true: whether it may accept connections
 
 
 class SecretSection(Section):

@@ -1,5 +1,7 @@
 """The network of a cell that may reach some hosts, seen from the daemon.
 
-Nouns: `EgressProxy` (accepts the cell's connections, and owns them).
-Which hosts are granted is decided in `toolcelld.policy`; the cell's listeners are made by `toolcelld.sandbox`.
+Nouns: `Egress` (serves the sockets that a cell handed over, and owns its connections), `Names` (its resolver), `Dialer`
+(connects to granted hosts), `Refusals` (what was refused, counted).
+Which hosts are granted is decided in `toolcelld.policy`, what an entry means in `toolcelld.config.hosts`; the cell's
+sockets are made by `toolcelld.sandbox`.
 """

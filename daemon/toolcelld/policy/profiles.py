@@ -20,6 +20,7 @@ from typing import Final
 
 from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.config.hosts import ports_of
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
@@ -233,6 +234,8 @@ def _policy(
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
+        ports=ports_of(hosts),
+        listen=profile is not None and profile.listen,
         execute=settings.programs,
     )
 

@@ -73,14 +73,24 @@ class PreforkedCells:
         tasks: Runs the tasks that start them.
         tmpdirs: Where workers that take a cell make their temporary directories.
         apart: Whether the cells are in namespaces of their own.
+        host_network: Whether cells that are apart use the network of the host; False by default. Few tools may, so that
+            none of these is kept ready.
     """
 
     def __init__(
-        self, zygote: Zygote, tasks: asyncio.TaskGroup, tmpdirs: TemporaryDirectories, *, apart: bool
+        self,
+        zygote: Zygote,
+        tasks: asyncio.TaskGroup,
+        tmpdirs: TemporaryDirectories,
+        *,
+        apart: bool,
+        host_network: bool = False,
     ) -> None:
         self.zygote = zygote
         self.tmpdirs = tmpdirs
         self._apart = apart
+        self._host_network = host_network
+        self._ready_max = 0 if host_network else READY_MAX
         self._tasks = tasks
         # The mutable state: cells that are ready, starts that wait for one, and cells that are being forked.
         self._ready: deque[Cell] = deque()
@@ -97,7 +107,7 @@ class PreforkedCells:
 
     def prepare(self) -> None:
         """Fork as many cells as starts wait for, and as shall be ready besides."""
-        wanted = READY_MAX + len(self._waiters) - len(self._ready)
+        wanted = self._ready_max + len(self._waiters) - len(self._ready)
         while not self._closed and len(self._forking) < min(wanted, FORKING_MAX):
             task = self._tasks.create_task(self._make_and_hand_over(), name="prefork")
             self._forking.add(task)
@@ -168,7 +178,7 @@ class PreforkedCells:
 
     async def _fork_cell(self) -> Cell:
         receiver = _HelloReceiver()
-        cell = await Cell.start(self.zygote, receiver, apart=self._apart)
+        cell = await Cell.start(self.zygote, receiver, apart=self._apart, host_network=self._host_network)
         cell.ended.add_done_callback(lambda _: receiver.on_exit(cell))
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
@@ -21,7 +22,8 @@ from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.environments.builder import BuildError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
-from toolcelld.network.proxy import EgressProxy
+from toolcelld.network.egress import Egress
+from toolcelld.network.refusals import Refused
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.secrets import SecretError
@@ -40,6 +42,8 @@ from toolcelld.protocol.messages import (
 from toolcelld.sandbox import linux
 
 __all__ = ["Invocation", "Listener", "Worker"]
+
+logger = logging.getLogger(__name__)
 
 LOAD_GRACE_SECONDS: Final = 1.0
 """After loading was aborted, for the worker's report of the line that it had reached."""
@@ -72,6 +76,10 @@ class Listener(Protocol):
 
     def on_broken(self, error: FrameError) -> None:
         """The worker broke the protocol; its cell is being ended."""
+        ...
+
+    def on_refused(self, refused: Refused) -> None:
+        """The tool asked for a host that is not granted; called once for each such host."""
         ...
 
     def on_death(self, cell_exit: CellExit) -> None:
@@ -111,7 +119,7 @@ class Worker(Receiver):
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self._tmpdirs: TemporaryDirectories | None = None
         self._tmpdir = ""
-        self._proxy: EgressProxy | None = None
+        self.egress: Egress | None = None  # where it may reach some hosts only
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
         self._broke_protocol = False
@@ -197,8 +205,8 @@ class Worker(Receiver):
             await self.end()
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
         if self.spec.policy.network == "proxy":
-            self._proxy = EgressProxy(self.spec.policy.hosts, f"{self.id} {file.stem}")
-            self._cell.receive_listener(self._proxy.start)
+            self.egress = Egress(self.spec.policy.hosts, f"{self.id} {file.stem}", self._on_refused)
+        self._cell.receive_sockets(self.egress.serve if self.egress is not None else None)
         memory_held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.redact(Redactor(secrets.values()))
@@ -358,6 +366,12 @@ class Worker(Receiver):
         elif self._startup is not None:
             self._startup.on_broken(error)
 
+    def _on_refused(self, refused: Refused) -> None:
+        if self._listener is not None:
+            self._listener.on_refused(refused)
+        else:
+            logger.info("%s %s, outside of a call: %s", self.id, self.spec.file.stem, refused.why)
+
     def _on_ended(self, ended: asyncio.Future[CellExit]) -> None:
         cell_exit = ended.result()
         self.crash_cause = self.crash_cause or self._cause_of_crash(cell_exit)
@@ -371,8 +385,8 @@ class Worker(Receiver):
             )
         if self._startup is not None:
             self._startup.on_exit(cell_exit)
-        if self._proxy is not None:
-            self._proxy.close()
+        if self.egress is not None:
+            self.egress.close()
         if self._tmpdirs is not None:
             self._tmpdirs.remove(self._tmpdir)
         self.fire(WorkerEvent.EXIT)

@@ -286,6 +286,7 @@ class ResultMessage:
     rss: Annotated[int, Strict(), Field(ge=0, le=FIGURE_MAX)]
     threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
     limit: RaisedLimit | None = None
+    unreached: Flag | None = None
     size: Size | None = None
 
 

@@ -240,6 +240,7 @@ def _fill_facts(wire: pb.Facts, facts: Facts) -> None:
     wire.killed_processes = facts.killed_processes
     for output in facts.logs:
         wire.logs.append(encode_output(output))
+    wire.refused_hosts.extend(facts.refused_hosts)
 
 
 def encode_output(output: Output) -> pb.Output:

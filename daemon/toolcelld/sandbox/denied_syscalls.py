@@ -64,6 +64,7 @@ class Filter:
     programs: bool  # execve
     memory_files: bool  # memfd_create: only a control group counts its memory
     apart: bool  # in process and IPC namespaces of its own
+    listen: bool = True  # sockets that accept connections; where there is no network there are none
 
 
 Table: TypeAlias = Mapping[str, Sequence[DeniedSyscall]]
@@ -73,14 +74,18 @@ Table: TypeAlias = Mapping[str, Sequence[DeniedSyscall]]
 def filter_of(policy: SandboxPolicy, *, memory_files: bool) -> Filter:
     """Return the variant of the filter for a policy."""
     apart = policy.enclosure == "strict"
-    # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.
-    return Filter(apart or policy.network == "open", policy.execute, memory_files, apart)
+    # A strict cell without the host's network has a network namespace, whose loopback serves only the cell and its daemon.
+    network = apart or policy.network == "open"
+    return Filter(network, policy.execute, memory_files, apart, policy.network != "open" or policy.listen)
 
 
 def refusals(wanted: Filter) -> Table:
     """Return the refused calls of a variant."""
     table = {**_always(_FORBIDDEN, errno.EPERM), **_always(_UNKNOWN, errno.ENOSYS)}
     table |= _files() | _namespaces_and_terminals() | _sockets(wanted)
+    if not wanted.listen:
+        # Without bind, listen chooses a port itself, which Landlock does not see.
+        table |= _always(("listen",), errno.EACCES)
     if not wanted.programs:
         table |= _always(("execve", "execveat"), errno.EPERM)
     if not wanted.memory_files:

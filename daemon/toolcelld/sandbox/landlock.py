@@ -44,7 +44,10 @@ REFER: Final = 1 << 13  # since 2: link and rename between directories
 TRUNCATE: Final = 1 << 14  # since 3
 DEVICE_IOCTL: Final = 1 << 15  # since 5
 
-TCP: Final = 1 << 0 | 1 << 1  # bind and connect, since 4
+BIND_TCP: Final = 1 << 0  # since 4
+CONNECT_TCP: Final = 1 << 1  # since 4
+EPHEMERAL: Final = 0
+"""The port by which a client leaves the choice to the kernel; without `listen` it serves clients alone."""
 ABI_REFER: Final = 2
 ABI_TRUNCATE: Final = 3
 ABI_TCP: Final = 4
@@ -76,6 +79,7 @@ ETC_OF_ROOT: Final = tuple(
 """The part of /etc that cells of root can read: file modes protect shadow, host keys and passwords from other users only.
 
 A JVM, a desktop or TeX needs more of it; a profile's `readable` grants that."""
+HOSTS: Final = "/etc/hosts"
 RESOLVER: Final = "/etc/resolv.conf"
 """Often a link into /run."""
 MACHINE: Final = (
@@ -110,7 +114,8 @@ class Domain:
     """The rights of a cell; everything else is refused as far as the kernel supports it."""
 
     rules: Sequence[Rule]
-    ports: bool  # whether TCP is unrestricted
+    connect: bool  # whether it may connect to every TCP port
+    bind: bool  # whether it may take every TCP port
 
 
 def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
@@ -124,8 +129,12 @@ def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
         rules.append(Rule(tmpdir, run | WRITE))
     if apart:
         rules.append(Rule(SHARED_MEMORY, READ | WRITE))
-    # A strict cell has its own network namespace, whose loopback serves only the cell and the proxy.
-    return Domain(rules, ports=apart or policy.network == "open")
+    if policy.network == "proxy":  # its own, which exist only after the mounts
+        rules += [Rule(RESOLVER, READ), Rule(HOSTS, READ)]
+    if policy.network == "open":
+        return Domain(rules, connect=True, bind=policy.listen)
+    # A strict cell has its own network namespace, whose loopback serves only the cell and its daemon.
+    return Domain(rules, connect=apart, bind=apart)
 
 
 @functools.cache
@@ -168,9 +177,11 @@ def enter(wanted: Domain) -> str:
             "this kernel has no Landlock: it takes Linux 5.13 and `landlock` in the boot parameter lsm=",
         )
     files = EVERYTHING & _known(abi)
+    ports = (0 if wanted.connect else CONNECT_TCP) | (0 if wanted.bind else BIND_TCP)
+    ports = ports if abi >= ABI_TCP else 0
     ruleset = linux.create_ruleset(
         files=files,
-        ports=TCP if abi >= ABI_TCP and not wanted.ports else 0,
+        ports=ports,
         scopes=linux.LANDLOCK_SCOPE_SIGNAL | linux.LANDLOCK_SCOPE_ABSTRACT_SOCKETS
         if abi >= linux.LANDLOCK_ABI_SIGNAL
         else 0,
@@ -178,10 +189,12 @@ def enter(wanted: Domain) -> str:
     try:
         for rule in wanted.rules:
             _grant(ruleset, rule, files)
+        if wanted.connect and ports:
+            linux.grant_port(ruleset, EPHEMERAL, BIND_TCP)
         linux.enter_ruleset(ruleset)
     finally:
         os.close(ruleset)
-    return _name(abi, ports=wanted.ports)
+    return _name(abi, wanted)
 
 
 def _known(abi: int) -> int:
@@ -219,11 +232,11 @@ def _refuse_kernels_own(path: str, real: str) -> None:
             )
 
 
-def _name(abi: int, *, ports: bool) -> str:
+def _name(abi: int, domain: Domain) -> str:
     """Name the parts that were applied and those that this kernel does not support."""
     wanted = {
         "truncation": ABI_TRUNCATE,
-        **({} if ports else {"tcp": ABI_TCP}),
+        **({} if domain.bind else {"tcp" if not domain.connect else "tcp ports of its own": ABI_TCP}),
         "devices": ABI_DEVICE_IOCTL,
         "signals": linux.LANDLOCK_ABI_SIGNAL,
         "abstract sockets": linux.LANDLOCK_ABI_SIGNAL,

@@ -14,7 +14,8 @@ from typing import Final
 
 __all__ = [
     "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset", "filter_system_calls",
-    "grant_beneath", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper", "unchanged_below",
+    "grant_beneath", "grant_port", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper",
+    "unchanged_below",
 ]  # fmt: skip
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -36,6 +37,8 @@ SYS_LANDLOCK_ADD_RULE: Final = 445
 SYS_LANDLOCK_RESTRICT_SELF: Final = 446
 LANDLOCK_CREATE_RULESET_VERSION: Final = 1
 LANDLOCK_RULE_PATH_BENEATH: Final = 1
+LANDLOCK_RULE_NET_PORT: Final = 2
+NET_PORT: Final = struct.Struct("=QQ")  # allowed_access, port
 PATH_BENEATH: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; packed
 LANDLOCK_SCOPE_ABSTRACT_SOCKETS: Final = 1 << 0
 LANDLOCK_SCOPE_SIGNAL: Final = 1 << 1
@@ -185,6 +188,13 @@ def grant_beneath(ruleset: int, place: int, rights: int) -> None:
     result = _libc.syscall(
         SYS_LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, ctypes.c_uint32(0)
     )
+    _checked(result, "landlock_add_rule")
+
+
+def grant_port(ruleset: int, port: int, rights: int) -> None:
+    """Add a rule that grants rights on a TCP port. Since ABI 4."""
+    rule = NET_PORT.pack(rights, port)
+    result = _libc.syscall(SYS_LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_NET_PORT, rule, ctypes.c_uint32(0))
     _checked(result, "landlock_add_rule")
 
 

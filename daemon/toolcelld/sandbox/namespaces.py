@@ -37,14 +37,20 @@ _EMPTY, _READABLE, _WRITABLE = range(3)
 INTERFACE: Final = struct.Struct("16sH14x")
 
 
-def enter_namespaces() -> None:
-    """Enter new user, network, IPC and PID namespaces; the next child is process 1 of the PID namespace."""
+def enter_namespaces(*, host_network: bool) -> None:
+    """Enter new user, IPC and PID namespaces; the next child is process 1 of the PID namespace.
+
+    Args:
+        host_network: Whether to stay in the network of the host; else a new network namespace is entered too.
+    """
     uid, gid = os.geteuid(), os.getegid()
-    linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWPID)
+    network = 0 if host_network else linux.CLONE_NEWNET
+    linux.unshare(linux.CLONE_NEWUSER | network | linux.CLONE_NEWIPC | linux.CLONE_NEWPID)
     _write("/proc/self/setgroups", b"deny")
     _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
     _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
-    _loopback_up()
+    if not host_network:
+        _loopback_up()
 
 
 def _write(path: str, text: bytes) -> None:

@@ -9,10 +9,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "PythonSetup", "SandboxPolicy"]
+__all__ = [
+    "HANDOVER_BATCH_MAX",
+    "OPEN",
+    "PROCESSES_MARGIN",
+    "CellLimits",
+    "Enclosure",
+    "Network",
+    "PythonSetup",
+    "SandboxPolicy",
+]
 
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
+
+
+HANDOVER_BATCH_MAX: Final = 64
+"""Descriptors in one message; the kernel takes 253."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +43,11 @@ class SandboxPolicy:
     """Directories that `strict` shows empty, in addition to the usual ones, except for readable and writable places below."""
     network: Network = "none"
     hosts: tuple[str, ...] = ()
-    """Hosts that the proxy connects to: "host" or "*.host", each with or without ":port"."""
+    """Hosts that it may reach: "host" or "*.host", each with or without ":port"; see `toolcelld.config.hosts`."""
+    ports: tuple[int, ...] = ()
+    """The ports of these hosts, on which the cell's own network has listeners."""
+    listen: bool = False
+    """With the network "open", whether it may accept connections; a network of the cell's own may."""
     execute: bool = True
     """Whether the cell may execute programs."""
 

@@ -52,14 +52,17 @@ def load(wanted: Filter) -> str:
     """Load the filter, irrevocably and for all future children; return the name of the layer."""
     linux.filter_system_calls(program(wanted, os.uname().machine))
     sockets = "internet sockets only" if wanted.network else "no sockets"
+    sockets += "" if wanted.listen else " that do not listen"
     return f"system-call filter, {sockets}{'' if wanted.programs else ', no programs'}"
 
 
 def warm_up() -> None:
     """Assemble all variants of the program ahead of need."""
     with_and_without = (False, True)
-    for choices in itertools.product(with_and_without, repeat=4):
-        program(Filter(*choices), os.uname().machine)
+    for choices in itertools.product(with_and_without, repeat=5):
+        wanted = Filter(*choices)
+        if wanted.listen or wanted.network:
+            program(wanted, os.uname().machine)
 
 
 @functools.cache

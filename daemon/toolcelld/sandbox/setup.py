@@ -13,8 +13,8 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
 5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent.
 6.  The worker sends `hello` and waits for `become`.
 7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
-    working directory, the listener of the proxy (the daemon accepts on it), resource limits that the worker cannot
-    raise, and no capabilities, which no later step needs.
+    working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
+    capability), resource limits that the worker cannot raise, and no capabilities, which no later step needs.
 8.  The file policy, by Landlock. It also keeps the worker from signalling its keeper; without a policy it does only that.
 9.  The system-call filter, last, because earlier steps need calls that it refuses.
 10. The worker reports the layers, and only then runs the user's file.
@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, seccomp
+from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, own_network, seccomp
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ABORT_SIGNAL",
     "AROUND",
     "BORN",
+    "HANDOVER",
     "LIFE",
     "PROTOCOL",
     "REPORTS",
@@ -62,10 +63,12 @@ LIFE: Final = 3
 PROTOCOL: Final = 4
 """The socket of the daemon's frames; the worker can only read from it."""
 ABORT: Final = 5
-"""The worker's abort channel; after the set-up the worker can only read from it."""
+"""The worker's abort channel; the worker can only read from it."""
 REPORTS: Final = 6
 """The pipe of the worker's frames. A pipe carries no descriptors: one that the daemon gets is one that it has to close,
 and closing a socket can take as long as its sender likes."""
+HANDOVER: Final = 7
+"""The socket over which a cell with a network of its own hands over its listeners; closed before code of the user runs."""
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
 """Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
@@ -116,9 +119,12 @@ class CellSetup:
 class Plan:
     """A cell under construction: its inputs and what has been done so far."""
 
-    descriptors: Sequence[int]  # life line, protocol, abort, stdout, stderr: as the zygote received them
+    descriptors: Sequence[
+        int
+    ]  # life line, protocol, abort, stdout, stderr[, handover]: as the zygote received them
     zygote_pid: int
     apart: bool = False  # with namespaces of its own, as in `strict`
+    host_network: bool = False  # of these namespaces none for the network
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
     setup: CellSetup | None = None
@@ -157,13 +163,15 @@ def _descriptors(plan: Plan) -> None:
 
     # Duplicate to high numbers first: a source may have the number of another one's target.
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
-    life, protocol, reports, abort, stdout, stderr = high
+    life, protocol, reports, abort, stdout, stderr, *handover = high
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target, inheritable=True)
-    for source, target in ((life, LIFE), (protocol, PROTOCOL), (reports, REPORTS), (abort, ABORT)):
+    own = [(life, LIFE), (protocol, PROTOCOL), (abort, ABORT), (reports, REPORTS)]
+    own += [(each, HANDOVER) for each in handover]
+    for source, target in own:
         os.dup2(source, target, inheritable=False)
-    os.closerange(REPORTS + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(LIFE + len(own), os.sysconf("SC_OPEN_MAX"))
     open_standard_streams()
 
 
@@ -185,8 +193,8 @@ def _barrier(_: Plan) -> None:
 def _namespaces(plan: Plan) -> str | None:
     if not plan.apart:
         return None
-    namespaces.enter_namespaces()
-    return "user, network, ipc and process namespaces"
+    namespaces.enter_namespaces(host_network=plan.host_network)
+    return f"user, {'' if plan.host_network else 'network, '}ipc and process namespaces"
 
 
 def _view(plan: Plan) -> str | None:
@@ -231,28 +239,33 @@ def _tie_to_parent(plan: Plan) -> None:
         raise SystemExit(0)  # the parent died before prctl
 
 
-def _way_out(plan: Plan) -> str | None:
+def _names(plan: Plan) -> str | None:
     assert plan.setup is not None
-    if plan.setup.policy.network != "proxy":
+    if plan.setup.policy.network != "proxy" or plan.setup.policy.enclosure != "strict":
         return None
-    if not plan.apart:
-        raise ValueError("a network of some hosts needs namespaces; the sandbox must be strict")
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(fileno=os.dup(ABORT)) as channel:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        socket.send_fds(channel, [b"proxy"], [listener.fileno()])
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        os.environ[name] = os.environ[name.upper()] = address
-    home = ("localhost", "127.0.0.1")
-    # Servers of the cell itself need no proxy; the host's loopback does, if it was granted.
-    if not any(host.partition(":")[0] in home for host in plan.setup.policy.hosts):
-        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(home)
-    return "proxy"
+    own_network.mount_names()
+    return "names of its own"
 
 
-def _mute(_: Plan) -> None:
-    """Close the worker's side of the abort channel for sending: the last descriptor to the daemon was that of the proxy."""
-    with socket.socket(fileno=os.dup(ABORT)) as channel:
-        channel.shutdown(socket.SHUT_WR)
+def _handover(plan: Plan) -> str | None:
+    """Open the sockets of the cell's own network and hand them over; close the channel, also where there are none."""
+    assert plan.setup is not None
+    policy = plan.setup.policy
+    if not plan.apart or plan.host_network:
+        if policy.network == "proxy":
+            raise ValueError("a network of some hosts needs namespaces; the sandbox must be strict")
+        if plan.apart and policy.network != "open":
+            raise ValueError(
+                "the cell was made with the network of the host, and its policy does not grant it"
+            )
+        return None
+    with socket.socket(fileno=HANDOVER) as channel:
+        if policy.network == "none":
+            return None
+        if policy.network == "open":
+            raise ValueError("the cell was made without the network of the host, and its policy grants it")
+        os.environ.update(own_network.hand_over(channel, policy.ports))
+    return f"listeners on {len(policy.ports)} ports"
 
 
 def _limits(plan: Plan) -> str:
@@ -336,9 +349,9 @@ BORN: Final[Sequence[Step]] = (_tie_to_parent,)
 
 WANTED: Final[Sequence[Step]] = (
     _view,
+    _names,
     _surroundings,
-    _way_out,
-    _mute,
+    _handover,
     _limits,
     _capabilities,
     _files,

@@ -25,7 +25,8 @@ inotify_init       253   -      inotify_init1      294  26      io_uring_enter  
 io_uring_register  427 427      io_uring_setup     425 425      ioctl               16  29
 ioperm             173   -      iopl               172   -      ioprio_set         251  30
 kcmp               312 272      kexec_file_load    320 294      kexec_load         246 104
-keyctl             250 219      lookup_dcookie     212  18      memfd_create       319 279
+keyctl             250 219      listen              50 201
+lookup_dcookie     212  18      memfd_create       319 279
 memfd_secret       447 447      mknod              133   -      mknodat            259  33
 modify_ldt         154   -      mount              165  40      mount_setattr      442 442
 move_mount         429 429      mq_open            240 180      mq_unlink          241 181

@@ -70,6 +70,7 @@ from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.imports import ImportedFiles
 from toolcelld.worker.loader import Broken, ToolSource, load
+from toolcelld.worker.network_errors import is_unreached
 from toolcelld.worker.report import Report, Usage
 
 __all__ = ["main"]
@@ -321,7 +322,8 @@ class _Worker:
             assert self._plan.setup is not None
             if refused := denial(error, tool, self._plan.setup.policy, self._directory):
                 text = f"{text}\n{refused}"
-        return Report.from_text("tool_error", text, limit=self._limit_behind(error))
+        limit = self._limit_behind(error)
+        return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
         """Return the key of the cell's limit that caused an exception; None where no limit did."""

@@ -48,6 +48,7 @@ class Report(NamedTuple):
     result: Result
     ran: bool = True
     limit: RaisedLimit | None = None
+    unreached: bool = False
 
     @classmethod
     def from_text(
@@ -58,6 +59,7 @@ class Report(NamedTuple):
         details: object = None,
         ran: bool = True,
         limit: RaisedLimit | None = None,
+        unreached: bool = False,
     ) -> Report:
         """Return a report whose result is one text.
 
@@ -67,12 +69,13 @@ class Report(NamedTuple):
             details: Any value, left out where it is no JSON; None by default.
             ran: Whether code of the tool has run; True by default.
             limit: The key of the limit that ended the call; None by default.
+            unreached: Whether it failed because a host was not reached; False by default.
         """
         encoded = None
         if details is not None:
             with contextlib.suppress(ToolError):  # the text is sent without them
                 encoded = to_json(details)
-        return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran, limit)
+        return cls(kind, Result((TextBlock(text),) if text else (), encoded), ran, limit, unreached)
 
     def frames(self, sequence: int, usage: Usage) -> Iterator[bytes]:
         """Yield the frames of the result; an error replaces a result whose header would be too large.
@@ -124,6 +127,7 @@ class Report(NamedTuple):
             rss=usage.memory_peak_bytes,
             threads=usage.threads,
             limit=self.limit,
+            unreached=self.unreached or None,
             size=None if fits_one_frame else size,
         )
         if fits_one_frame:

@@ -2,7 +2,8 @@
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart"} with six descriptors: life line, protocol, reports, abort, stdout, stderr
+    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, reports,
+                      abort, stdout, stderr, and for a cell with a network of its own the handover
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -90,7 +91,11 @@ class _Zygote:
         request = json.loads(data)
         cell_id = request["id"]
         plan = Plan(
-            descriptors=descriptors, zygote_pid=os.getpid(), apart=request["apart"], roots=self._roots
+            descriptors=descriptors,
+            zygote_pid=os.getpid(),
+            apart=request["apart"],
+            host_network=request["host_network"],
+            roots=self._roots,
         )
         try:
             pid = os.fork()

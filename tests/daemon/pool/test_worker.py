@@ -48,6 +48,9 @@ class FakeCell:
     def limit(self, limits: CellLimits) -> None:
         """The cell has no cgroup."""
 
+    def receive_sockets(self, on_socket: object) -> None:
+        """The cell has no network."""
+
     def drain(self) -> None:
         """Nothing was printed."""
 

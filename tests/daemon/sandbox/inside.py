@@ -81,7 +81,7 @@ def apart(
 
     def outside() -> Any:
         linux.no_new_privileges()
-        namespaces.enter_namespaces()
+        namespaces.enter_namespaces(host_network=False)
         return in_child(lambda: in_child(inside))  # the first child is the init of the new process namespace
 
     return outside

@@ -26,7 +26,7 @@ from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonsense
 MACHINES = sorted(NUMBERS)
-STRICTEST = Filter(network=False, programs=False, memory_files=False, apart=False)
+STRICTEST = Filter(network=False, programs=False, memory_files=False, apart=False, listen=False)
 LOOSEST = Filter(network=True, programs=True, memory_files=True, apart=True)
 FILTERS = [Filter(*choices) for choices in itertools.product((False, True), repeat=4)]
 KILLED = "killed"

@@ -58,7 +58,9 @@ async def run_in_cell(
         async with asyncio.TaskGroup() as tasks:
             scratch = TemporaryDirectories(str(place / "scratch"), tasks)
             await scratch.start()
-            blanks = PreforkedCells(runtime, tasks, scratch, apart=policy.enclosure == "strict")
+            apart = policy.enclosure == "strict"
+            host_network = apart and policy.network == "open"
+            blanks = PreforkedCells(runtime, tasks, scratch, apart=apart, host_network=host_network)
             worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)
             try:
                 await worker.start(blanks, load_seconds=10)

@@ -1,0 +1,50 @@
+"""What a cell was refused, counted: the first of each is told, so that a tool cannot fill the log.
+
+A tool may ask for the same host a thousand times a second. Each host counts once between two calls of `take`, and
+of many hosts the first ones are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+__all__ = ["KEPT_MAX", "Refusals", "Refused"]
+
+KEPT_MAX: Final = 16
+"""Refusals that are told in full until the next `take`; an honest tool is refused one or two."""
+
+
+class Refused(NamedTuple):
+    """One refusal."""
+
+    entry: str  # what would have to be in the list of hosts; empty where an entry would not help
+    why: str
+
+
+class Refusals:
+    """The refusals of one cell since the last `take`.
+
+    Args:
+        on_first: Called with each refusal that is kept, at once.
+    """
+
+    def __init__(self, on_first: Callable[[Refused], None]) -> None:
+        self._on_first = on_first
+        self._kept: dict[Refused, None] = {}
+        self._count = 0
+
+    def add(self, refused: Refused) -> None:
+        """Count a refusal."""
+        self._count += 1
+        if refused not in self._kept and len(self._kept) < KEPT_MAX:
+            self._kept[refused] = None
+            self._on_first(refused)
+
+    def take(self) -> tuple[tuple[Refused, ...], int]:
+        """Return the refusals that were kept, and the number of all; both begin anew."""
+        if not self._count:
+            return (), 0
+        taken = tuple(self._kept), self._count
+        self._kept, self._count = {}, 0
+        return taken
