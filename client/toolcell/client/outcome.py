@@ -164,6 +164,8 @@ class Facts:
     """Processes that were killed to stop the call."""
     logs: tuple[Output, ...] = ()
     """Printed output that was truncated."""
+    moved_aside: tuple[str, ...] = ()
+    """Protected places, such as `.git` or `.envrc`, that appeared in the project during the call and were renamed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes."""

@@ -107,6 +107,7 @@ class Facts(NamedTuple):
     stop_seconds: float = 0.0
     killed_processes: int = 0
     logs: tuple[Output, ...] = ()
+    moved_aside: tuple[str, ...] = ()
 
 
 NO_FACTS: Final = Facts()

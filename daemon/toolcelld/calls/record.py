@@ -32,7 +32,7 @@ class CallRecord:
     """
 
     __slots__ = (
-        "accepted", "leftovers", "plan", "reported", "started", "state_lost", "stop", "stop_wished", "stopped",
+        "accepted", "leftovers", "moved_aside", "plan", "reported", "started", "state_lost", "stop", "stop_wished", "stopped",
         "worker_id",
     )  # fmt: skip
 
@@ -47,6 +47,7 @@ class CallRecord:
         self.stop_wished = 0.0
         self.reported = 0.0
         self.leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
+        self.moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
         self.stopped = 0.0  # the cell was seen empty, or given back
 
     @property
@@ -103,6 +104,7 @@ class CallRecord:
             stop_seconds=stop_seconds,
             killed_processes=death.killed if death is not None and stop is not None else 0,
             logs=logs,
+            moved_aside=self.moved_aside,
         )
         metadata = heard.encoded_metadata() if heard.metadata else b""
         return judged(evidence, facts, metadata, result.output)

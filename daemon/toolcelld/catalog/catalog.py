@@ -66,7 +66,6 @@ class Catalog:
     """The tools of a directory. A change makes a new catalog with a higher generation number."""
 
     directory: str
-    worktree: str
     generation: int = 0
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
     problems: tuple[Problem, ...] = ()
@@ -122,7 +121,7 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
         if tools is not None:
             good[entry.path] = tools
             problems += _entered(tools, winners, scan.directory)
-    catalog = Catalog(scan.directory, scan.worktree)
+    catalog = Catalog(scan.directory)
     return replace(
         catalog,
         generation=previous.generation if previous else 0,

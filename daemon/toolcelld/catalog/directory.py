@@ -68,7 +68,7 @@ class WatchedDirectory:
         next_generation: Callable[[], int],
         forget: Callable[[], object],
     ) -> None:
-        self.catalog = Catalog(directory, directory)
+        self.catalog = Catalog(directory)
         self.known = asyncio.Event()  # every file of the last scan has a description or a failure
         self.fresh = asyncio.Event()  # and every failure has been described again
         self._config = config

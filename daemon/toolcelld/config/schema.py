@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
+from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
     "SECTIONS",
@@ -118,6 +119,16 @@ Names = Annotated[
 FilePath = Annotated[str, AfterValidator(_path)]
 Hosts = Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_strings("names of secrets", SECRET_NAME))]
+
+
+def _protected(value: object) -> tuple[str, ...]:
+    names = tuple(map(protected_name, _strings("names")(value)))
+    if len(names) > NAMES_MAX:
+        raise ValueError(f"has more than {NAMES_MAX} names")
+    return names
+
+
+ProtectedNames = Annotated[tuple[str, ...], BeforeValidator(_protected)]
 Sandbox = Annotated[str, BeforeValidator(_sandbox)]
 Places = Annotated[
     tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(_strings("paths"))
@@ -211,6 +222,7 @@ class DefaultsSection(LimitKeys):
     output: Keep = "head"
     env: Names = ("PATH", "HOME", "LANG", "LC_*", "TZ")
     sandbox: Sandbox = "auto"
+    protected: ProtectedNames = PROTECTED  # read-only in a project, beside .git, .toolcell and .atomic
 
 
 class MaxSection(LimitKeys):

@@ -18,12 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory
+from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.project import Project
+from toolcelld.sandbox.paths import Place
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [
@@ -31,11 +33,9 @@ __all__ = [
     "CONFIG_FILE",
     "PLAIN_ENV",
     "HostPaths",
-    "Project",
     "enclosure_of",
     "policy_of",
     "policy_of_describing",
-    "project_of",
 ]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
@@ -56,32 +56,6 @@ class HostPaths:
         str, ...
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """What a session works on."""
-
-    directory: str  # what its tools may write below
-    apart: tuple[str, ...] = ()  # places within that must not be swapped for others
-    protected: tuple[str, ...] = ()  # places within that stay as they are
-
-
-def project_of(directory: str, worktree: str, home: str) -> Project:
-    """The project that a session's directory belongs to, with what in it programs outside of cells will run.
-
-    A repository that holds the home directory holds dotfiles and is not a project.
-    """
-    root = directory if _below(home, worktree) else worktree
-    git = os.path.join(worktree, ".git")
-    # A tool that could write where tools stand would decide what the next call runs.
-    tools = [
-        os.path.join(base, place) for base in dict.fromkeys((root, directory)) for place in PROJECT_PLACES
-    ]
-    if os.path.isfile(git):  # a linked worktree or a submodule: the file says where git finds its hooks
-        return Project(root, (), (git, *tools))
-    # Mounted by itself, .git cannot be renamed, and so no other one with other hooks can take its place.
-    return Project(root, (git,), (os.path.join(git, "hooks"), os.path.join(git, "config"), *tools))
 
 
 def enclosure_of(settings: Settings, host: HostCapabilities) -> Enclosure | None:
@@ -211,26 +185,30 @@ def _policy(
     if enclosure == "none":
         return OPEN
     hosts = network if isinstance(network, tuple) else ()
-    work = (project.directory, *project.apart, *(profile.writable if profile is not None else ()))
+    held = (Place(file.directory, 0, 0), *project.held)
+    work = (
+        project.directory,
+        *(place.path for place in project.held[1:]),
+        *(profile.writable if profile is not None else ()),
+    )
     readable = (
         file.directory,
         *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
         *file.programs,
         *(profile.readable if profile is not None else ()),
-        *(work if settings.read_only else ()),
+        *((project.directory, *work[len(project.held) or 1 :]) if settings.read_only else ()),
     )
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else work,
-        protected=() if settings.read_only else project.protected,
+        # A place that the user's own profile names as writable is one that tools are meant to write.
+        protected=()
+        if settings.read_only
+        else tuple(p.path for p in project.protected if p.path not in work),
+        found=held[:2] if settings.read_only else (*held, *project.protected),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
         execute=profile.programs if profile is not None else True,
     )
-
-
-def _below(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies in it."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory, sources_of
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -27,13 +27,14 @@ from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
     HostPaths,
-    Project,
     policy_of,
     policy_of_describing,
 )
+from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Trusts
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
 
@@ -94,6 +95,24 @@ class Ruleset:
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
         return Permit(tool, settings, self._spec(file, directory, settings, may, policy, secrets))
+
+    def find_project(self, directory: str) -> Project:
+        """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.
+
+        Blocks on the file system. Raises `OSError` for a directory that is gone or whose path has become one of links.
+        """
+        sources = sources_of(self.config, directory)
+        tools = [place for source in sources for place in source.directories]
+        tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
+        tools += [
+            os.path.join(trusted, name) for trusted in self.trusts.by_directory for name in PROJECT_PLACES
+        ]
+        return find_project(
+            directory,
+            home=self.host_paths.home,
+            names=self.config.defaults.protected,
+            tools=(*tools, *own_places()),
+        )
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.

@@ -40,7 +40,7 @@ class Trusted:
 
     def covers(self, file: ToolFile) -> bool:
         """Whether the trust is in this file, as it is now."""
-        return not self.pins or file.digest in self.pins
+        return not self.pins or (file.digest in self.pins and not file.uncovered)
 
 
 @dataclass(frozen=True, slots=True)

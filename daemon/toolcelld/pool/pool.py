@@ -34,6 +34,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
+from toolcelld.sandbox.paths import is_below
 
 __all__ = ["Lease", "Pool"]
 
@@ -226,6 +227,14 @@ class Pool:
         places.give()
         if self._waiting:
             self._settle()
+
+    def is_writing(self, root: str) -> bool:
+        """Whether a worker that is not idle may write in a directory, or in one above it or below it."""
+        return any(
+            worker.state is not WorkerState.IDLE
+            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
+            for worker in self._workers.values()
+        )
 
     def keep_idle(self, seconds: float) -> None:
         """Keep idle workers so long from now on."""

@@ -68,6 +68,13 @@ class TrustRequest:
                 f"{self.catalog.directory} has no tools whose code could be pinned.",
                 field="pinned",
             )
+        if pinned and (uncovered := next((file.uncovered for file in self.files if file.uncovered), "")):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{self.catalog.directory} cannot be pinned, as a change there would not be noticed: {uncovered}.\n"
+                "  Move that out of the directory of the tools, or trust the project without --digest.",
+                field="pinned",
+            )
         pins = frozenset(file.digest for file in self.files) if pinned else frozenset[str]()
         return Trusted(self.catalog.directory, self.grant, pins)
 

@@ -1495,6 +1495,7 @@ class Facts(_message.Message):
     STOP_SECONDS_FIELD_NUMBER: _builtins.int
     KILLED_PROCESSES_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
+    MOVED_ASIDE_FIELD_NUMBER: _builtins.int
     queue_seconds: _builtins.float
     """Time spent waiting for a worker."""
     run_seconds: _builtins.float
@@ -1525,6 +1526,10 @@ class Facts(_message.Message):
     def logs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Output]:
         """Other truncated outputs: what the tool printed, and details that were too large to be included."""
 
+    @_builtins.property
+    def moved_aside(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Protected places that appeared in the project while the call ran and were renamed, each as "PATH to NEW_NAME"."""
+
     def __init__(
         self,
         *,
@@ -1542,10 +1547,11 @@ class Facts(_message.Message):
         stop_seconds: _builtins.float = ...,
         killed_processes: _builtins.int = ...,
         logs: _abc.Iterable[Global___Output] | None = ...,
+        moved_aside: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "moved_aside", b"moved_aside", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

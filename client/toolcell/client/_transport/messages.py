@@ -202,6 +202,7 @@ def _read_facts(facts: pb.Facts) -> Facts:
         facts.stop_seconds,
         facts.killed_processes,
         tuple(_read_output(log) for log in facts.logs),
+        tuple(facts.moved_aside),
     )
 
 
