@@ -6,17 +6,24 @@ outside of the project, a file in a place that programs of the user read, or a s
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
+import py_compile
+import subprocess
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import grpc
 import pytest
-from tests.daemons import RunningDaemon, running_daemon
+from tests.daemons import RunningDaemon, make_daemon, running_daemon
 
 from toolcell.client import Outcome, connect
+from toolcell_proto.v1 import operator_pb2
+
+__all__ = ["make_daemon"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -276,3 +283,135 @@ async def test_a_directory_above_the_tools_cannot_be_renamed(repository: Reposit
         path, target = str(repository.root / "deep/work"), str(repository.root / "was")
         await repository.call("move", below="deep/work", path=path, target=target)
         assert (repository.root / "deep/work/.toolcell/tools/writer.py").exists()
+
+
+async def test_a_place_that_the_user_exchanges_is_protected_in_the_next_call(repository: Repository) -> None:
+    """As an editor saves: another file at the name, which the mount of the living cell does not cover."""
+    kept = repository.file(".mcp.json")
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        first = await session.call("writer_write", {"path": "x"})
+        same = await session.call("writer_write", {"path": "x"})
+        repository.file("new", "kept").rename(kept)
+        outcome = await session.call("writer_write", {"path": ".mcp.json"})
+    assert same.facts.worker_id == first.facts.worker_id
+    assert outcome.facts.worker_id != first.facts.worker_id
+    if repository.strict:
+        assert outcome.kind == "tool_error"
+        assert kept.read_text() == "kept"
+
+
+async def test_what_the_user_makes_between_calls_is_left_alone(repository: Repository) -> None:
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        await session.call("writer_write", {"path": "x"})
+        kept = repository.file(".envrc", "kept")
+        outcome = await session.call("writer_write", {"path": "x"})
+        assert outcome.facts.moved_aside == ()
+        assert kept.read_text() == "kept"
+        await session.call("writer_write", {"path": ".envrc"})
+    if repository.strict:
+        assert kept.read_text() == "kept"
+
+
+async def test_git_can_be_read_and_says_what_it_cannot_write(repository: Repository) -> None:
+    repository.tool("git", """
+        import subprocess
+        from toolcell import tool
+
+        @tool
+        def git(words: list[str]) -> str:
+            done = subprocess.run(["git", "-c", "safe.directory=*", *words], capture_output=True, text=True)
+            return f"{done.returncode} {done.stdout}{done.stderr}"
+    """)  # fmt: skip
+    subprocess.run(["git", "init", "-q"], cwd=repository.root, check=True)  # noqa: ASYNC221  # nothing else runs
+    repository.file("new")
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        status = await session.call("git", {"words": ["status", "--short"]})
+        added = await session.call("git", {"words": ["add", "new"]})
+    assert status.text.startswith("0 "), status.text
+    assert "?? new" in status.text
+    if repository.strict:
+        assert "index.lock" in added.text, added.text
+
+
+async def test_the_protected_names_are_a_setting(
+    make_daemon: Callable[..., RunningDaemon], tmp_path: Path
+) -> None:
+    daemon = make_daemon(config=CONFIG.format(profile="strict") + 'protected = ["orders/*.md"]\n')
+    daemon.environment["PROFILE"] = "strict"
+    daemon.start()
+    repository = Repository(daemon, daemon.directory / "places")
+    kept = repository.file("orders/a.md")
+    assert (await repository.call("write", path=".envrc")).kind == "ok"
+    assert (repository.root / ".envrc").exists()
+    assert (await repository.call("write", path="orders/a.md")).kind == "tool_error"
+    assert kept.read_text() == "kept"
+    assert len((await repository.call("write", path="orders/b.md")).facts.moved_aside) == 1
+
+
+async def test_a_tools_directory_of_the_user_may_be_a_link(repository: Repository) -> None:
+    """As managers of dotfiles make it; helpers beside the tool are found, too."""
+    home = repository.daemon.directory
+    dotfiles = home / f"dotfiles-{next(NUMBERS)}"
+    (dotfiles / "tools").mkdir(parents=True)
+    (dotfiles / "tools" / "_words.py").write_text("WORD = 'hello'\n")
+    (dotfiles / "tools" / "greet.py").write_text(
+        "from pathlib import Path\nimport _words\nfrom toolcell import tool\n\n"
+        "@tool\ndef greet() -> str:\n    return _words.WORD + str(Path(__file__).with_name('_words.py').exists())\n"
+    )
+    tools = home / ".config" / "toolcell" / "tools"
+    tools.parent.mkdir(parents=True, exist_ok=True)
+    tools.symlink_to(dotfiles / "tools")
+    try:
+        async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+            outcome = await session.call("greet")
+    finally:
+        tools.unlink()
+    assert outcome.text == "helloTrue"
+
+
+async def test_compiled_files_of_a_project_are_not_run(repository: Repository) -> None:
+    """The digest of a pinned trust does not cover them; an unchecked one is run in place of its source by default."""
+    source = repository.file(".toolcell/tools/lib/helper.py", "WORD = 'source'\n")
+    planted = repository.file("planted.py", "WORD = 'compiled'\n")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(
+        str(planted), cfile=importlib.util.cache_from_source(str(source)), invalidation_mode=mode
+    )
+    repository.file(".toolcell/tools/__pycache__/hidden.py", "WORD = 'hidden'\n")
+    repository.tool("words", """
+        import importlib
+        import os
+        import sys
+        from toolcell import tool
+
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "lib"))
+        import helper
+
+        @tool
+        def words() -> str:
+            try:
+                hidden = importlib.import_module("__pycache__.hidden").WORD
+            except ImportError:
+                hidden = "not found"
+            return f"{helper.WORD} {hidden}"
+    """)  # fmt: skip
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        assert (await session.call("words")).text == "source not found"
+
+
+async def test_a_project_that_a_digest_does_not_cover_is_not_pinned(repository: Repository) -> None:
+    (repository.root / ".toolcell/tools/_helper.py").symlink_to("../../helper.py")
+    request = operator_pb2.TrustRequest(directory=str(repository.root), pinned=True)
+    with pytest.raises(grpc.RpcError, match=r"cannot be pinned(?s:.)*_helper\.py is a link"):
+        repository.daemon.ask("Operator/Trust", request, operator_pb2.TrustResponse)
+    request.pinned = False
+    repository.daemon.ask("Operator/Trust", request, operator_pb2.TrustResponse)
+
+
+async def test_a_project_that_others_can_write_is_not_trusted(repository: Repository) -> None:
+    request = operator_pb2.TrustRequest(directory=str(repository.root))
+    repository.root.chmod(0o777)
+    with pytest.raises(grpc.RpcError, match="can be written by every user"):
+        repository.daemon.ask("Operator/Trust", request, operator_pb2.TrustResponse)
+    repository.daemon.configure(f"[daemon]\nsafe_directories = [{str(repository.root)!r}]\n")
+    repository.daemon.ask("Operator/Trust", request, operator_pb2.TrustResponse)

@@ -203,6 +203,8 @@ class DaemonSection(Section):
     load_timeout_seconds: Seconds = Field(default=10.0, alias="load_timeout")
     # For clients that name none; the contract allows an hour at most.
     linger_seconds: Annotated[Seconds, AfterValidator(_at_most_an_hour)] = Field(default=10.0, alias="linger")
+    # Directories, each by its exact path, that may belong to other users or be written by them: as a mount of a container.
+    safe_directories: Places = ()
 
 
 class DefaultsSection(LimitKeys):

@@ -21,7 +21,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -62,7 +62,12 @@ class Project:
 
 
 def find_project(
-    directory: str, *, home: str, names: Sequence[str] = (), tools: Iterable[str] = ()
+    directory: str,
+    *,
+    home: str,
+    names: Sequence[str] = (),
+    tools: Iterable[str] = (),
+    safe: Collection[str] = (),
 ) -> Project:
     """Find the project of a session. Blocks on the file system.
 
@@ -72,18 +77,20 @@ def find_project(
         names: The names and patterns to protect, beside those that always are.
         tools: Absolute paths of directories of tools and of interpreters' environments, wherever they are; those in
             the project are protected.
+        safe: Directories that are no fault, whoever can write in them.
 
     Raises:
         OSError: The directory does not exist, or a component of its path is a link.
     """
-    chain = _walk(directory)
+    chain = [_Step(step.path, "", "") if step.path in safe else step for step in _walk(directory)]
     root, worktree = directory, directory
     for step in reversed(chain):
         if step.fault_within:
             break
-        if (repository := _repository(step.path)) is not None:
+        if (owner := _owner(os.path.join(step.path, ".git"))) is not None:
+            ours = owner in (0, os.geteuid()) or step.path in safe
             worktree = step.path
-            root = step.path if repository and not is_below(home, step.path) else directory
+            root = step.path if ours and not is_below(home, step.path) else directory
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
     finder = _Finder(root, names)
@@ -94,7 +101,7 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    return finder.project(worktree, next(filter(None, faults), "") or _fault_of_places(directory))
+    return finder.project(worktree, next(filter(None, faults), "") or _fault_of_places(directory, safe))
 
 
 # Who can write
@@ -189,18 +196,19 @@ def _group(number: int) -> str:
         return str(number)
 
 
-def _repository(directory: str) -> bool | None:
-    """Whether the `.git` of a directory is of this user or root; None if it has none."""
-    status = _status(os.path.join(directory, ".git"))
-    return None if status is None else status.st_uid in (0, os.geteuid())
+def _owner(path: str) -> int | None:
+    status = _status(path)
+    return None if status is None else status.st_uid
 
 
-def _fault_of_places(directory: str) -> str:
+def _fault_of_places(directory: str, safe: Collection[str]) -> str:
     """Say which of the places that hold tools belongs to another user."""
+    if directory in safe:
+        return ""
     for name in ALWAYS:
-        status = _status(path := os.path.join(directory, name))
-        if status is not None and status.st_uid not in (0, os.geteuid()):
-            return f"{path} belongs to the user {_user(status.st_uid)}"
+        owner = _owner(path := os.path.join(directory, name))
+        if owner not in (None, 0, os.geteuid()):
+            return f"{path} belongs to the user {_user(owner or 0)}"
     return ""
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory, sources_of
+from toolcelld.catalog.sources import PROJECT, PROJECT_PLACES, ToolFile, project_directory, sources_of
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -80,6 +80,8 @@ class Ruleset:
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
         may = self.trusts.may(self.config, file)
+        if project.fault and file.source == PROJECT and self.config.trust != "all":
+            may = None  # the trust was given before others could write there
         if may is None and self.config.trust == "ask":
             raise Refusal(
                 RefusalReason.UNTRUSTED,
@@ -112,6 +114,7 @@ class Ruleset:
             home=self.host_paths.home,
             names=self.config.defaults.protected,
             tools=(*tools, *own_places()),
+            safe=self.config.daemon.safe_directories,
         )
 
     def describing(self, file: ToolFile) -> CellSpec:

@@ -20,6 +20,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,7 +35,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.sandbox.paths import is_below
+from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
 
@@ -250,6 +251,13 @@ class Pool:
         if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
+
+    def retire_unlike(self, directory: str, places: AbstractSet[Place]) -> None:
+        """Retire the workers of a directory whose cells may write there and do not hold all of these places."""
+        for worker in self.workers:
+            policy = worker.spec.policy
+            if worker.spec.directory == directory and policy.writable and not places <= set(policy.found):
+                self.retire(worker)
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""

@@ -40,10 +40,18 @@ class ProjectWatch:
         project: As it was found when the session was opened.
         find: Finds it again. Raises `OSError`.
         in_use: Whether a cell may be writing in the project with that root now.
+        on_change: Called with the project when it is another one than before.
     """
 
-    def __init__(self, project: Project, find: Callable[[], Project], in_use: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        find: Callable[[], Project],
+        in_use: Callable[[str], bool],
+        on_change: Callable[[Project], None],
+    ) -> None:
         self._find = find
+        self._on_change = on_change
         self._in_use = in_use
         # The mutable state: the project, a descriptor of each looked directory with its change time, and what was moved.
         self.project = project
@@ -107,6 +115,7 @@ class ProjectWatch:
         self.close()
         self.project = project
         self._open()
+        self._on_change(project)
 
     def _open(self) -> None:
         for looked in self.project.looked:

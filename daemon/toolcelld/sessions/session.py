@@ -108,7 +108,10 @@ class Session:
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
         self.project = ProjectWatch(
-            project, lambda: daemon.ruleset.find_project(self.directory), daemon.pool.is_writing
+            project,
+            lambda: daemon.ruleset.find_project(self.directory),
+            daemon.pool.is_writing,
+            lambda now: daemon.pool.retire_unlike(self.directory, {*now.held, *now.protected}),
         )
         self._admission = Admission(
             lambda: daemon.ruleset,
