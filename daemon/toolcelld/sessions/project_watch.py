@@ -56,7 +56,7 @@ class ProjectWatch:
         # The mutable state: the project, a descriptor of each looked directory with its change time, and what was moved.
         self.project = project
         self._directories: list[tuple[int, Looked]] = []
-        self._changed_ns: list[int] = []
+        self._changed_ns: list[tuple[int, int]] = []
         self._moved: list[str] = []
         self._open()
 
@@ -92,7 +92,7 @@ class ProjectWatch:
     # Comparing
 
     def _changed(self) -> bool:
-        for (descriptor, _), before in zip(self._directories, self._changed_ns, strict=True):
+        for descriptor, before in self._changed_ns:  # twice for each warm call
             if os.fstat(descriptor).st_ctime_ns != before:
                 return True
         return False
@@ -131,10 +131,8 @@ class ProjectWatch:
     def _note(self) -> None:
         """Note the change times; 0 for one that is too recent to be relied upon."""
         settled_ns = time.time_ns() - UNSETTLED_NS
-        self._changed_ns = [
-            changed if (changed := os.fstat(descriptor).st_ctime_ns) < settled_ns else 0
-            for descriptor, _ in self._directories
-        ]
+        times = [(descriptor, os.fstat(descriptor).st_ctime_ns) for descriptor, _ in self._directories]
+        self._changed_ns = [(descriptor, at if at < settled_ns else 0) for descriptor, at in times]
 
     # Moving aside
 
