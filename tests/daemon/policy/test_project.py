@@ -80,9 +80,9 @@ def test_a_directory_that_others_can_write_ends_the_widening(place: Path) -> Non
 
 def test_a_group_that_is_only_this_users_may_write(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place.chmod(0o775)
-    monkeypatch.setattr(module, "_is_private", lambda _: True)
+    monkeypatch.setattr(module, "_is_private", {place.stat().st_gid: True}.get)
     assert find(place).fault == ""
-    monkeypatch.setattr(module, "_is_private", lambda _: False)
+    monkeypatch.setattr(module, "_is_private", {place.stat().st_gid: False}.get)
     assert "by the group" in find(place).fault
 
 

@@ -148,15 +148,15 @@ def test_a_change_that_is_too_recent_for_its_time_is_compared_again(
 ) -> None:
     """Two changes within a tick have one time."""
     now, fstat = time.time_ns(), os.fstat
-    monkeypatch.setattr(os, "fstat", lambda descriptor: _at(now, fstat(descriptor)))
+
+    def at_one_time(descriptor: int) -> os.stat_result:
+        return os.stat_result(fstat(descriptor)[:10], {"st_ctime_ns": now, "st_mtime_ns": now})
+
+    monkeypatch.setattr(os, "fstat", at_one_time)
     monkeypatch.setattr(project_watch, "UNSETTLED_NS", 3600 * 10**9)
     watched.watch.after_call()
     (watched.directory / ".envrc").write_text("planted")
     assert len(watched.watch.after_call()) == 1
-
-
-def _at(time_ns: int, status: os.stat_result) -> os.stat_result:
-    return os.stat_result(status[:10], {"st_ctime_ns": time_ns, "st_mtime_ns": time_ns})
 
 
 def test_a_project_that_is_gone_ends_no_session(watched: Watched, tmp_path: Path) -> None:
