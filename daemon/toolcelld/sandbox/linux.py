@@ -232,8 +232,13 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def openat2(directory: int, path: str, flags: int) -> int:
     """Open a path without following links in any component; return a descriptor that is closed on exec."""
     how = OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
-    number = _libc.syscall(SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.c_size_t(OPEN_HOW.size))
-    return _checked(number, path)
+    opened: int = _libc.syscall(
+        SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.c_size_t(OPEN_HOW.size)
+    )
+    if opened == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return opened
 
 
 def open_tree(what: str | int) -> int:
