@@ -95,7 +95,7 @@ class Trusted:
         """Whether the trust is in this file, with its code and its interpreter of now."""
         return (
             any(path == self.path_of(file) for path, _ in self.tools)
-            and (not self.pins or file.digest in self.pins)
+            and (not self.pins or (file.digest in self.pins and not file.uncovered))
             and (file.python or "", file.programs) == (self.python, self.programs)
         )
 

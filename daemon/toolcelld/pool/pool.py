@@ -20,6 +20,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +35,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
+from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
 
@@ -246,6 +248,14 @@ class Pool:
         if self._waiting:
             self._settle()
 
+    def is_writing(self, root: str) -> bool:
+        """Whether a worker that is not idle may write in a directory, or in one above it or below it."""
+        return any(
+            worker.state is not WorkerState.IDLE
+            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
+            for worker in self._workers.values()
+        )
+
     def keep_idle(self, seconds: float) -> None:
         """Keep idle workers so long from now on."""
         self._idle.keep(seconds)
@@ -260,6 +270,13 @@ class Pool:
         if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
+
+    def retire_unlike(self, directory: str, places: AbstractSet[Place]) -> None:
+        """Retire the workers of a directory whose cells may write there and do not hold all of these places."""
+        for worker in self.workers:
+            policy = worker.spec.policy
+            if worker.spec.directory == directory and policy.writable and not places <= set(policy.found):
+                self.retire(worker)
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""

@@ -25,7 +25,7 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
-from toolcelld.policy.profiles import project_of
+from toolcelld.policy.profiles import CONFIG_FILE
 from toolcelld.policy.trust import PROJECT, TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
@@ -289,6 +289,7 @@ class Operator(rpc.OperatorServicer):
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
+            await self._check_owners(trust_request.catalog.directory)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not await self._daemon.trust(trusted):
                 logger.warning(
@@ -298,6 +299,20 @@ class Operator(rpc.OperatorServicer):
             await self._daemon.catalogs.refresh(trusted.directory)
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
+
+    async def _check_owners(self, directory: str) -> None:
+        """Raise `Refusal` for a project in which other users can write."""
+        try:
+            project = await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
+        except OSError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
+        if project.fault:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{directory} cannot be trusted, because another user could change its tools: {project.fault}.\n"
+                f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
+                field="directory",
+            )
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
         async with refusals(context):
@@ -334,7 +349,7 @@ class Operator(rpc.OperatorServicer):
                     field="subject",
                 )
             ruleset = self._daemon.ruleset
-            project = project_of(catalog.directory, catalog.worktree, ruleset.host_paths.home)
+            project = await asyncio.to_thread(ruleset.find_project, catalog.directory)
             permit = ruleset.permit(tool, project, catalog.directory)
             answers = (
                 [await asyncio.to_thread(explain, permit, request.subject)]

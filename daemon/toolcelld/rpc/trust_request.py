@@ -64,6 +64,13 @@ class TrustRequest:
                 f"{self.catalog.directory} has no tools whose code could be pinned.",
                 field="pinned",
             )
+        if pinned and (uncovered := next((file.uncovered for file in self.files if file.uncovered), "")):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{self.catalog.directory} cannot be pinned, as a change there would not be noticed: {uncovered}.\n"
+                "  Move that out of the directory of the tools, or trust the project without --digest.",
+                field="pinned",
+            )
         if reason := _unfit(self.catalog.directory, self.ruleset.host_paths.home):
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
