@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from toolcelld.catalog.sources import PROJECT
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
-from toolcelld.policy.trust import PROJECT
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
 

@@ -190,10 +190,11 @@ def _policy(
     hosts = network if isinstance(network, tuple) else ()
     place = () if is_below(host_paths.home, file.directory) else (Place(file.directory, 0, 0),)
     held = (*place, *(project.held if project is not None else ()))
+    given = profile.writable if profile is not None else ()
     work = (
         *((project.directory,) if project is not None else ()),
         *(it.path for it in (project.held[1:] if project is not None else ())),
-        *(profile.writable if profile is not None else ()),
+        *given,
     )
     protected = project.protected if project is not None else ()
     readable = (
@@ -202,14 +203,14 @@ def _policy(
         *file.programs,
         *(profile.readable if profile is not None else ()),
         *((project.directory,) if settings.read_only and project is not None else ()),
-        *(profile.writable if settings.read_only and profile is not None else ()),
+        *(given if settings.read_only else ()),
     )
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else tuple(dict.fromkeys(work)),
         # A place that the user's own profile names as writable is one that tools are meant to write.
-        protected=() if settings.read_only else tuple(it.path for it in protected if it.path not in work),
+        protected=() if settings.read_only else tuple(it.path for it in protected if it.path not in given),
         found=held[: len(place) + 1] if settings.read_only else (*held, *protected),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",

@@ -19,6 +19,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.catalog.sources import PROJECT
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
@@ -26,7 +27,8 @@ from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.profiles import CONFIG_FILE
-from toolcelld.policy.trust import PROJECT, TRUSTED_MAX
+from toolcelld.policy.project import Project
+from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
@@ -300,16 +302,20 @@ class Operator(rpc.OperatorServicer):
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
 
-    async def _check_owners(self, directory: str) -> None:
-        """Raise `Refusal` for a project in which other users can write."""
+    async def _project(self, directory: str) -> Project:
+        """Find the project of a directory. Raises `Refusal`."""
         try:
-            project = await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
+            return await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
         except OSError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
+
+    async def _check_owners(self, directory: str) -> None:
+        """Raise `Refusal` for a project in which other users can write."""
+        project = await self._project(directory)
         if project.fault:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
-                f"{directory} cannot be trusted, because another user could change its tools: {project.fault}.\n"
+                f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
                 f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
                 field="directory",
             )
@@ -349,7 +355,7 @@ class Operator(rpc.OperatorServicer):
                     field="subject",
                 )
             ruleset = self._daemon.ruleset
-            project = await asyncio.to_thread(ruleset.find_project, catalog.directory)
+            project = await self._project(catalog.directory)
             permit = ruleset.permit(tool, project, catalog.directory)
             answers = (
                 [await asyncio.to_thread(explain, permit, request.subject)]
