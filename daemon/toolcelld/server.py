@@ -115,8 +115,8 @@ class Daemon:
             self._config, self._host_paths(HostCapabilities())
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
-        self._runtimes: dict[str, Zygote] = {}
-        self._preforks: dict[tuple[str, bool], PreforkedCells] = {}
+        self._zygote = Zygote(sys.executable, _log_zygote, self.groups)
+        self._preforks: dict[bool, PreforkedCells] = {}  # by whether they have namespaces of their own
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
@@ -138,7 +138,12 @@ class Daemon:
             quota_bytes=spill.quota_bytes,
             retention_seconds=spill.retention_seconds,
         )
-        self.catalogs = CatalogRegistry(lambda: self._config, self._describe, self.store)
+        self.catalogs = CatalogRegistry(
+            lambda: self._config,
+            self._describe,
+            self.store,
+            is_trusted=lambda: self._ruleset.is_trusted,
+        )
         self.watch = Watch(
             lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
         )
@@ -245,27 +250,26 @@ class Daemon:
         )
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
-        return self._prefork_of(spec.file.python, apart=spec.policy.enclosure == "strict")
+        return self._prefork_of(apart=spec.policy.enclosure == "strict")
 
-    def _prefork_of(self, python: str | None, *, apart: bool) -> PreforkedCells:
-        interpreter = python or sys.executable
-        key = interpreter, apart
-        if key not in self._preforks:
-            if interpreter not in self._runtimes:
-                self._runtimes[interpreter] = Zygote(
-                    interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
-                )
-            self._preforks[key] = PreforkedCells(
-                self._runtimes[interpreter], self.tasks, self._temporary_directories, apart=apart
+    def _prefork_of(self, *, apart: bool) -> PreforkedCells:
+        if apart not in self._preforks:
+            self._preforks[apart] = PreforkedCells(
+                self._zygote, self.tasks, self._temporary_directories, apart=apart
             )
-        return self._preforks[key]
+        return self._preforks[apart]
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
             spec = self._ruleset.describing(file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
-        return await self.pool.describe(spec)
+        description = await self.pool.describe(spec)
+        broken = description.broken
+        if broken is not None and broken.missing_module:
+            remedy = self._ruleset.remedy(file, broken.missing_module, spec.interpreter)
+            description = replace(description, broken=replace(broken, remedy=remedy))
+        return description
 
     def _load_config(self) -> Config:
         paths = self.options.config_paths
@@ -343,14 +347,13 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
-        self._prefork_of(None, apart=False).prepare()
+        self._prefork_of(apart=False).prepare()
         try:
             yield
         finally:
             for prefork in self._preforks.values():
                 await prefork.aclose()
-            for runtime in self._runtimes.values():
-                await runtime.aclose()
+            await self._zygote.aclose()
             self.groups.close()
 
     def stop(self, why: str) -> None:
@@ -402,6 +405,10 @@ async def run(
             logging.getLogger().removeHandler(handler)
             if options.private:
                 loop.remove_reader(0)
+
+
+def _log_zygote(line: str) -> None:
+    logger.warning("%s: %s", sys.executable, line)
 
 
 def _reload_soon(daemon: Daemon) -> None:

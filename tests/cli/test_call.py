@@ -225,3 +225,64 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
     assert "it stopped by itself" in second
     assert third == "  What it had done until then is not undone."
     assert process.returncode == 130
+
+
+READS = """
+from pathlib import Path
+from toolcell import tool
+
+def seen() -> str:
+    found = []
+    for path in {paths!r}:
+        try:
+            found.append(Path(path).read_text())
+        except OSError as error:
+            found.append(type(error).__name__)
+    return ", ".join(found)
+
+WHEN_LOADED = seen()
+
+@tool
+def reads() -> str:
+    \"\"\"Read what it should not see.\"\"\"
+    return WHEN_LOADED + "; " + seen()
+"""
+
+
+@pytest.mark.parametrize("enclosure", ["strict", "baseline"])
+def test_a_file_in_the_home_directory_reads_nothing_else_of_it(project: Project, enclosure: str) -> None:
+    key = project.home / ".ssh" / "id"
+    key.parent.mkdir()
+    key.write_text("key")
+    file = project.home / "reads.py"
+    file.write_text(READS.format(paths=[str(key)]))
+    config = project.home / ".config/toolcell/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[defaults]\nsandbox = "{enclosure}"\n')
+    done = project.run("call", str(file))
+    if done.code == 3 and "toolcell doctor" in done.err:
+        pytest.skip(f"this host cannot give {enclosure}")
+    assert "key" not in done.out
+    assert done.code == 0
+
+
+def test_a_directory_that_is_called_like_our_packages_is_not_imported(project: Project) -> None:
+    trace = project.home / "trace"
+    for package in ("toolcelld", "toolcell_proto", "grpc", "pydantic"):
+        (project.directory / package).mkdir()
+        for file in ("__init__.py", "__main__.py"):
+            (project.directory / package / file).write_text(f"open({str(trace)!r}, 'w').close()\n")
+    project.tool("reads", READS.format(paths=["/nonexistent"]))
+    assert project.run("call", "reads", "--private").code == 0
+    absent = str(project.home / "absent.toml")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "toolcell.cli", "serve", "--config", absent],
+        cwd=project.directory,
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode != 0, absent in done.stderr) == (True, True)
+    assert not trace.exists()

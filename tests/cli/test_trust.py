@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
+import pytest
 from tests.daemons import checked
 
 from .conftest import Project, user_daemon
@@ -47,7 +49,11 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
     assert "  asks (.toolcell/tools/asks.py): the network to api.example.com, the secret TOKEN\n" in shown.out
     assert daemon.run("call", "asks").code == 3
 
-    assert "Trusted, whatever its code will be." in daemon.run("trust", ".").out
+    unasked = daemon.run("trust", ".")
+    assert (unasked.code, "toolcell trust --yes" in unasked.err) == (3, True)
+    assert daemon.run("call", "asks").code == 3
+
+    assert "Trusted, whatever its code will be" in daemon.run("trust", "--yes", ".").out
     called = daemon.run("call", "asks")
     assert (called.code, called.out) == (0, "*" * 15 + "\n")
 
@@ -62,7 +68,7 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
 
 def test_a_pin_holds_until_the_code_changes_and_outlives_the_daemon(project: Project) -> None:
     configured(project)
-    pinned = project.run("trust", "--digest", "--json").json("trust")
+    pinned = project.run("trust", "--yes", "--digest", "--json").json("trust")
     assert (pinned["state"], pinned["trust"]["pinned"]) == ("pinned", True)
     assert project.run("call", "asks").code == 0
     (project.tools / "_helper.py").write_text("changed = True\n")
@@ -71,9 +77,135 @@ def test_a_pin_holds_until_the_code_changes_and_outlives_the_daemon(project: Pro
 
 
 def test_a_directory_that_is_none_is_refused(project: Project) -> None:
-    done = project.run("trust", "/nonexistent/project", "--json")
+    done = project.run("trust", "--yes", "/nonexistent/project", "--json")
     assert done.code == 3
     assert done.json("error")["error"]["code"] == "bad_request"
+
+
+@pytest.mark.parametrize("place", ["/tmp", "home", "/"])
+def test_a_shared_directory_and_the_home_directory_cannot_be_trusted(project: Project, place: str) -> None:
+    directory = str(project.home) if place == "home" else place
+    done = project.run("trust", "--yes", directory)
+    assert (done.code, "cannot be trusted: " in done.err) == (3, True)
+    assert project.run("trust", "--list", "--json").json("trust --list")["trusts"] == []
+
+
+def test_the_question_is_asked_on_a_terminal(project: Project) -> None:
+    configured(project)
+    with project.screen("trust") as screen:
+        screen.until("[y/N]")
+        screen.type("n\n")
+        screen.until("Nothing was granted.")
+        assert screen.end() == 3
+    with project.screen("trust") as screen:
+        screen.until("[y/N]")
+        screen.type("y\n")
+        screen.until("Trusted, ")
+        assert screen.end() == 0
+    assert project.run("call", "asks").code == 0
+
+
+LATER = """
+from toolcell import tool
+
+@tool
+def deploy() -> str:
+    \"\"\"Show the token.\"\"\"
+    import os
+    return os.environ.get("TOKEN", "no token")
+"""
+
+
+def test_a_tool_that_is_new_in_a_trusted_project_is_asked_about_and_only_that(daemon: Project) -> None:
+    configured(daemon)
+    with (daemon.home / ".config/toolcell/config.toml").open("a") as config:
+        config.write('[tool.deploy]\nsecrets = ["TOKEN"]\n')
+    assert daemon.run("reload").code == 0
+    assert daemon.run("trust", "--yes").code == 0
+    daemon.tool("deploy", LATER)
+    assert daemon.run("reload").code == 0
+    assert daemon.run("call", "deploy").out == "no token\n"
+    assert daemon.run("call", "asks").code == 0
+
+    shown = daemon.run("trust", "--show").out
+    new, granted = shown.split("Granted before:")
+    assert "deploy (.toolcell/tools/deploy.py): the secret TOKEN" in new
+    assert ("asks (" in new, "asks (" in granted) == (False, True)
+    states = {
+        it["tool"]: it["state"] for it in daemon.run("trust", "--show", "--json").json("trust")["tools"]
+    }
+    assert states == {"asks": "granted", "asks_plain": "granted", "deploy": "new"}
+    assert daemon.run("trust", "--yes").code == 0
+    assert daemon.run("call", "deploy").out == "*" * 15 + "\n"
+
+
+def test_a_tool_that_asks_for_more_keeps_what_was_shown(daemon: Project) -> None:
+    configured(daemon)
+    assert daemon.run("reload").code == 0
+    assert daemon.run("trust", "--yes").code == 0
+    daemon.tool("asks", ASKS.replace('"api.example.com"', '"api.example.com", "evil.example.com"'))
+    assert daemon.run("reload").code == 0
+    states = {
+        it["tool"]: it["state"] for it in daemon.run("trust", "--show", "--json").json("trust")["tools"]
+    }
+    assert states == {"asks": "more", "asks_plain": "granted"}
+    assert "(more than before)" in daemon.run("trust", "--show").out
+
+
+RUNS = """
+from pathlib import Path
+from toolcell import tool
+Path({path!r}).touch()
+
+@tool(network=["a.example.com"])
+def runs() -> str:
+    \"\"\"Leave a trace when it is loaded.\"\"\"
+    return "ran"
+"""
+
+
+def test_ask_loads_nothing_of_an_untrusted_project_and_one_trust_is_enough(daemon: Project) -> None:
+    configured(daemon)
+    config = daemon.home / ".config/toolcell/config.toml"
+    config.write_text(config.read_text().replace('"confined"', '"ask"'))
+    trace = daemon.home / "trace"
+    assert daemon.run("reload").code == 0
+    daemon.tool("runs", RUNS.format(path=str(trace)))
+    refused = daemon.run("call", "runs")
+    assert (refused.code, f"toolcell trust {daemon.directory}" in refused.err) == (3, True)
+    daemon.run("tools")
+    assert "Not known" in daemon.run("trust", "--show").out
+    assert not trace.exists()
+
+    granted = daemon.run("trust", "--yes").out
+    assert "Known now, after their files could be described:" in granted
+    assert "runs (.toolcell/tools/runs.py): the network to a.example.com" in granted
+    assert trace.exists()
+    assert daemon.run("call", "runs").code == 0
+
+
+def test_an_untrusted_tool_does_not_take_the_place_of_the_users_own(daemon: Project) -> None:
+    own = daemon.home / ".config/toolcell/tools"
+    own.mkdir(parents=True)
+    (own / "note.py").write_text(NOTE.format(whose="own"))
+    daemon.tool("note", NOTE.format(whose="the project's"))
+    assert daemon.run("reload").code == 0
+    assert daemon.run("call", "note", "text=x").out == "own: x\n"
+    assert "toolcell trust" in json.dumps(daemon.run("tools", "--json").json("tools")["problems"])
+    assert daemon.run("trust", "--yes").code == 0
+    assert daemon.run("call", "note", "text=x").out == "the project's: x\n"
+    assert daemon.run("trust", "--revoke").code == 0
+    assert daemon.run("call", "note", "text=x").out == "own: x\n"
+
+
+NOTE = """
+from toolcell import tool
+
+@tool
+def note(text: str) -> str:
+    \"\"\"Take a note.\"\"\"
+    return {whose!r} + ": " + text
+"""
 
 
 def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) -> None:

@@ -217,6 +217,25 @@ def restart(
 
 @app.command()
 @command
+def explain(
+    context: CommandContext,
+    tool: Annotated[str, typer.Argument(help="The tool.")],
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH|HOST|PROGRAM|VARIABLE]",
+            help="What it may reach: a path has a slash, a host has a dot, a variable is in capitals.",
+        ),
+    ] = None,
+) -> Ending:
+    """Show what a tool may reach, which rule says so, and what would change it."""
+    from . import trust
+
+    return trust.explain(context, tool, subject or "")
+
+
+@app.command()
+@command
 def trust(
     context: CommandContext,
     project: Annotated[
@@ -230,13 +249,14 @@ def trust(
     ] = False,
     everything: Annotated[bool, typer.Option("--list", help="List the trusted projects.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke trust.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Grant what is asked for without a question.")] = False,
 ) -> Ending:
-    """Show what a project's tools ask for, and grant it."""
+    """Show what a project's tools ask for, and grant it after a question."""
     from . import trust
 
     if everything:
         return trust.trusted(context)
-    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke)
+    return trust.trust(context, project, pinned=digest, show=show, revoke=revoke, yes=yes)
 
 
 @app.command()

@@ -36,6 +36,8 @@ __all__ = ["Call"]
 
 logger = logging.getLogger(__name__)
 
+BODY_BYTES_ALWAYS: Final = 64 * 1024
+"""A result up to this size is always sent; a client that reads nothing can start no further calls."""
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 KEPT_BYTES: Final = 1024
@@ -213,6 +215,8 @@ class Call:
             told = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason}"
         else:
+            if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
+                ending, body = outcome.unread(ending), EMPTY_BODY
             told = parts(self.id, ending, body)
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
         self.machine.fire(event)

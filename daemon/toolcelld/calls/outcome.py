@@ -161,6 +161,17 @@ def not_started(cause: str, message: str) -> Outcome:
     return Outcome(Kind.INTERNAL, cause, message)
 
 
+def unread(outcome: Outcome) -> Outcome:
+    """Return the outcome of a call whose result is dropped, because clients hold too much already."""
+    return outcome._replace(
+        kind=Kind.LIMIT_EXCEEDED,
+        cause="unread_outcomes",
+        message="the call has ended, but its result was dropped: the daemon holds too much that was not read.\n"
+        "Read and acknowledge outcomes; to keep more: [daemon] retained_per_session = … and retained = …",
+        side_effects_possible=outcome.side_effects_possible or outcome.ran,
+    )
+
+
 def failed(message: str, *, ran: bool) -> Outcome:
     """The outcome of a call that met a bug of the daemon."""
     return Outcome(Kind.INTERNAL, "failure", message, ran=ran, side_effects_possible=ran)

@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.sources import Problem, Scan, ToolFile
 from toolcelld.config.settings import DeclarationError, declare
@@ -91,7 +92,12 @@ class Catalog:
         return self == replace(other, generation=self.generation)
 
 
-def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Catalog | None = None) -> Catalog:
+def assemble(
+    scan: Scan,
+    descriptions: Mapping[str, Description],
+    previous: Catalog | None = None,
+    is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
+) -> Catalog:
     """Build the catalog of a scan.
 
     Args:
@@ -99,9 +105,12 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
         descriptions: The descriptions that are known so far, by digest of the file.
         previous: The catalog before this one; broken files keep their tools from it. The new catalog has the
             same generation number, which the publisher increments.
+        is_trusted: Whether a tool may hide another one of its name. A tool that is not trusted comes after all others,
+            as it would receive arguments that are meant for them.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
+    untrusted: list[ToolInfo] = []
     problems: list[Problem] = []
     pending = 0
     for entry in scan.found:
@@ -120,7 +129,9 @@ def assemble(scan: Scan, descriptions: Mapping[str, Description], previous: Cata
         problems += news
         if tools is not None:
             good[entry.path] = tools
-            problems += _entered(tools, winners, scan.directory)
+            problems += _entered(filter(is_trusted, tools), winners, scan.directory)
+            untrusted += (tool for tool in tools if not is_trusted(tool))
+    problems += _entered(untrusted, winners, scan.directory, is_trusted)
     catalog = Catalog(scan.directory)
     return replace(
         catalog,
@@ -145,18 +156,9 @@ def _kept(
 
 def _broken(file: ToolFile, broken: Broken) -> Problem:
     message = _text(broken.message) or f"gave nothing ({_text(broken.stage)})"
-    if broken.missing_module:
-        message += "\n" + _remedy(file, broken.missing_module)
+    if broken.remedy:
+        message += "\n" + broken.remedy
     return Problem(file.path, "", "broken", message, _line(broken.line))
-
-
-def _remedy(file: ToolFile, module: str) -> str:
-    """Name the interpreter that was used and the configuration key that changes it."""
-    if file.python is None:
-        who = "It ran with Toolcell's own Python. For a project with an environment of its own:"
-    else:
-        who = f"It ran with {file.python}. Install {_text(module.partition('.')[0])} there, or name another:"
-    return f'{who}\n[source.{file.source}] python = ".venv/bin/python"   in {CONFIG_FILE}'
 
 
 def _rejected(file: ToolFile, description: Description) -> list[Problem]:
@@ -189,7 +191,10 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
     """Check a described tool. Raises `ValueError` that says what is wrong and what to write instead."""
     if not _NAME.fullmatch(described.name) or "__" in described.name:
         raise ValueError("its name must be 1 to 64 letters, digits, - and _, without __; say @tool(name=…)")
-    size = len(described.description.encode())
+    # Hosts show it on terminals, and a bidirectional mark would let it read otherwise than it is.
+    text = described.description.encode().decode()  # half of a surrogate pair is refused
+    description = printable(text)
+    size = len(description.encode())
     if size > DESCRIPTION_BYTES_MAX:
         raise ValueError(
             f"its description has {size} bytes, at most {DESCRIPTION_BYTES_MAX} are read; shorten it"
@@ -211,7 +216,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         raise ValueError(f"cannot be declared: {error}") from error
     return ToolInfo(
         described.name,
-        described.description,
+        description,
         described.input_schema,
         file,
         described.export,
@@ -223,7 +228,12 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
     )
 
 
-def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], directory: str) -> Iterator[Problem]:
+def _entered(
+    tools: Iterable[ToolInfo],
+    winners: dict[str, ToolInfo],
+    directory: str,
+    is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
+) -> Iterator[Problem]:
     """Add a file's tools to the catalog; yield a problem for each that is shadowed or rejected."""
     for tool in tools:
         if len(winners) >= TOOLS_MAX and tool.name not in winners:
@@ -235,9 +245,10 @@ def _entered(tools: tuple[ToolInfo, ...], winners: dict[str, ToolInfo], director
             continue
         here, there = (shown_path(path, directory) for path in (tool.path, winner.path))
         if winner.scope != tool.scope:
-            yield Problem(
-                tool.path, tool.name, "shadowed", f"{tool.name} of {here} is hidden by that of {there}"
-            )
+            message = f"{tool.name} of {here} is hidden by that of {there}"
+            if not is_trusted(tool):
+                message += f"\nUntrusted tools replace no others. To trust it: toolcell trust {directory}"
+            yield Problem(tool.path, tool.name, "shadowed", message)
         else:
             message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one: @tool(name=…)"
             yield Problem(tool.path, tool.name, "rejected", message)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from toolcelld.catalog.catalog import Catalog, assemble
+from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.descriptions import DescriptionCache
 from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
@@ -45,6 +45,11 @@ class Pin:
         """The newest catalog of the directory."""
         return self.watched.catalog
 
+    @property
+    def scanned(self) -> tuple[ToolFile, ...]:
+        """The files of the last scan, also those that are not described."""
+        return self.watched.scanned
+
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
         self.catalog = self.watched.catalog
@@ -63,15 +68,18 @@ class WatchedDirectory:
         self,
         directory: str,
         config: Callable[[], Config],
+        is_trusted: Callable[[], Callable[[ToolInfo], bool]],
         group: asyncio.TaskGroup,
         descriptions: DescriptionCache,
         next_generation: Callable[[], int],
         forget: Callable[[], object],
     ) -> None:
         self.catalog = Catalog(directory)
+        self.scanned: tuple[ToolFile, ...] = ()
         self.known = asyncio.Event()  # every file of the last scan has a description or a failure
         self.fresh = asyncio.Event()  # and every failure has been described again
         self._config = config
+        self._is_trusted = is_trusted
         self._group = group
         self._descriptions = descriptions
         self._next_generation = next_generation
@@ -122,6 +130,7 @@ class WatchedDirectory:
             )
             if self._filling is not None:
                 self._filling.cancel()  # the descriptions that it started continue, and `_keep` stores them
+            self.scanned = seen.files
             # No await between reading and replacing `_known`: no description may arrive in between.
             both = {**cached, **self._known}
             self._known = {file.digest: both[file.digest] for file in seen.files if file.digest in both}
@@ -180,7 +189,9 @@ class WatchedDirectory:
             self._known[digest] = task.result()
 
     async def _assemble(self, seen: Scan) -> None:
-        self._publish(await asyncio.to_thread(_changed, seen, dict(self._known), self.catalog))
+        self._publish(
+            await asyncio.to_thread(_changed, seen, dict(self._known), self.catalog, self._is_trusted())
+        )
 
     def _publish(self, catalog: Catalog) -> None:
         """Make a catalog the newest, unless it equals the current one, and notify the pins."""
@@ -216,7 +227,12 @@ def _look(config: Config, directory: str) -> Scan:
     return scan(sources_of(config, directory), directory)
 
 
-def _changed(seen: Scan, descriptions: Mapping[str, Description], previous: Catalog) -> Catalog:
+def _changed(
+    seen: Scan,
+    descriptions: Mapping[str, Description],
+    previous: Catalog,
+    is_trusted: Callable[[ToolInfo], bool],
+) -> Catalog:
     """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
-    catalog = assemble(seen, descriptions, previous)
+    catalog = assemble(seen, descriptions, previous, is_trusted)
     return previous if catalog.says_the_same_as(previous) and previous.generation else catalog

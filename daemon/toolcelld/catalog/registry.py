@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
@@ -34,6 +34,7 @@ class CatalogRegistry:
     """All catalogs in use. An asynchronous context manager; leaving it cancels its tasks.
 
     `describe` returns a broken description for any fault of the file; an exception from it is a bug of the daemon.
+    `is_trusted` returns the decision of now about the tools: one that is not trusted hides no other.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class CatalogRegistry:
         describe: Describe,
         cache: Cache,
         *,
+        is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
         self._config = config
+        self._is_trusted = is_trusted
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
         # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
@@ -126,6 +129,7 @@ class CatalogRegistry:
             watched = self._directories[directory] = WatchedDirectory(
                 directory,
                 self._config,
+                self._is_trusted,
                 self._group,
                 self._descriptions,
                 lambda: next(self._generations),

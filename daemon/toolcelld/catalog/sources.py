@@ -23,7 +23,7 @@ from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 from toolcelld.sandbox.paths import open_plain
 
 __all__ = [
-    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_directory", "scan",
+    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "project_directory", "scan",
     "sources_of",
 ]  # fmt: skip
 
@@ -139,6 +139,17 @@ def project_directory(file: ToolFile) -> str:
     above, place = os.path.split(file.directory)
     project, hidden = os.path.split(above)
     return project if place == "tools" and hidden in PROJECT_PLACES else file.directory
+
+
+def find_worktree(directory: str) -> str:
+    """Return the nearest ancestor that contains `.git`, or the directory itself if none does."""
+    here = directory
+    while not os.path.lexists(os.path.join(here, ".git")):
+        above = os.path.dirname(here)
+        if above == here:
+            return directory
+        here = above
+    return here
 
 
 def scan(sources: Sequence[Source], directory: str) -> Scan:

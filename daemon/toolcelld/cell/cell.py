@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
-from toolcelld.cell.channel import WorkerChannel
+from toolcelld.cell.channel import WorkerChannel, open_pipe
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -117,6 +117,12 @@ class Cell:
             child_ends.append(life)
             protocol, protocol_child = _pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
+            protocol.shutdown(
+                socket.SHUT_RD
+            )  # the other end cannot send on it, and so cannot send descriptors
+            reports, reports_child = open_pipe()
+            child_ends.append(reports_child)
+            cell.channel.open_reports(reports)
             cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
             child_ends.append(abort)
             child_ends.extend(cell._stdio.add(source) for source in SOURCES)

@@ -92,7 +92,7 @@ class Zygote:
         """Fork a keeper.
 
         Args:
-            descriptors: The five descriptors of the cell, in the order of `worker.zygote`.
+            descriptors: The six descriptors of the cell, in the order of `worker.zygote`.
             apart: Whether the cell is in namespaces of its own.
 
         Raises:

@@ -195,6 +195,10 @@ class DaemonSection(Section):
 
     workers: Count = 64  # alive at once, all tools together
     calls_per_session: Count = 8  # the rest wait, up to `queue`
+    sessions: Count = 1000  # open at once; each costs about 40 KiB
+    # Arguments of calls that have not ended, and outcomes that the client has not acknowledged.
+    retained_per_session_bytes: Bytes = Field(default=256 * 2**20, alias="retained_per_session")
+    retained_bytes: Bytes = Field(default=2**30, alias="retained")  # the same, of all sessions
     worker_idle_seconds: Seconds = Field(default=300.0, alias="worker_idle")
     abort_grace_seconds: Seconds = Field(default=2.0, alias="abort_grace")
     # A session opens with what is described by then; the rest of its tools comes as a change.

@@ -4,6 +4,9 @@ One sentence decides every value: [tool.…] if it says so, else the file, else 
 for is held under [max] and its source, and a call may only lower it. (No key of a source is a limit yet.)
 "off" is None, and None is more than every number: a file that asks for "off" gets what [max] allows.
 
+A rule by name is written for the user's own tool, and any repository may have a tool of that name. So for the tool of
+an untrusted project a rule can only tighten, and what the file asks for is held under [defaults]; see `Standing`.
+
 `resolve` also writes down where each value came from, for the message that tells how to change it.
 It is pure and costs some ten microseconds: keep its answer for as long as catalog and configuration stay.
 """
@@ -13,7 +16,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -41,6 +45,7 @@ __all__ = [
     "Limits",
     "Setting",
     "Settings",
+    "Standing",
     "declare",
     "lower",
     "resolve",
@@ -69,6 +74,17 @@ NO_LIMITS = Limits()
 
 # The configuration's word for each field: {"timeout": "timeout_seconds", …}.
 KEYS: Mapping[str, str] = {info.alias or name: name for name, info in LimitKeys.model_fields.items()}
+
+
+class Standing(Enum):
+    """What the rules by name may give a tool."""
+
+    FULL = "full"
+    """The user's own tool, or a trusted project's as it was shown: rules hold as they are written."""
+    CHANGED = "changed"
+    """A trusted project's tool that would get more than was shown: rules can only tighten."""
+    UNTRUSTED = "untrusted"
+    """The tool of an untrusted project: rules can only tighten, and its limits are held under [defaults]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,8 @@ class Settings:
     needs: Grant = NOTHING  # what the file asks for
     granted: Grant = NOTHING  # what [tool.NAME] and the profile give, whether it asks or not
     network_said: bool = False  # one of them spoke of the network, and that is the last word
+    network_most: bool | tuple[str, ...] = True  # what rules that can only tighten leave of the network
+    programs: bool = True  # whether it may start programs
 
     def origin(self, key: str) -> str:
         """Where the value of that key comes from."""
@@ -127,24 +145,46 @@ def _sentence(problem: ErrorDetails) -> str:
     return f"{problem['loc'][0]}={shown(problem['input'])} {message.replace('Input should be', 'should be')}"
 
 
-def resolve(config: Config, tool: str, declared: Mapping[str, object], source: str) -> Settings:
-    """The settings of a tool from that source. Raises `DeclarationError` for a declaration that cannot be."""
+def resolve(
+    config: Config,
+    tool: str,
+    declared: Mapping[str, object],
+    source: str,
+    standing: Standing = Standing.FULL,
+) -> Settings:
+    """Return the settings of a tool.
+
+    Args:
+        config: The configuration.
+        tool: The name of the tool.
+        declared: The options that its file declares.
+        source: The name of its source.
+        standing: What the rules by name may give it.
+
+    Raises:
+        DeclarationError: The declaration is invalid.
+    """
     file = declare(declared)
     rules = [(f"config [{dotted(('tool', name))}]", section) for name, section in config.rules_for(tool)]
     rules.reverse()  # the strongest first
     lines: list[Setting] = []
 
     def decide(key: str) -> Any:  # the value has the type of the field with that key
-        value, origin = _decided(config, rules, file, KEYS.get(key, key))
+        value, origin = _decided(config, rules, file, KEYS.get(key, key), standing)
         lines.append(Setting(key, _written(KEYS.get(key, key), value), origin))
         return value
 
     limits = Limits(**{name: decide(key) for key, name in KEYS.items()})
-    sandbox, sandbox_origin = _sandbox(config, rules, source)
+    loosening = rules if standing is Standing.FULL else ()
+    sandbox, sandbox_origin = _sandbox(config, loosening, source)
+    least: Enclosure = file.sandbox if "sandbox" in file.model_fields_set else "none"
+    programs = True
+    if standing is not Standing.FULL:
+        sandbox, sandbox_origin, least, programs = _tightened(config, rules, sandbox, sandbox_origin, least)
     profile = config.profiles.get(sandbox)
     concurrency, concurrency_origin = _concurrency(rules)
-    env, origins = _granted_env(config, rules, source, profile)
-    granted, network_origin, secrets_origin = _granted(rules, profile, sandbox)
+    env, origins = _granted_env(config, loosening, source, profile)
+    granted, network_origin, secrets_origin = _granted(loosening, profile, sandbox)
     needs = Grant(file.network, file.secrets)
     both = granted.beside(needs)
     return Settings(
@@ -170,26 +210,54 @@ def resolve(config: Config, tool: str, declared: Mapping[str, object], source: s
         ),
         concurrency=concurrency,
         sandbox=sandbox,
-        sandbox_least=file.sandbox if "sandbox" in file.model_fields_set else "none",
+        sandbox_least=least,
         profile=profile,
         needs=needs,
         granted=granted,
         network_said=bool(network_origin),
+        network_most=_network_most(() if standing is Standing.FULL else rules),
+        programs=programs and (profile is None or profile.programs),
     )
 
 
 Rules = Sequence[tuple[str, ToolSection]]
 
 
-def _decided(config: Config, rules: Rules, file: Declared, name: str) -> tuple[Any, str]:
-    """The value of a field and its origin, by the sentence at the top."""
-    for origin, rule in rules:
-        if name in rule.model_fields_set:
-            return getattr(rule, name), origin
+_RESTRICTING: Final[Mapping[str, bool]] = {"read_only": True, "destructive": True, "idempotent": False}
+"""The value of a switch that takes something away."""
+
+
+def _decided(
+    config: Config, rules: Rules, file: Declared, name: str, standing: Standing = Standing.FULL
+) -> tuple[Any, str]:
+    """The value of a field and its origin, by the sentences at the top."""
+    said = [(getattr(rule, name), origin) for origin, rule in rules if name in rule.model_fields_set]
+    if standing is Standing.FULL or (name not in _RESTRICTING and name not in LimitKeys.model_fields):
+        return said[0] if said else _without_rules(config, file, name, config.max, "config [max]")
+    bound, where = (
+        (config.defaults, "config [defaults]")
+        if standing is Standing.UNTRUSTED
+        else (config.max, "config [max]")
+    )
+    value, origin = _without_rules(config, file, name, bound, where)
+    for other, other_origin in said:
+        tighter = other == _RESTRICTING[name] if name in _RESTRICTING else _least(value, other) != value
+        if tighter:
+            value, origin = other, other_origin
+    return value, origin
+
+
+def _without_rules(
+    config: Config, file: Declared, name: str, bound: LimitKeys, where: str
+) -> tuple[Any, str]:
     if name in file.model_fields_set:
-        asked, most = getattr(file, name), getattr(config.max, name, None)
-        held = _least(asked, most) if name in LimitKeys.model_fields else asked
-        return held, "file" if held == asked else "config [max]"
+        asked, most = getattr(file, name), getattr(bound, name, None)
+        held = (
+            _least(_least(asked, most), getattr(config.max, name))
+            if name in LimitKeys.model_fields
+            else asked
+        )
+        return held, "file" if held == asked else where
     if name in config.defaults.model_fields_set:
         return getattr(config.defaults, name), "config [defaults]"
     return getattr(config.defaults if name in DefaultsSection.model_fields else file, name), "default"
@@ -215,6 +283,26 @@ def _sandbox(config: Config, rules: Rules, source: str) -> tuple[str, str]:
     return config.defaults.sandbox, "config [defaults]" if said else "default"
 
 
+def _tightened(
+    config: Config, rules: Rules, sandbox: str, origin: str, least: Enclosure
+) -> tuple[str, str, Enclosure, bool]:
+    """The sandbox and its origin, the least enclosure, and whether programs may start, where rules can only tighten."""
+    programs = True
+    for other_origin, rule in rules:
+        if "sandbox" not in rule.model_fields_set:
+            continue
+        profile = config.profiles.get(rule.sandbox)
+        programs = programs and (profile is None or profile.programs)
+        base = rule.sandbox if profile is None else profile.base
+        if base == "strict":
+            least, origin = "strict", other_origin
+        elif base == "baseline" and least == "none":
+            least, origin = "baseline", other_origin
+        elif base == "auto" and sandbox == "none":
+            sandbox, origin = "auto", other_origin
+    return sandbox, origin, least, programs
+
+
 def _granted(rules: Rules, profile: ProfileSection | None, sandbox: str) -> tuple[Grant, str, str]:
     """What is granted by name, and where: of the network the strongest word counts, of secrets all."""
     network: bool | tuple[str, ...] = False
@@ -231,6 +319,14 @@ def _granted(rules: Rules, profile: ProfileSection | None, sandbox: str) -> tupl
         secrets.append((f"config [{dotted(('profile', sandbox))}]", profile.secrets))
     names = tuple(dict.fromkeys(name for _, granted in secrets for name in granted))
     return Grant(network, names), network_origin, ", ".join(origin for origin, _ in secrets)
+
+
+def _network_most(rules: Rules) -> bool | tuple[str, ...]:
+    most = Grant(True)
+    for _, rule in rules:
+        if "network" in rule.model_fields_set:
+            most = most.within(Grant(rule.network))
+    return most.network
 
 
 def _asked(need: object) -> str:

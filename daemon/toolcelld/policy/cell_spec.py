@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from toolcelld.catalog.sources import ToolFile
+from toolcelld.environments.interpreter import Interpreter
 from toolcelld.policy.secrets import NO_SECRETS, SecretRefs
-from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = ["CellSpec"]
 
@@ -24,6 +25,7 @@ class CellSpec:
     policy: SandboxPolicy
     owner: str = ""  # the session or the call that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
+    interpreter: Interpreter | None = None  # in place of Toolcell's own
     secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only
     lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
@@ -37,6 +39,7 @@ class CellSpec:
             self.limits,
             self.policy,
             self.owner,
+            self.interpreter,
             self.secrets,
         )
         object.__setattr__(self, "hashed", hash(key))
@@ -59,5 +62,10 @@ class CellSpec:
                 "memory_held": memory_held,
                 "policy": self.policy.to_wire(),
                 "scratch": tmpdir,
+                "python": asdict(_python_setup(self.interpreter)) if self.interpreter is not None else None,
             }
         ).encode()
+
+
+def _python_setup(interpreter: Interpreter) -> PythonSetup:
+    return PythonSetup(interpreter.executable, interpreter.prefix, interpreter.packages, interpreter.program)

@@ -25,7 +25,7 @@ from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project
-from toolcelld.sandbox.paths import Place
+from toolcelld.sandbox.paths import Place, is_below
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "enclosure_of",
     "policy_of",
     "policy_of_describing",
+    "table_of",
 ]
 
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
@@ -88,6 +89,8 @@ def policy_of(
     enclosure = _given(tool, settings, host_paths.host)
     if may is not None and settings.network_said:
         may = replace(may, network=settings.granted.network)
+    if may is not None:
+        may = may.within(Grant(settings.network_most, may.secrets))
     granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
     needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
     if lacking := needs.lacking(granted):
@@ -96,7 +99,7 @@ def policy_of(
         raise Refusal(
             RefusalReason.NO_SANDBOX,
             f"{tool} may reach some hosts only, and that can be held in the sandbox strict alone; here it is {enclosure}.\n"
-            f"  To give it the whole network: [{_table(tool)}] network = true in {CONFIG_FILE}\n"
+            f"  To give it the whole network: [{table_of(tool)}] network = true in {CONFIG_FILE}\n"
             "  To see what strict lacks: toolcell doctor",
         )
     profile = settings.profile if may is not None else None
@@ -117,9 +120,7 @@ def policy_of_describing(
     profile = settings.profile if may is not None else None
     if profile is not None:
         profile = profile.model_copy(update={"writable": ()})
-    return _policy(
-        enclosure, file, still, profile, False, Project(file.directory), host_paths
-    ), granted.secrets
+    return _policy(enclosure, file, still, profile, False, None, host_paths), granted.secrets
 
 
 def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
@@ -130,7 +131,7 @@ def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
     remedy = (
         "The file asks for it itself."
         if wanted == settings.sandbox_least
-        else f'To run it with less: [{_table(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
+        else f'To run it with less: [{table_of(tool)}] sandbox = "baseline" (or "none") in {CONFIG_FILE}'
     )
     raise Refusal(
         RefusalReason.NO_SANDBOX,
@@ -159,7 +160,7 @@ def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, t
     lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
     return Refusal(
         RefusalReason.NEEDS_GRANT,
-        f"{tool} needs {what}, which is not granted.\n  To grant it, in {CONFIG_FILE}:\n    [{_table(tool)}]\n{lines}",
+        f"{tool} needs {what}, which is not granted.\n  To grant it, in {CONFIG_FILE}:\n    [{table_of(tool)}]\n{lines}",
     )
 
 
@@ -169,7 +170,8 @@ def _network_words(network: bool | tuple[str, ...]) -> str:
     return "the network" if network else ""
 
 
-def _table(tool: str) -> str:
+def table_of(tool: str) -> str:
+    """Return the name of a tool's table in the configuration, quoted if it has to be."""
     return f"tool.{tool}" if tool.replace("-", "").replace("_", "").isalnum() else f"tool.{json.dumps(tool)}"
 
 
@@ -179,36 +181,33 @@ def _policy(
     settings: Settings,
     profile: ProfileSection | None,
     network: bool | tuple[str, ...],
-    project: Project,
+    project: Project | None,
     host_paths: HostPaths,
 ) -> SandboxPolicy:
     if enclosure == "none":
         return OPEN
     hosts = network if isinstance(network, tuple) else ()
-    held = (Place(file.directory, 0, 0), *project.held)
-    work = (
-        project.directory,
-        *(place.path for place in project.held[1:]),
-        *(profile.writable if profile is not None else ()),
-    )
+    held = (Place(file.directory, 0, 0), *(project.held if project is not None else ()))
+    root = (project.directory,) if project is not None else ()
+    given = profile.writable if profile is not None else ()
+    work = (*root, *(place.path for place in held[2:]), *given)
+    protected = () if settings.read_only or project is None else project.protected
     readable = (
-        file.directory,
-        *((os.path.dirname(os.path.dirname(file.python)),) if file.python else ()),
+        # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
+        *(() if is_below(host_paths.home, file.directory) else (file.directory,)),
         *file.programs,
         *(profile.readable if profile is not None else ()),
-        *((project.directory, *work[len(project.held) or 1 :]) if settings.read_only else ()),
+        *((*root, *given) if settings.read_only else ()),
     )
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
         writable=() if settings.read_only else work,
         # A place that the user's own profile names as writable is one that tools are meant to write.
-        protected=()
-        if settings.read_only
-        else tuple(p.path for p in project.protected if p.path not in work),
-        found=held[:2] if settings.read_only else (*held, *project.protected),
+        protected=tuple(place.path for place in protected if place.path not in given),
+        found=held[:2] if settings.read_only else (*held, *protected),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
-        execute=profile.programs if profile is not None else True,
+        execute=settings.programs,
     )

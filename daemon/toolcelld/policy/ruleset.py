@@ -2,7 +2,8 @@
 
 A `Ruleset` is a value. A change of any of its parts makes a new one, so a cache of permits compares two references.
 
-    settings    what the configuration and the file say about a tool      `limits.resolve`
+    standing    whether rules by name may give the tool something         `trust`
+    settings    what the configuration and the file say about a tool      `settings.resolve`
     grant       what of its needs is granted                              `trust`, `profiles`
     policy      what its cell may read, write and reach                   `profiles.policy_of`
     permit      the tool with its settings, and the cell for its calls
@@ -16,13 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import PROJECT, PROJECT_PLACES, ToolFile, project_directory, sources_of
-from toolcelld.config.grants import Grant
+from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory, sources_of
+from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
-from toolcelld.config.settings import KEYS, Limits, Settings, lower, resolve
+from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve
+from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.interpreters import interpreter_of, missing_module, variables_of
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
@@ -32,8 +35,8 @@ from toolcelld.policy.profiles import (
 )
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import Trusts
-from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.policy.trust import PROJECT, Asked, Trusts, most_of_source
+from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
@@ -73,22 +76,56 @@ class Ruleset:
     host_paths: HostPaths
     trusts: Trusts = field(default_factory=Trusts)
 
+    def standing(self, tool: ToolInfo) -> tuple[Standing, Grant | None]:
+        """Return what rules by name may give a tool, and the most that it gets of its needs; None if it is not trusted."""
+        file = tool.file
+        if file.source != PROJECT:
+            return Standing.FULL, most_of_source(self.config, file, NOTHING)
+        if self.config.trust == "all":
+            everything = Grant(True, tuple(self.config.secrets))
+            return Standing.FULL, most_of_source(self.config, file, everything)
+        trusted = self.trusts.of(file)
+        shown = trusted.shown(file, tool.name) if trusted is not None else None
+        if shown is None:
+            return Standing.UNTRUSTED, None
+        standing = Standing.CHANGED if self.asked(tool).beyond(shown) else Standing.FULL
+        return standing, most_of_source(self.config, file, shown.grant)
+
+    def is_trusted(self, tool: ToolInfo) -> bool:
+        """Whether a tool is the user's own, or was shown when its project was trusted."""
+        if tool.file.source != PROJECT or self.config.trust == "all":
+            return True
+        trusted = self.trusts.of(tool.file)
+        return trusted is not None and trusted.shown(tool.file, tool.name) is not None
+
+    def asked(self, tool: ToolInfo) -> Asked:
+        """Return what a tool would get beyond the smallest cell if it were trusted."""
+        name, declared, source = tool.name, tool.declared, tool.file.source
+        full = resolve(self.config, name, declared, source)
+        tight = resolve(self.config, name, declared, source, Standing.CHANGED)
+        return Asked(
+            full.granted.beside(full.needs),
+            tuple(name for name in full.env if name not in tight.env),
+            full.sandbox if _weaker(full, tight) else "",
+        )
+
+    def settings(self, tool: ToolInfo) -> Settings:
+        """Return the settings that hold for a tool."""
+        return resolve(self.config, tool.name, tool.declared, tool.file.source, self.standing(tool)[0])
+
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
         """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
         name, file = tool.name, tool.file
-        settings = resolve(self.config, name, tool.declared, file.source)
+        standing, may = self.standing(tool)
+        if project.fault and file.source == PROJECT and self.config.trust != "all":
+            standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
+        settings = resolve(self.config, name, tool.declared, file.source, standing)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
-        may = self.trusts.may(self.config, file)
-        if project.fault and file.source == PROJECT and self.config.trust != "all":
-            may = None  # the trust was given before others could write there
         if may is None and self.config.trust == "ask":
-            raise Refusal(
-                RefusalReason.UNTRUSTED,
-                f'{name} stands in a project that is not trusted, and trust = "ask".\n'
-                f"  To see what its tools ask for, and to trust them: toolcell trust {project_directory(file)}",
-            )
+            raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
+        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -96,7 +133,9 @@ class Ruleset:
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return Permit(tool, settings, self._spec(file, directory, settings, may, policy, secrets))
+        return Permit(
+            tool, settings, self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        )
 
     def find_project(self, directory: str) -> Project:
         """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.
@@ -121,15 +160,34 @@ class Ruleset:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
 
         The needs of its tools are not known yet: it gets every secret that they might be given, and of those that
-        cannot be read none. Raises `Refusal`.
+        cannot be read none. To describe a file is to run it, so with trust = "ask" an untrusted one is not described.
+        Raises `Refusal`.
         """
-        settings = resolve(self.config, file.stem, {}, file.source)
-        may = self.trusts.may(self.config, file)
+        standing = Standing.FULL
+        may: Grant | None = most_of_source(self.config, file, NOTHING)
+        if file.source == PROJECT and self.config.trust == "all":
+            may = most_of_source(self.config, file, Grant(True, tuple(self.config.secrets)))
+        elif file.source == PROJECT:
+            trusted = self.trusts.of(file)
+            standing = Standing.CHANGED if trusted is not None else Standing.UNTRUSTED
+            may = None if trusted is None else most_of_source(self.config, file, trusted.shown_of(file).grant)
+        if may is None and self.config.trust == "ask":
+            raise _untrusted(file, os.path.basename(file.path))
+        settings = resolve(self.config, file.stem, {}, file.source, standing)
         file = file if may is not None else _without_programs(file)
+        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
-        spec = self._spec(file, file.directory, settings, may, policy, secrets)
+        directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
+
+    def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
+        """How to get a module that a file could not import with that interpreter."""
+        trusted = file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+        return missing_module(
+            file, module, interpreter, self.host_paths.home, trusted=trusted, config=CONFIG_FILE
+        )
 
     def _spec(
         self,
@@ -139,19 +197,44 @@ class Ruleset:
         may: Grant | None,
         policy: SandboxPolicy,
         secrets: Iterable[str],
+        interpreter: Interpreter | None,
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
+        active, programs = variables_of(interpreter)
+        if interpreter is not None and policy.enclosure != "none":
+            readable = dict.fromkeys((*policy.readable, *interpreter.readable))
+            policy = replace(policy, readable=tuple(readable))
         return CellSpec(
             file=file,
             directory=directory,
-            environment=_granted_environment(environment, names, file.programs),
+            environment=_granted_environment(environment, names, (*file.programs, *programs), active),
+            interpreter=interpreter,
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
                 tuple((name, places[name]) for name in secrets if name in places), environment
             ),
         )
+
+
+_STRENGTH = ("none", "baseline", "auto", "strict")
+
+
+def _weaker(full: Settings, tight: Settings) -> bool:
+    """Whether rules by name give a weaker sandbox, or a profile that the tool would not have without them."""
+    if full.profile is not None:
+        return full.sandbox != tight.sandbox
+    base = tight.sandbox if tight.profile is None else tight.profile.base
+    return _STRENGTH.index(full.sandbox) < _STRENGTH.index(base)
+
+
+def _untrusted(file: ToolFile, name: str) -> Refusal:
+    return Refusal(
+        RefusalReason.UNTRUSTED,
+        f'{name} stands in a project that is not trusted, and trust = "ask".\n'
+        f"  To see what its tools ask for, and to trust them: toolcell trust {project_directory(file)}",
+    )
 
 
 def _without_programs(file: ToolFile) -> ToolFile:
@@ -165,14 +248,15 @@ def _of_cell(limits: Limits | LimitKeys) -> CellLimits:
 
 
 def _granted_environment(
-    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str]
+    environment: Mapping[str, str], patterns: Sequence[str], programs: Sequence[str], more: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The variables whose names are granted, and PATH with the source's programs in front."""
+    """The variables whose names are granted, `more` of them, and PATH with the source's programs in front."""
     granted = {
         name: value
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
+    granted |= more
     if programs:
         granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
     return tuple(sorted(granted.items()))

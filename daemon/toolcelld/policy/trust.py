@@ -1,97 +1,181 @@
-"""Which projects are trusted, and with what: said by a person, kept in the state directory.
+"""Which projects are trusted, and what was shown of each of their tools when it was granted.
 
-A project's tools come with a repository that was cloned, so they are untrusted until the user says
-otherwise. What is kept is not only that, but what they asked for when it was said: a tool that wants
-more later is asked about again. Pinned, the trust is in the code of then, and other code is a stranger.
+A project's tools come with a repository that was cloned, so they are untrusted until the user says otherwise. What is
+kept is each tool with what it asked for: a new tool, a new need, another interpreter are asked about again, and only
+those. A pinned trust holds for the code of that time.
 
-A trust that is lost, with a damaged database or another state directory, is a trust that was never given.
+A record that is lost or cannot be read is no trust.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.store import Store
 
-__all__ = ["PROJECT", "TRUSTED_MAX", "Trusted", "Trusts", "digest_of", "forget", "keep", "recall"]
+__all__ = [
+    "PROJECT",
+    "TRUSTED_MAX",
+    "Asked",
+    "Trusted",
+    "Trusts",
+    "digest_of",
+    "forget",
+    "keep",
+    "most_of_source",
+    "recall",
+]
 
-PROJECT: Final = "project"
-"""The only source that is not the user's own."""
 TRUSTED_MAX: Final = 10_000
 """Projects; more than this means that a script grants trust."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
-    """A trusted project."""
+class Asked:
+    """What a tool would get beyond the smallest cell: by what its file asks for, and by rules with its name.
 
-    directory: str  # resolved
-    grant: Grant  # the most that its tools get of what they ask for
-    pins: frozenset[str] = frozenset()  # digests of its files; empty: whatever stands there
+    Attributes:
+        grant: Network and secrets.
+        env: Variables that rules pass to it.
+        sandbox: The weaker sandbox that a rule gives it; empty for none.
+    """
+
+    grant: Grant = NOTHING
+    env: tuple[str, ...] = ()
+    sandbox: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.grant or self.env or self.sandbox)
+
+    def beyond(self, shown: Asked) -> Asked:
+        """Return the part that was not shown."""
+        return Asked(
+            self.grant.lacking(shown.grant),
+            tuple(name for name in self.env if name not in shown.env),
+            "" if self.sandbox == shown.sandbox else self.sandbox,
+        )
+
+
+ASKS_NOTHING: Final = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A trusted project.
+
+    Attributes:
+        directory: Its directory, resolved.
+        tools: What was shown of each tool, by the file's path relative to the directory, and the tool's name. A file
+            that could not be described has an entry with an empty name.
+        python: The interpreter that was shown; empty for Toolcell's own.
+        programs: The directories of programs that were shown.
+        pins: The digests of its files; empty if the trust is in any code.
+        granted_at: Unix time.
+    """
+
+    directory: str
+    tools: Mapping[tuple[str, str], Asked] = field(default_factory=dict[tuple[str, str], Asked])
+    python: str = ""
+    programs: tuple[str, ...] = ()
+    pins: frozenset[str] = frozenset()
     granted_at: float = field(default_factory=time.time, compare=False)
 
     def covers(self, file: ToolFile) -> bool:
-        """Whether the trust is in this file, as it is now."""
-        return not self.pins or (file.digest in self.pins and not file.uncovered)
+        """Whether the trust is in this file, with its code and its interpreter of now."""
+        return (
+            any(path == self.path_of(file) for path, _ in self.tools)
+            and (not self.pins or (file.digest in self.pins and not file.uncovered))
+            and (file.python or "", file.programs) == (self.python, self.programs)
+        )
+
+    def shown(self, file: ToolFile, tool: str) -> Asked | None:
+        """Return what was shown of a tool, or None if it is new."""
+        return self.tools.get((self.path_of(file), tool))
+
+    def shown_of(self, file: ToolFile) -> Asked:
+        """Return what was shown of all tools of a file together."""
+        path, together = self.path_of(file), ASKS_NOTHING
+        for (other, _), asked in self.tools.items():
+            if other == path:
+                together = Asked(
+                    together.grant.beside(asked.grant), tuple(dict.fromkeys((*together.env, *asked.env)))
+                )
+        return together
+
+    @property
+    def grant(self) -> Grant:
+        """Network and secrets of all tools together."""
+        together = NOTHING
+        for asked in self.tools.values():
+            together = together.beside(asked.grant)
+        return together
+
+    def path_of(self, file: ToolFile) -> str:
+        """Return the path of a file as `tools` has it."""
+        return os.path.relpath(file.path, self.directory)
 
 
 @dataclass(frozen=True, slots=True)
 class Trusts:
-    """All that are trusted. A changed trust is a new one of these."""
+    """All trusted projects. A change makes a new value."""
 
     by_directory: Mapping[str, Trusted] = field(default_factory=dict[str, Trusted])
 
-    def may(self, config: Config, file: ToolFile) -> Grant | None:
-        """The most that a file gets of what it asks for; None if it is not trusted."""
-        section = config.sources.get(file.source)
-        if file.source != PROJECT:
-            return NOTHING if section is None else Grant(section.network, section.secrets)
-        if config.trust == "all":
-            may = Grant(True, tuple(config.secrets))
-        else:
-            found = self.by_directory.get(project_directory(file))
-            if found is None or not found.covers(file):
-                return None
-            may = found.grant
-        if section is None:
-            return may
-        said = section.model_fields_set
-        most = Grant(
-            section.network if "network" in said else True,
-            section.secrets if "secrets" in said else may.secrets,
-        )
-        return may.within(most)
+    def of(self, file: ToolFile) -> Trusted | None:
+        """Return the trust in a file of a project, or None."""
+        found = self.by_directory.get(project_directory(file))
+        return found if found is not None and found.covers(file) else None
 
     def state(
         self, directory: str, files: Iterable[ToolFile]
     ) -> Literal["trusted", "pinned", "changed", "untrusted"]:
-        """How it stands with a project of these files."""
+        """Return how it stands with a project of these files."""
         found = self.by_directory.get(directory)
         if found is None:
             return "untrusted"
-        if not found.pins:
-            return "trusted"
-        return "pinned" if all(map(found.covers, files)) else "changed"
+        if not all(map(found.covers, files)):
+            return "changed"
+        return "pinned" if found.pins else "trusted"
 
     def beside(self, trusted: Trusted) -> Trusts:
-        """With one more, or another one for the same directory."""
+        """Return the trusts with one more, or another one for the same directory."""
         return Trusts({**self.by_directory, trusted.directory: trusted})
 
     def without(self, directory: str) -> Trusts:
-        """With one less."""
+        """Return the trusts without that of a directory."""
         return Trusts({place: it for place, it in self.by_directory.items() if place != directory})
 
 
+def most_of_source(config: Config, file: ToolFile, grant: Grant) -> Grant:
+    """Return a grant under what [source.NAME] allows the files of a source.
+
+    For the user's own sources the table is the grant itself.
+    """
+    section = config.sources.get(file.source)
+    if section is None:
+        return grant if file.source == PROJECT else NOTHING
+    if file.source != PROJECT:
+        return Grant(section.network, section.secrets)
+    said = section.model_fields_set
+    return grant.within(
+        Grant(
+            section.network if "network" in said else True,
+            section.secrets if "secrets" in said else grant.secrets,
+        )
+    )
+
+
 def digest_of(files: Iterable[ToolFile]) -> str:
-    """Of all the code of a project's tools."""
+    """Return the digest of all the code of a project's tools."""
     total = hashlib.blake2b(digest_size=20)
     for digest in sorted(file.digest for file in files):
         total.update(digest.encode())
@@ -99,7 +183,7 @@ def digest_of(files: Iterable[ToolFile]) -> str:
 
 
 async def recall(store: Store) -> Trusts:
-    """What the database has; a row that cannot be read is no trust."""
+    """Return what the database has; a row that cannot be read is no trust."""
     rows = await store.read(
         "SELECT directory, terms, granted FROM trust ORDER BY directory LIMIT ?", [TRUSTED_MAX]
     )
@@ -113,20 +197,47 @@ async def recall(store: Store) -> Trusts:
 
 
 def _read(directory: str, terms: dict[str, Any], granted_at: float) -> Trusted:
-    network: object = terms["network"]
-    hosts = network if isinstance(network, bool) else tuple(map(str, cast("list[object]", network)))
-    grant = Grant(hosts, tuple(map(str, terms["secrets"])))
-    pins = cast("list[object]", terms["pins"])
+    tools: dict[tuple[str, str], Asked] = {}
+    for it in cast("list[dict[str, Any]]", terms["tools"]):
+        network: object = it["network"]
+        hosts = network if isinstance(network, bool) else _strings(network)
+        asked = Asked(Grant(hosts, _strings(it["secrets"])), _strings(it["env"]), str(it["sandbox"]))
+        tools[str(it["path"]), str(it["tool"])] = asked
+    pins = _strings(terms["pins"])
     if terms["pinned"] and not pins:
         raise ValueError("a pin on nothing would be a trust in everything")
-    return Trusted(directory, grant, frozenset(map(str, pins)), float(granted_at))
+    return Trusted(
+        directory,
+        tools,
+        str(terms["python"]),
+        _strings(terms["programs"]),
+        frozenset(pins),
+        float(granted_at),
+    )
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return tuple(map(str, cast("list[object]", value)))
 
 
 async def keep(store: Store, trusted: Trusted) -> bool:
-    """Write it down; whether that succeeded and outlives the daemon."""
+    """Store a trust. Return whether that succeeded and outlives the daemon."""
     terms = {
-        "network": trusted.grant.network,
-        "secrets": trusted.grant.secrets,
+        "tools": [
+            {
+                "path": path,
+                "tool": tool,
+                "network": asked.grant.network,
+                "secrets": asked.grant.secrets,
+                "env": asked.env,
+                "sandbox": asked.sandbox,
+            }
+            for (path, tool), asked in trusted.tools.items()
+        ],
+        "python": trusted.python,
+        "programs": trusted.programs,
         "pins": sorted(trusted.pins),
         "pinned": bool(trusted.pins),
     }
@@ -138,5 +249,5 @@ async def keep(store: Store, trusted: Trusted) -> bool:
 
 
 async def forget(store: Store, directory: str) -> bool:
-    """Delete the record. Return whether that succeeded."""
+    """Delete a record. Return whether that succeeded."""
     return await store.commit("DELETE FROM trust WHERE directory = ?", [directory])

@@ -20,9 +20,9 @@ from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
+from toolcelld.network.proxy import EgressProxy
 from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.egress_proxy import EgressProxy
 from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
@@ -175,22 +175,24 @@ class Worker(Receiver):
         memory_held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.redact(Redactor(secrets.values()))
-        self._cell.channel.send(
-            BecomeMessage(), self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        become = self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        load = LoadMessage(
+            path=file.path,
+            stem=file.stem,
+            directory=file.directory,
+            package=file.path.endswith("/__init__.py"),
+            describe=describe,
         )
-        self._cell.channel.send(
-            LoadMessage(
-                path=file.path,
-                stem=file.stem,
-                directory=file.directory,
-                package=file.path.endswith("/__init__.py"),
-                describe=describe,
-            ),
-            file.content,
-        )
+        self._cell.channel.send(BecomeMessage(), become)
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
         try:
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
+                if self.spec.interpreter is not None and self.spec.interpreter.program:
+                    await self._startup.resumed
+                    self._cell.channel.send(
+                        BecomeMessage(), become
+                    )  # for the interpreter that the cell executes
+                self._cell.channel.send(load, file.content)
                 self.description = await self._startup.loaded
         except TimeoutError:
             self.crash_cause = "deadline"

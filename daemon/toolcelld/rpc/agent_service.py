@@ -27,7 +27,6 @@ from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.registry import DirectoryError, Pin
 from toolcelld.catalog.sources import Problem
-from toolcelld.config.settings import resolve
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput
@@ -153,7 +152,15 @@ class ToolCell(rpc.ToolCellServicer):
             await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext) -> None:
-        assembly = ArgumentReassembler(session.agent)
+        assembly = ArgumentReassembler(session.agent, session.hold_arguments)
+        try:
+            await self._read_messages(session, context, assembly)
+        finally:
+            assembly.close()
+
+    async def _read_messages(
+        self, session: Session, context: AttachContext, assembly: ArgumentReassembler
+    ) -> None:
         while True:
             message = await _message(context)
             if message is None:
@@ -161,8 +168,10 @@ class ToolCell(rpc.ToolCellServicer):
             try:
                 self._obey(session, message, assembly)
             except Refusal as refusal:
+                session.retention.check_refusals()
                 call_id = _subject(message)
                 assembly.drop(call_id)
+                refusal.__traceback__ = None  # its frames would be held with the event
                 # A refusal ends the call that it names; a call that runs has its own ending.
                 session.outbox.put(
                     events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
@@ -195,6 +204,7 @@ class ToolCell(rpc.ToolCellServicer):
                 result, text = decode_reply(message.reply)
                 session.reply(message.reply.call_id, message.reply.ask_id, result=result, message=text)
             case "refresh":
+                session.retention.check()
                 self._daemon.tasks.create_task(self._refresh(session))
             case "close":
                 session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))
@@ -274,9 +284,9 @@ class ToolCell(rpc.ToolCellServicer):
     async def GetTool(self, request: pb.GetToolRequest, context: Context) -> pb.GetToolResponse:
         async with refusals(context):
             tool = find_tool(await self._look(request.directory), request.name, field="name")
-            settings = resolve(self._daemon.config, tool.name, tool.declared, tool.file.source)
             lines = [
-                pb.Setting(key=line.key, value=line.value, origin=line.origin) for line in settings.lines
+                pb.Setting(key=line.key, value=line.value, origin=line.origin)
+                for line in self._daemon.ruleset.settings(tool).lines
             ]
             return pb.GetToolResponse(tool=encode_tool(tool), settings=lines)
         raise AssertionError

@@ -7,16 +7,15 @@ one look. Its digest is the proof of that: other code by the time of the grant i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.sources import ToolFile
-from toolcelld.config.grants import NOTHING, Grant
-from toolcelld.config.settings import declare
+from toolcelld.config.grants import Grant
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import PROJECT, Trusted, digest_of
+from toolcelld.policy.trust import PROJECT, Asked, Trusted, digest_of
 from toolcelld.rpc.encoding import encode_problem, timestamp
 
 __all__ = ["TrustRequest", "encode_trusted"]
@@ -24,28 +23,23 @@ __all__ = ["TrustRequest", "encode_trusted"]
 
 @dataclass(frozen=True, slots=True)
 class TrustRequest:
-    """A project's tools, as one look found them."""
+    """A project's tools, as one look found them.
+
+    Args:
+        catalog: The catalog of the project's directory.
+        files: The project's files in it, also those that could not be described.
+        ruleset: The rules that decide what a tool would get.
+    """
 
     catalog: Catalog
+    files: tuple[ToolFile, ...]
+    ruleset: Ruleset
 
     @property
     def tools(self) -> tuple[ToolInfo, ...]:
         """Those of the project, also where a stronger one hides them: tomorrow it may be gone."""
         found = (tool for tools in self.catalog.files.values() for tool in tools)
         return tuple(tool for tool in found if tool.file.source == PROJECT)
-
-    @property
-    def files(self) -> tuple[ToolFile, ...]:
-        """The code that they come from."""
-        return tuple({tool.file.path: tool.file for tool in self.tools}.values())
-
-    @property
-    def grant(self) -> Grant:
-        """All that they ask for together."""
-        asked = NOTHING
-        for tool in self.tools:
-            asked = asked.beside(_needs(tool))
-        return asked
 
     def granted(self, digest: str, *, pinned: bool) -> Trusted:
         """The trust in it. Raises `Refusal` where it is not what was shown, or not all of it is known."""
@@ -75,26 +69,32 @@ class TrustRequest:
                 "  Move that out of the directory of the tools, or trust the project without --digest.",
                 field="pinned",
             )
-        pins = frozenset(file.digest for file in self.files) if pinned else frozenset[str]()
-        return Trusted(self.catalog.directory, self.grant, pins)
+        if reason := _unfit(self.catalog.directory, self.ruleset.host_paths.home):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{self.catalog.directory} cannot be trusted: {reason}. Move the tools to a directory of their own.",
+                field="directory",
+            )
+        first = self.files[0] if self.files else None
+        trusted = Trusted(
+            self.catalog.directory,
+            python=first.python or "" if first is not None else "",
+            programs=first.programs if first is not None else (),
+            pins=frozenset(file.digest for file in self.files) if pinned else frozenset[str](),
+        )
+        shown = {(trusted.path_of(file), ""): Asked() for file in self.files}
+        shown |= {(trusted.path_of(tool.file), tool.name): self.ruleset.asked(tool) for tool in self.tools}
+        return replace(trusted, tools=shown)
 
-    def encoded(self, ruleset: Ruleset) -> pb.GetTrustResponse:
+    def encoded(self) -> pb.GetTrustResponse:
         """As operators see it."""
-        section = ruleset.config.sources.get(PROJECT)
-        known = ruleset.trusts.by_directory.get(self.catalog.directory)
+        section = self.ruleset.config.sources.get(PROJECT)
+        known = self.ruleset.trusts.by_directory.get(self.catalog.directory)
         return pb.GetTrustResponse(
             directory=self.catalog.directory,
-            state=ruleset.trusts.state(self.catalog.directory, self.files),
+            state=self.ruleset.trusts.state(self.catalog.directory, self.files),
             digest=digest_of(self.files),
-            tools=[
-                pb.ToolAsks(
-                    tool=tool.name,
-                    path=tool.path,
-                    network=_hosts(_needs(tool)),
-                    secrets=_needs(tool).secrets,
-                )
-                for tool in sorted(self.tools, key=lambda tool: tool.name)
-            ],
+            tools=[self._asks(tool, known) for tool in sorted(self.tools, key=lambda tool: tool.name)],
             env=section.env if section is not None else (),
             programs=section.programs if section is not None else (),
             python=(section.python or "") if section is not None else "",
@@ -102,6 +102,19 @@ class TrustRequest:
             problems=[
                 encode_problem(problem) for problem in self.catalog.problems if problem.reason == "broken"
             ],
+        )
+
+    def _asks(self, tool: ToolInfo, known: Trusted | None) -> pb.ToolAsks:
+        asked = self.ruleset.asked(tool)
+        shown = known.shown(tool.file, tool.name) if known is not None and known.covers(tool.file) else None
+        return pb.ToolAsks(
+            tool=tool.name,
+            path=tool.path,
+            network=_hosts(asked.grant),
+            secrets=asked.grant.secrets,
+            env=asked.env,
+            sandbox=asked.sandbox,
+            state="new" if shown is None else "more" if asked.beyond(shown) else "granted",
         )
 
 
@@ -116,9 +129,14 @@ def encode_trusted(trusted: Trusted) -> pb.TrustInfo:
     )
 
 
-def _needs(tool: ToolInfo) -> Grant:
-    declared = declare(tool.declared)
-    return Grant(declared.network, declared.secrets)
+def _unfit(directory: str, home: str) -> str:
+    """Return why a directory cannot be trusted as a project; empty if it can. Its tools could write everything below it.
+
+    Who else could put tools into it is looked at by `find_project`.
+    """
+    if home == directory or home.startswith(directory.rstrip("/") + "/"):
+        return "it contains your home directory"
+    return ""
 
 
 def _hosts(grant: Grant) -> Iterable[str]:

@@ -74,6 +74,10 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
     found = {place.path: place for place in policy.found}
     needed_paths = [*needed, *_present(path for path in policy.readable if path not in found)]
     kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
+    # Readable places that are links themselves, as an alias of an interpreter: the copies are mounted at their targets.
+    links = {
+        path: os.path.realpath(path) for path in policy.readable if path not in found and os.path.islink(path)
+    }
     # Detached copies are made before anything is hidden.
     places = [(path, _EMPTY, -1) for path in emptied]
     places += [(path, _READABLE, linux.open_tree(path)) for path in kept]
@@ -93,6 +97,8 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
             linux.set_read_only(tree)
         _attach(path, tree)
         os.close(tree)
+    for link, target in links.items():
+        _link(link, target)
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
 
 
@@ -136,6 +142,13 @@ def _empty(path: str, tmpdir_bytes: int | None) -> None:
     size = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}.get(path)
     options = "mode=0755" if size is None else f"mode=0755,size={size}"
     linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+
+
+def _link(path: str, target: str) -> None:
+    """Make a link anew that an emptied directory removed."""
+    if not os.path.lexists(path) and os.path.exists(target):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        os.symlink(target, path)
 
 
 def _present(paths: Iterable[str]) -> list[str]:

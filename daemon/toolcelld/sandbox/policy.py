@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from toolcelld.sandbox.paths import Place
 
-__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "SandboxPolicy"]
+__all__ = ["OPEN", "PROCESSES_MARGIN", "CellLimits", "Enclosure", "Network", "PythonSetup", "SandboxPolicy"]
 
 Enclosure: TypeAlias = Literal["none", "baseline", "strict"]
 Network: TypeAlias = Literal["none", "proxy", "open"]
@@ -53,6 +53,25 @@ class SandboxPolicy:
         places = cast("list[tuple[str, int, int]]", values.get("found", ()))
         plain["found"] = tuple(Place(*place) for place in places)
         return cls(**plain)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonSetup:
+    """The interpreter or environment that a cell has in place of Toolcell's own."""
+
+    executable: str
+    """What `sys.executable` says."""
+    prefix: str
+    """What `sys.prefix` says."""
+    packages: tuple[str, ...]
+    """Directories of packages."""
+    program: str = ""
+    """The program to execute; empty where the packages are added to the running interpreter."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PythonSetup:
+        """Read the result of `dataclasses.asdict` as it comes out of JSON."""
+        return cls(values["executable"], values["prefix"], tuple(values["packages"]), values["program"])
 
 
 OPEN: Final = SandboxPolicy("none", network="open")

@@ -34,11 +34,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, seccomp
-from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = [
     "ABORT",
@@ -47,10 +47,12 @@ __all__ = [
     "BORN",
     "LIFE",
     "PROTOCOL",
+    "REPORTS",
     "WANTED",
     "CellSetup",
     "Plan",
     "SetupFailed",
+    "open_standard_streams",
     "own_places",
     "walk",
 ]  # fmt: skip
@@ -58,9 +60,12 @@ __all__ = [
 LIFE: Final = 3
 """The keeper's life line: a socket to the daemon, whose end of file ends the cell."""
 PROTOCOL: Final = 4
-"""The worker's protocol socket."""
+"""The socket of the daemon's frames; the worker can only read from it."""
 ABORT: Final = 5
-"""The worker's abort channel."""
+"""The worker's abort channel; after the set-up the worker can only read from it."""
+REPORTS: Final = 6
+"""The pipe of the worker's frames. A pipe carries no descriptors: one that the daemon gets is one that it has to close,
+and closing a socket can take as long as its sender likes."""
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
 """Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
@@ -82,6 +87,8 @@ class CellSetup:
     policy: SandboxPolicy
     tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
+    python: PythonSetup | None = None
+    """The packages or the interpreter in place of Toolcell's own."""
 
     @property
     def memory_files(self) -> bool:
@@ -98,6 +105,7 @@ class CellSetup:
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
+            python=PythonSetup.from_json(values["python"]) if values.get("python") else None,
         )
 
 
@@ -113,6 +121,8 @@ class Plan:
     setup: CellSetup | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
+    roots: tuple[str, ...] = ()
+    """The directories that Toolcell's packages are imported from."""
 
 
 Step: TypeAlias = Callable[[Plan], str | None]
@@ -144,13 +154,18 @@ def _descriptors(plan: Plan) -> None:
 
     # Duplicate to high numbers first: a source may have the number of another one's target.
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
-    life, protocol, abort, stdout, stderr = high
+    life, protocol, reports, abort, stdout, stderr = high
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target, inheritable=True)
-    for source, target in ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT)):
+    for source, target in ((life, LIFE), (protocol, PROTOCOL), (reports, REPORTS), (abort, ABORT)):
         os.dup2(source, target, inheritable=False)
-    os.closerange(ABORT + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(REPORTS + 1, os.sysconf("SC_OPEN_MAX"))
+    open_standard_streams()
+
+
+def open_standard_streams() -> None:
+    """Open the streams of Python on the descriptors 0 to 2, as every worker has them."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
     # Line buffered, so that output appears as the tool prints it.
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
@@ -231,6 +246,12 @@ def _way_out(plan: Plan) -> str | None:
     return "proxy"
 
 
+def _mute(_: Plan) -> None:
+    """Close the worker's side of the abort channel for sending: the last descriptor to the daemon was that of the proxy."""
+    with socket.socket(fileno=os.dup(ABORT)) as channel:
+        channel.shutdown(socket.SHUT_WR)
+
+
 def _limits(plan: Plan) -> str:
     assert plan.setup is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -257,7 +278,10 @@ def _files(plan: Plan) -> str | None:
     assert plan.setup is not None
     policy = plan.setup.policy
     if policy.enclosure != "none":
-        layer = landlock.enter(landlock.domain(policy, own_places(), plan.setup.tmpdir))
+        needed = own_places()
+        if plan.setup.python is not None and plan.setup.python.program:
+            policy = replace(policy, execute=True)  # as in `_system_calls`
+        layer = landlock.enter(landlock.domain(policy, needed, plan.setup.tmpdir))
         _forget_closed_programs()
         return layer
     if not plan.scoped:
@@ -285,7 +309,11 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None
-    return seccomp.load(denied_syscalls.filter_of(plan.setup.policy, memory_files=plan.setup.memory_files))
+    policy = plan.setup.policy
+    if plan.setup.python is not None and plan.setup.python.program:
+        # It is executed after this step, and then loads the filter that refuses programs itself.
+        policy = replace(policy, execute=True)
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote
@@ -307,6 +335,7 @@ WANTED: Final[Sequence[Step]] = (
     _view,
     _surroundings,
     _way_out,
+    _mute,
     _limits,
     _capabilities,
     _files,

@@ -37,6 +37,7 @@ from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
 from toolcelld.sessions.project_watch import ProjectWatch
+from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.start_events import StartEvents
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Session:
         self._pin = pin
         self._on_closed = closed
         self.idempotency = IdempotencyCache()
+        self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
         self.project = ProjectWatch(
@@ -186,6 +188,7 @@ class Session:
         if self.calls or self.state is not SessionState.CLOSING:
             return
         self.machine.fire(SessionEvent.EMPTY)
+        self.retention.close()
         self.pool.retire_owned(self.id)
         self._pin.close()
         self.project.close()
@@ -225,22 +228,31 @@ class Session:
         if (told := self.idempotency.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)
             if call is None or call.plan is not None:
+                self.retention.check(sum(event.size_bytes for event in told))
                 for event in told:
                     self.outbox.put(replace(event, number=0))
             return
         self._check_room()
+        self.retention.check(len(request.arguments) + OUTCOME_BYTES)
         limits = lower(self.request.limits, request.limits)
         if limits is not request.limits:
             request = request._replace(limits=limits)
         plan = None if self._may_come(request.tool) else self._plan(request)
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
+        self.retention.arguments_bytes += len(request.arguments)
         self._daemon.happened("call.accepted", session_id=self.id, call=call)
         if plan is not None:
             self._start(call, plan)
         else:
             self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self.start_late, call)
             call.deadline.run()
+
+    def hold_arguments(self, size: int) -> None:
+        """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
+        if size > 0:
+            self.retention.check(size)
+        self.retention.arguments_bytes += size
 
     def _check_room(self) -> None:
         """Raise `Refusal` if the session cannot accept another call."""
@@ -305,6 +317,7 @@ class Session:
                 field="acknowledged",
             )
         self.outbox.acknowledge(number)
+        self.retention.count()
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""
@@ -362,6 +375,7 @@ class Session:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
+        self.retention.arguments_bytes -= len(call.request.arguments)
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:
@@ -370,6 +384,7 @@ class Session:
             self.idempotency.forget(call.id)
             if (waiting := self._undescribed.pop(call, None)) is not None:
                 waiting.cancel()
+        self.retention.count()
         self._daemon.recent.add(summary, size_bytes)
         self._daemon.happened("call.ended", session_id=self.id, call=call)
         self._close_if_empty()

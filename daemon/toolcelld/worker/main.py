@@ -62,7 +62,8 @@ from toolcelld.protocol.messages import (
     to_worker,
 )
 from toolcelld.sandbox import setup
-from toolcelld.sandbox.setup import ABORT, PROTOCOL
+from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
+from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.loader import Broken, ToolSource, load
@@ -80,15 +81,16 @@ POOL_JOIN_SECONDS: Final = 0.05
 """How long to wait for an idle pool thread to end before it counts as a leftover of the call."""
 
 
-def main(plan: setup.Plan) -> NoReturn:
+def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
     """Run the worker until the daemon retires it; exits the process.
 
     Args:
         plan: How the cell was built so far.
+        resumed: Whether the cell is complete, and has executed this interpreter.
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
     try:
-        _Worker(plan).run()
+        _Worker(plan, resumed=resumed).run()
         status = 0
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
@@ -116,10 +118,11 @@ class _CallPool(ThreadPoolExecutor):
 
 
 class _Worker:
-    def __init__(self, plan: setup.Plan) -> None:
-        self.daemon_channel = DaemonChannel(PROTOCOL)
+    def __init__(self, plan: setup.Plan, *, resumed: bool) -> None:
+        self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
         self.abortable = Abortable(ABORT)
         self._plan = plan
+        self._resumed = resumed
         self._directory = "/"
         self._tools: dict[str, Export] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,12 +153,29 @@ class _Worker:
     def _become(self, payload: bytes) -> None:
         """Apply the cell's settings; a failure ends the worker before any code of the user has run."""
         self._plan.setup = setup.CellSetup.from_json(json.loads(payload))
+        if self._resumed:
+            self._directory = os.getcwd()
+            return
         try:
             setup.walk(setup.WANTED, self._plan)
+            self._take_packages()
         except setup.SetupFailed as failure:
             self.daemon_channel.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
             raise
         self._directory = os.getcwd()
+
+    def _take_packages(self) -> None:
+        """Take the packages of the tool's environment; another interpreter is executed, and this does not return."""
+        assert self._plan.setup is not None
+        if (python := self._plan.setup.python) is None:
+            return
+        if not python.program:
+            packages.adopt(python)
+            return
+        try:
+            packages.execute(python, self._plan, self._plan.roots)
+        except OSError as error:
+            raise setup.SetupFailed(f"execute {python.program}: {error.strerror}") from error
 
     def _load(self, message: LoadMessage, content: bytes) -> None:
         source = ToolSource(
@@ -249,14 +269,14 @@ class _Worker:
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(stopped, channel)
+            return self._report_of_exception(stopped, channel, tool.name)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
             return Report("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(error, channel)
+            return self._report_of_exception(error, channel, tool.name)
         finally:
             self.abortable.end()
 
@@ -270,10 +290,16 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _report_of_exception(self, error: BaseException, channel: _Channel) -> Report:
+    def _report_of_exception(self, error: BaseException, channel: _Channel, tool: str) -> Report:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
+        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
+            from toolcelld.worker.denial import denial  # most calls end without one
+
+            assert self._plan.setup is not None
+            if refused := denial(error, tool, self._plan.setup.policy, self._directory):
+                text = f"{text}\n{refused}"
         return Report.from_text("tool_error", text, limit=self._limit_behind(error))
 
     def _limit_behind(self, error: BaseException) -> RaisedLimit | None:

@@ -919,7 +919,9 @@ class GetTrustResponse(_message.Message):
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
-    """"trusted", "pinned", "changed" (pinned, and the code has changed since), or "untrusted"."""
+    """"trusted", "pinned", "changed" (there is a file, code of a pinned file, or an interpreter that was not shown),
+    or "untrusted".
+    """
     digest: _builtins.str
     """The digest of the code of its tools. A TrustRequest with this digest trusts only the code that was shown."""
     python: _builtins.str
@@ -942,7 +944,9 @@ class GetTrustResponse(_message.Message):
 
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[_toolcell_pb2.Problem]:
-        """Files that could not be described; what they ask for is unknown."""
+        """Files that could not be described; what they ask for is unknown. With trust, they are described under its terms, and
+        may then ask for something.
+        """
 
     def __init__(
         self,
@@ -975,10 +979,17 @@ class ToolAsks(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
+    ENV_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The name of the tool."""
     path: _builtins.str
     """The path of its file."""
+    sandbox: _builtins.str
+    """The weaker sandbox that a rule with its name gives it; empty for none."""
+    state: _builtins.str
+    """"granted" (all of it was shown before), "more" (a part was), or "new"."""
     @_builtins.property
     def network(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts on the network; "*" is the whole network."""
@@ -987,6 +998,10 @@ class ToolAsks(_message.Message):
     def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names of secrets."""
 
+    @_builtins.property
+    def env(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Variables that rules with its name pass to it."""
+
     def __init__(
         self,
         *,
@@ -994,10 +1009,13 @@ class ToolAsks(_message.Message):
         path: _builtins.str = ...,
         network: _abc.Iterable[_builtins.str] | None = ...,
         secrets: _abc.Iterable[_builtins.str] | None = ...,
+        env: _abc.Iterable[_builtins.str] | None = ...,
+        sandbox: _builtins.str = ...,
+        state: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["network", b"network", "path", b"path", "secrets", b"secrets", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["env", b"env", "network", b"network", "path", b"path", "sandbox", b"sandbox", "secrets", b"secrets", "state", b"state", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1187,6 +1205,106 @@ class ListTrustResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTrustResponse: _TypeAlias = ListTrustResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRequest(_message.Message):
+    """Asks what a tool may reach in a directory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The directory of the session that would call it, absolute."""
+    tool: _builtins.str
+    """The name of the tool."""
+    subject: _builtins.str
+    """A path (with a "/", or beginning with "~"), a variable (in capitals), a host (with a dot) or a program. Empty: everything
+    that the tool is given.
+    """
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        subject: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "subject", b"subject", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    """The answers. A tool that is refused altogether is an error with the reason of the refusal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Explanation]:
+        """One for a subject; without a subject one for each thing that is given."""
+
+    def __init__(
+        self,
+        *,
+        explanations: _abc.Iterable[Global___Explanation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class Explanation(_message.Message):
+    """What a tool may do with one thing, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"path", "host", "program", "variable", or the name of a setting: "sandbox", "writable", "readable", "protected",
+    "network", "programs", "variables", "secrets", "interpreter".
+    """
+    subject: _builtins.str
+    """What was asked about; empty without a subject."""
+    allowed: _builtins.bool
+    """Whether it may have it."""
+    answer: _builtins.str
+    """What it may do, as text; for a setting its value."""
+    rule: _builtins.str
+    """What decides that, as text."""
+    remedy: _builtins.str
+    """The line or the command that would grant it; empty if it is granted or cannot be."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        allowed: _builtins.bool = ...,
+        answer: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "answer", b"answer", "kind", b"kind", "remedy", b"remedy", "rule", b"rule", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
 
 @_typing.final
 class DoctorRequest(_message.Message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -245,10 +246,12 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
         for _ in range(50):  # until the tasks that waited for it have gone on
             await asyncio.sleep(0)
 
-    def meanwhile(seen: Scan, descriptions: Mapping[str, Description], previous: Catalog) -> Catalog:
+    def meanwhile(
+        seen: Scan, descriptions: Mapping[str, Description], previous: Catalog, *rest: Any
+    ) -> Catalog:
         if len(descriptions) == 1:
             asyncio.run_coroutine_threadsafe(the_last_one_comes(), loop).result(LONG)
-        catalog: Catalog = put_together(seen, descriptions, previous)
+        catalog: Catalog = put_together(seen, descriptions, previous, *rest)
         return catalog
 
     monkeypatch.setattr(shelf, "_changed", meanwhile)

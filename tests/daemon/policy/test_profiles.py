@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import Trusted, Trusts
+from toolcelld.policy.trust import Asked, Trusted, Trusts
 from toolcelld.sandbox.paths import Place
 from toolcelld.sandbox.policy import OPEN
 
@@ -76,9 +77,16 @@ def variables(spec: CellSpec) -> set[str]:
 
 
 def trusted(
-    *, network: bool | tuple[str, ...] = False, secrets: tuple[str, ...] = (), pins: tuple[str, ...] = ()
+    *,
+    network: bool | tuple[str, ...] = False,
+    secrets: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+    sandbox: str = "",
+    pins: tuple[str, ...] = (),
+    **interpreter: Any,
 ) -> Trusts:
-    return Trusts().beside(Trusted(WORK, Grant(network, secrets), frozenset(pins)))
+    shown = {(".toolcell/tools/t.py", "t"): Asked(Grant(network, secrets), env, sandbox)}
+    return Trusts().beside(Trusted(WORK, shown, pins=frozenset(pins), **interpreter))
 
 
 def refusal(*arguments: Any, **values: Any) -> Refusal:
@@ -101,6 +109,13 @@ def test_a_tool_that_only_reads_has_nothing_to_write() -> None:
     policy = permitted(config(), {"read_only": True}).policy
     assert policy.writable == ()
     assert WORK in policy.readable
+
+
+@pytest.mark.parametrize("directory", [HOME, "/home", "/"])
+def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
+    file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
+    assert directory not in permitted(config(), file=file).policy.readable
+    assert directory not in Ruleset(config(), HostPaths(ALL, HOME)).describing(file).policy.readable
 
 
 def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
@@ -214,12 +229,22 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:
-    file = tool_file("project", python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
+    file = tool_file("project", python=sys.executable, programs=(f"{WORK}/bin",))
     found = permitted(config(), source="project", file=file)
-    assert (found.file.python, found.file.programs) == (None, ())
-    found = permitted(config(), source="project", file=file, trusts=trusted())
-    assert found.file.python == f"{WORK}/.venv/bin/python"
-    assert {f"{WORK}/.venv", f"{WORK}/bin"} <= set(found.policy.readable)
+    assert (found.file.python, found.file.programs, found.interpreter) == (None, (), None)
+    shown = trusted(python=sys.executable, programs=(f"{WORK}/bin",))
+    found = permitted(config(), source="project", file=file, trusts=shown)
+    assert found.interpreter is not None
+    assert (found.file.python, found.interpreter.executable) == (sys.executable, sys.executable)
+    assert {sys.prefix, f"{WORK}/bin"} <= set(found.policy.readable)
+
+
+def test_an_interpreter_that_is_none_is_refused_with_the_way_to_make_it_anew() -> None:
+    file = tool_file("project", python=f"{WORK}/.venv/bin/python")
+    shown = trusted(python=f"{WORK}/.venv/bin/python")
+    found = refusal(config(), source="project", file=file, trusts=shown)
+    assert found.reason is RefusalReason.BROKEN_TOOL
+    assert f"python3 -m venv --clear {WORK}/.venv" in found.message
 
 
 def test_what_an_untrusted_tool_needs_is_refused_with_the_command_that_grants_it() -> None:
@@ -235,6 +260,139 @@ def test_trust_grants_what_was_asked_for_and_no_more() -> None:
     )
     assert (found.policy.hosts, secrets(found)) == (("a.com",), ("TOKEN",))
     assert refusal(config(), {"network": True}, source="project", trusts=trusted(network=("a.com",)))
+
+
+# Authority: a rule by name is written for the user's own tool
+
+LOOSENING: list[dict[str, Any]] = [
+    {"sandbox": "none"},
+    {"sandbox": "baseline"},
+    {"sandbox": "mine"},
+    {"network": True},
+    {"network": ["a.com"]},
+    {"secrets": ["TOKEN"]},
+    {"env": ["AWS_KEY"]},
+    {"memory": "3GiB"},
+    {"open_files": "off"},
+    {"processes": 500},
+    {"read_only": False},
+]
+MINE = ProfileSection.model_validate(
+    {
+        "base": "baseline",
+        "readable": ["/data"],
+        "writable": ["/cache"],
+        "env": ["CACHE"],
+        "secrets": ["TOKEN"],
+    }
+)
+
+
+@pytest.mark.parametrize("rule", LOOSENING, ids=str)
+def test_a_rule_by_name_gives_an_untrusted_file_nothing(rule: dict[str, Any]) -> None:
+    profiles_of = {"profiles": {"mine": MINE}}
+    declared = {"read_only": True} if "read_only" in rule else {}
+    without = permitted(config(**profiles_of), declared, source="project")
+    assert permitted(config(tool=rule, **profiles_of), declared, source="project") == without
+    assert permitted(config(tool=rule, **profiles_of), declared) != permitted(config(**profiles_of), declared)
+    ruleset = Ruleset(config(tool=rule, **profiles_of), HostPaths(ALL, HOME, (), ENVIRONMENT))
+    bare = Ruleset(config(**profiles_of), HostPaths(ALL, HOME, (), ENVIRONMENT))
+    assert ruleset.describing(tool_file("project")) == bare.describing(tool_file("project"))
+
+
+@pytest.mark.parametrize("rule", LOOSENING[:7], ids=str)
+def test_a_rule_by_name_gives_a_trusted_projects_tool_what_was_shown(rule: dict[str, Any]) -> None:
+    rules = config(tool=rule, profiles={"mine": MINE})
+    without = permitted(config(), source="project", trusts=trusted())
+    assert permitted(rules, source="project", trusts=trusted()) == without, "the rule was not shown"
+    tool = ToolInfo("t", "", b"{}", tool_file("project"), "t", {})
+    asked = Ruleset(rules, HostPaths(ALL, HOME)).asked(tool)
+    assert asked
+    shown = Trusts().beside(Trusted(WORK, {(".toolcell/tools/t.py", "t"): asked}))
+    granted, own = permitted(rules, source="project", trusts=shown), permitted(rules)
+    assert (granted.policy.enclosure, granted.policy.hosts) == (own.policy.enclosure, own.policy.hosts)
+    assert (variables(granted), secrets(granted)) == (variables(own), secrets(own))
+
+
+@pytest.mark.parametrize(
+    ("rule", "declared"),
+    [
+        ({"sandbox": "strict"}, {}),
+        ({"memory": "64MiB"}, {"memory": "1GiB"}),
+        ({"processes": 3}, {}),
+        ({"read_only": True}, {}),
+        ({"sandbox": "still"}, {}),
+    ],
+    ids=str,
+)
+def test_a_rule_by_name_that_tightens_holds_for_all_tools(
+    rule: dict[str, Any], declared: dict[str, Any]
+) -> None:
+    still = {"profiles": {"still": ProfileSection.model_validate({"programs": False})}}
+    base = {"defaults": {"sandbox": "baseline"}} if rule.get("sandbox") == "strict" else {}
+    for source, trusts in (("user", None), ("project", None), ("project", trusted())):
+        tight = permitted(config(tool=rule, **still, **base), declared, source=source, trusts=trusts)
+        loose = permitted(config(**still, **base), declared, source=source, trusts=trusts)
+        assert tight != loose
+        if "memory" in rule:
+            assert tight.limits.memory_bytes == 64 * 2**20
+        if rule.get("sandbox") == "strict":
+            assert tight.policy.enclosure == "strict"
+        if rule.get("sandbox") == "still":
+            assert not tight.policy.execute
+
+
+def test_an_untrusted_file_declares_no_more_than_the_defaults() -> None:
+    declared = {"memory": "2GiB", "processes": 900, "disk": "8GiB"}
+    plain = permitted(config(), source="project").limits
+    assert permitted(config(), declared, source="project").limits == plain
+    assert permitted(config(), declared, source="project", trusts=trusted()).limits.memory_bytes == 2 * 2**30
+    assert permitted(config(), {"memory": "64MiB"}, source="project").limits.memory_bytes == 64 * 2**20
+
+
+def test_a_tool_that_is_new_in_a_trusted_project_was_not_shown() -> None:
+    rules = config(tool={"secrets": ["TOKEN"], "sandbox": "none"})
+    other = Trusts().beside(
+        Trusted(WORK, {(".toolcell/tools/t.py", "other"): Asked(Grant(True, ("TOKEN",)))})
+    )
+    found = permitted(rules, source="project", trusts=other)
+    assert (secrets(found), found.policy.enclosure) == ((), "strict")
+    assert refusal(rules, {"network": True}, source="project", trusts=other)
+
+
+def test_another_interpreter_was_not_shown() -> None:
+    file = tool_file("project", python=f"{WORK}/.venv/bin/python")
+    found = permitted(config(), source="project", file=file, trusts=trusted(python="/usr/bin/python3"))
+    assert found.file.python is None
+
+
+@given(
+    st.sampled_from(LOOSENING),
+    st.fixed_dictionaries({}, optional={"network": st.just(["a.com"]), "secrets": st.just(["TOKEN"])}),
+)
+def test_more_trust_never_gives_less(rule: dict[str, Any], declared: dict[str, Any]) -> None:
+    profiles.AUTO = ("strict", "baseline")  # type: ignore[misc]  # as the fixture does, which hypothesis runs once
+    rules = config(tool=rule, profiles={"mine": MINE})
+    tool = ToolInfo("t", "", b"{}", tool_file("project"), "t", declared)
+    asked = Ruleset(rules, HostPaths(ALL, HOME)).asked(tool)
+    shown = Trusts().beside(Trusted(WORK, {(".toolcell/tools/t.py", "t"): asked}))
+
+    def reach(trusts: Trusts) -> set[str]:
+        try:
+            found = permitted(rules, declared, source="project", trusts=trusts)
+        except Refusal:
+            return set()
+        kind = {"strict": 0, "baseline": 1, "none": 2}[found.policy.enclosure]
+        network = {"none": 0, "proxy": 1, "open": 2}[found.policy.network]
+        every = {
+            *secrets(found),
+            *variables(found),
+            *(f"weaker {n}" for n in range(kind)),
+            *(f"network {n}" for n in range(network)),
+        }
+        return every | set(found.policy.hosts)
+
+    assert reach(Trusts()) <= reach(shown)
 
 
 def test_the_source_is_a_ceiling_over_trust() -> None:

@@ -129,3 +129,4 @@ def test_the_descriptors_of_the_manual_equal_those_of_the_code() -> None:
     assert numbers[str(setup.LIFE)].startswith("The keeper's life line")
     assert numbers[str(setup.PROTOCOL)].startswith("The protocol")
     assert numbers[str(setup.ABORT)].startswith("The abort channel")
+    assert numbers[str(setup.REPORTS)].startswith("The reports")

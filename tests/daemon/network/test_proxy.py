@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.policy import egress_proxy
-from toolcelld.policy.egress_proxy import (
+from toolcelld.network import proxy
+from toolcelld.network.proxy import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     EgressProxy,
@@ -102,7 +102,7 @@ def test_an_entry_means_its_host_and_its_port(
     ["127.0.0.1", "::1", "169.254.169.254", "fe80::1%eth0", "0.0.0.0", "::ffff:127.0.0.1", "::"],  # noqa: S104  # refused
 )
 def test_addresses_of_this_machine_and_its_link_are_known(address: str) -> None:
-    assert egress_proxy._leads_home(address)  # pyright: ignore[reportPrivateUsage]  # its only use needs a name server
+    assert proxy._leads_home(address)  # pyright: ignore[reportPrivateUsage]  # its only use needs a name server
 
 
 @asynccontextmanager
