@@ -314,7 +314,7 @@ class Operator(rpc.OperatorServicer):
         if project.fault:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
-                f"{directory} cannot be trusted, because another user could change its tools: {project.fault}.\n"
+                f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
                 f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
                 field="directory",
             )
