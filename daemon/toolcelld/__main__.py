@@ -13,8 +13,10 @@ from typing import Final
 
 import toolcelld
 from toolcell import _paths
+from toolcell._printable import printable
 from toolcell._units import parse_seconds
 from toolcelld.detach import detached
+from toolcelld.event_log import OneLineFormatter, log_uncaught_exceptions
 
 __all__ = ["main"]
 
@@ -31,13 +33,7 @@ def main() -> None:
 
 def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
     os.umask(0o077)
-    logging.basicConfig(
-        level=logging.DEBUG if arguments.verbose else logging.INFO,
-        format="%(levelname)s %(name)s: %(message)s"
-        if "JOURNAL_STREAM" in os.environ
-        else "%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _log_to_stderr(logging.DEBUG if arguments.verbose else logging.INFO)
     from toolcelld.config.load import ConfigError
     from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
     from toolcelld.server import DaemonOptions, run
@@ -79,6 +75,14 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         sys.exit(_told(mistake, EXIT_CONFIG))
 
 
+def _log_to_stderr(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    time = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    handler.setFormatter(OneLineFormatter(f"{time}%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+    log_uncaught_exceptions()
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     import uvloop
 
@@ -86,7 +90,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _told(error: BaseException, status: int) -> int:
-    print(f"toolcelld: {error}", file=sys.stderr)
+    print(f"toolcelld: {printable(str(error))}", file=sys.stderr)
     return status
 
 

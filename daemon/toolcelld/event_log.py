@@ -1,19 +1,36 @@
 """Keeps the last lines of the tools' output and logs, and of the daemon's own log, in memory.
 
 Readers that follow the log have bounded queues; a reader that is too slow loses the oldest lines and gets their number.
+
+A record of the daemon's own log is one line: file names, hosts and the texts of exceptions come from projects and
+tools, and a newline in them would look like another record to a reader of the log or to the journal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Broadcast", "EventLog", "EventLogHandler", "LogLine"]
+from toolcell._printable import printable
+
+__all__ = [
+    "Broadcast",
+    "EventLog",
+    "EventLogHandler",
+    "LogLine",
+    "OneLineFormatter",
+    "log_uncaught_exceptions",
+]
+
+logger = logging.getLogger(__name__)
 
 LINES_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
@@ -113,6 +130,14 @@ class EventLog:
         return list(lines)
 
 
+class OneLineFormatter(logging.Formatter):
+    """Formats a record, with its traceback, as one line of bounded length; control characters are escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)[:TEXT_CHARACTERS_MAX]
+        return printable(text, lines=False)[:TEXT_CHARACTERS_MAX]
+
+
 class EventLogHandler(logging.Handler):
     """A logging handler that writes the daemon's records to the event log, from any thread.
 
@@ -123,12 +148,26 @@ class EventLogHandler(logging.Handler):
 
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
+        self.setFormatter(OneLineFormatter("%(message)s"))
         self._event_log = event_log
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = LogLine(
-            time.time(), "daemon", record.levelname.lower(), self.format(record)[:TEXT_CHARACTERS_MAX]
-        )
+        line = LogLine(time.time(), "daemon", record.levelname.lower(), self.format(record))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event_log.write, line)
+
+
+def log_uncaught_exceptions() -> None:
+    """Log exceptions that end this process or a thread, or that nothing can catch, instead of printing them."""
+
+    def uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        logger.critical("uncaught", exc_info=(kind, error, traceback))
+
+    def in_thread(found: threading.ExceptHookArgs) -> None:
+        logger.critical("uncaught in a thread", exc_info=found.exc_value)
+
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        logger.error("%s %r", found.err_msg or "ignored in", found.object, exc_info=found.exc_value)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_thread, unraisable

@@ -36,12 +36,13 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import ToolFile, sources_of
+from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.environments.builder import Environments
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -115,8 +116,9 @@ class Daemon:
             self._config, self._host_paths(HostCapabilities())
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
-        self._runtimes: dict[str, Zygote] = {}
-        self._preforks: dict[tuple[str, bool, bool], PreforkedCells] = {}
+        self._zygote = Zygote(sys.executable, _log_zygote, self.groups)
+        # By whether they have namespaces of their own, and then the network of the host.
+        self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self._config.daemon
         self.pool = Pool(
@@ -128,6 +130,14 @@ class Daemon:
             load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
+            make_worker=lambda name, spec, on_change: Worker(name, spec, on_change, self._prepare),
+        )
+        self.preparing: dict[str, str] = {}  # by tool file: what is done for its environment now
+        self._environments = Environments(
+            os.path.join(options.state_directory, "environments"),
+            self.environment,
+            uv=lambda: self._config.environments.uv or "",
+            source_builds=lambda: self._config.environments.source_builds,
         )
         self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
         spill = self._config.spill
@@ -169,9 +179,9 @@ class Daemon:
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
-        own = [self.options.state_directory, os.path.dirname(self.socket)]
-        own += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
-        hidden = tuple(place for place in map(os.path.realpath, own) if place != "/")
+        kept = [self.options.state_directory, os.path.dirname(self.socket)]
+        kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
+        hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
         return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
@@ -250,22 +260,14 @@ class Daemon:
         )
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
-        policy = spec.policy
-        apart = policy.enclosure == "strict"
-        return self._prefork_of(
-            spec.file.python, apart=apart, host_network=apart and policy.network == "open"
-        )
+        apart = spec.policy.enclosure == "strict"
+        return self._prefork_of(apart=apart, host_network=apart and spec.policy.network == "open")
 
-    def _prefork_of(self, python: str | None, *, apart: bool, host_network: bool = False) -> PreforkedCells:
-        interpreter = python or sys.executable
-        key = interpreter, apart, host_network
+    def _prefork_of(self, *, apart: bool, host_network: bool = False) -> PreforkedCells:
+        key = apart, host_network
         if key not in self._preforks:
-            if interpreter not in self._runtimes:
-                self._runtimes[interpreter] = Zygote(
-                    interpreter, lambda text: logger.warning("%s: %s", interpreter, text), self.groups
-                )
             self._preforks[key] = PreforkedCells(
-                self._runtimes[interpreter],
+                self._zygote,
                 self.tasks,
                 self._temporary_directories,
                 apart=apart,
@@ -273,12 +275,40 @@ class Daemon:
             )
         return self._preforks[key]
 
+    async def _prepare(self, spec: CellSpec) -> CellSpec:
+        """Return a spec with the environment of its requirements. Raises `BuildError`."""
+        interpreter = self._environments.built(spec.requirements)
+        if interpreter is None:
+            path, names = spec.file.path, ", ".join(spec.requirements.packages)
+            self._tell_preparing(path, f"installing packages for {spec.file.stem}: {names}"[:500])
+            project = project_directory(spec.file)
+            try:
+                interpreter = await self._environments.get(
+                    spec.requirements, (project, spec.project or project, spec.directory)
+                )
+            finally:
+                self._tell_preparing(path, "")
+        return spec.beside(interpreter)
+
+    def _tell_preparing(self, path: str, text: str) -> None:
+        if text:
+            self.preparing[path] = text
+        else:
+            self.preparing.pop(path, None)
+        for session in list(self.sessions.all):
+            session.prepare(path, text)
+
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = self._ruleset.describing(file)
+            spec = await asyncio.to_thread(self._ruleset.describing, file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
-        return await self.pool.describe(spec)
+        description = await self.pool.describe(spec)
+        broken = description.broken
+        if broken is not None and broken.missing_module:
+            remedy = self._ruleset.remedy(file, broken.missing_module, spec.interpreter)
+            description = replace(description, broken=replace(broken, remedy=remedy))
+        return description
 
     def _load_config(self) -> Config:
         paths = self.options.config_paths
@@ -356,14 +386,14 @@ class Daemon:
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
-        self._prefork_of(None, apart=False).prepare()
+        self._prefork_of(apart=False).prepare()
         try:
             yield
         finally:
             for prefork in self._preforks.values():
                 await prefork.aclose()
-            for runtime in self._runtimes.values():
-                await runtime.aclose()
+            await self._environments.aclose()
+            await self._zygote.aclose()
             self.groups.close()
 
     def stop(self, why: str) -> None:
@@ -415,6 +445,10 @@ async def run(
             logging.getLogger().removeHandler(handler)
             if options.private:
                 loop.remove_reader(0)
+
+
+def _log_zygote(line: str) -> None:
+    logger.warning("%s: %s", sys.executable, line)
 
 
 def _reload_soon(daemon: Daemon) -> None:

@@ -141,7 +141,7 @@ class Project:
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
         """Run the command to its end, without a terminal."""
         done = subprocess.run(
-            [sys.executable, "-m", "toolcell.cli", *words],
+            [sys.executable, "-P", "-m", "toolcell.cli", *words],
             cwd=self.directory,
             env={**self.environment, **(env or {})},
             input=stdin,
@@ -152,6 +152,19 @@ class Project:
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def run_bytes(self, *words: str) -> bytes:
+        """Run the command to its end, without a terminal; its output as it is."""
+        done = subprocess.run(
+            [sys.executable, "-m", "toolcell.cli", *words],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        return done.stdout
 
     @contextmanager
     def screen(self, *words: str) -> Generator[Screen]:

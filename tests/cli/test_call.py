@@ -264,3 +264,25 @@ def test_a_file_in_the_home_directory_reads_nothing_else_of_it(project: Project,
         pytest.skip(f"this host cannot give {enclosure}")
     assert "key" not in done.out
     assert done.code == 0
+
+
+def test_a_directory_that_is_called_like_our_packages_is_not_imported(project: Project) -> None:
+    trace = project.home / "trace"
+    for package in ("toolcelld", "toolcell_proto", "grpc", "pydantic"):
+        (project.directory / package).mkdir()
+        for file in ("__init__.py", "__main__.py"):
+            (project.directory / package / file).write_text(f"open({str(trace)!r}, 'w').close()\n")
+    project.tool("reads", READS.format(paths=["/nonexistent"]))
+    assert project.run("call", "reads", "--private").code == 0
+    absent = str(project.home / "absent.toml")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "toolcell.cli", "serve", "--config", absent],
+        cwd=project.directory,
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode != 0, absent in done.stderr) == (True, True)
+    assert not trace.exists()

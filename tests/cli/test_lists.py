@@ -73,14 +73,14 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     assert daemon.run("check").code == 0
     daemon.tool("plot", "import os\n\nimport nobody_has_this\n")
     daemon.tool("lint", "def f(:\n")
-    done = daemon.run("check")
+    done, place = daemon.run("check"), daemon.directory / ".venv"
     assert done.code == 1
     assert done.out.splitlines() == [
         ".toolcell/tools/add.py    add",
         ".toolcell/tools/lint.py   broken, line 1: invalid syntax",
         ".toolcell/tools/plot.py   broken, line 3: No module named 'nobody_has_this'",
-        "  It ran with Toolcell's own Python. For a project with an environment of its own:",
-        '  [source.project] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml',
+        f"  It ran with Toolcell's own Python. To give it packages, make an environment in {place}, or name one:",
+        '  [source.project] python = "…/bin/python"   in ~/.config/toolcell/config.toml',
     ]
     checked = daemon.run("check", "--json").json("check")
     assert not checked["ok"]

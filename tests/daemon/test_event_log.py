@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
+import threading
 
 import pytest
 
-from toolcelld.event_log import BYTES_MAX, LINES_MAX, QUEUE_MAX, Broadcast, EventLog, LogLine
+from toolcelld.event_log import (
+    BYTES_MAX,
+    LINES_MAX,
+    QUEUE_MAX,
+    TEXT_CHARACTERS_MAX,
+    Broadcast,
+    EventLog,
+    LogLine,
+    OneLineFormatter,
+    log_uncaught_exceptions,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +71,47 @@ async def test_a_closed_reader_is_removed() -> None:
     feed.publish(2)
     with pytest.raises(StopAsyncIteration):
         await anext(reader)
+
+
+FORGED = "x\nERROR toolcelld: forged\r\x1b[2J\x9b\u202e\u2028"
+
+
+def raised(text: str) -> BaseException:
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        return error
+
+
+def test_a_record_is_one_line_whatever_is_in_its_arguments_and_exceptions() -> None:
+    formatter = OneLineFormatter("%(levelname)s %(name)s: %(message)s")
+    error = raised(FORGED)
+    record = logging.LogRecord("toolcelld", logging.ERROR, "", 1, "%s failed", (FORGED,), None)
+    assert formatter.format(record) == (
+        "ERROR toolcelld: x\\nERROR toolcelld: forged\\r\\x1b[2J\\x9b\\u202e\\u2028 failed"
+    )
+    record = logging.LogRecord(
+        "toolcelld", logging.ERROR, "", 1, "failed", (), (type(error), error, error.__traceback__)
+    )
+    line = formatter.format(record)
+    assert line.startswith("ERROR toolcelld: failed\\nTraceback (most recent call last):\\n")
+    assert line.endswith("ValueError: x\\nERROR toolcelld: forged\\r\\x1b[2J\\x9b\\u202e\\u2028")
+    assert line.isprintable()
+
+
+def test_a_long_record_is_cut() -> None:
+    record = logging.LogRecord("toolcelld", logging.INFO, "", 1, "%s", ("\n" * 10_000_000,), None)
+    assert len(OneLineFormatter("%(message)s").format(record)) == TEXT_CHARACTERS_MAX
+
+
+def test_uncaught_exceptions_are_records_as_well(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", None)
+    monkeypatch.setattr(sys, "unraisablehook", None)
+    monkeypatch.setattr(threading, "excepthook", None)
+    log_uncaught_exceptions()
+    error = raised(FORGED)
+    sys.excepthook(type(error), error, error.__traceback__)
+    threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error, error]

@@ -133,7 +133,7 @@ def on_wire(data: bytes) -> None:
     expected, broken = joined(frames)
     ours, theirs = socket.socketpair()
     with ours:
-        wire = DaemonChannel(theirs.detach())
+        wire = DaemonChannel(theirs.detach(), os.open(os.devnull, os.O_WRONLY))
         try:
             ours.sendall(data)
             ours.shutdown(socket.SHUT_WR)

@@ -154,3 +154,29 @@ async def test_workers_that_die_side_by_side_are_one_strike(daemon: RunningDaemo
             again = await session.call("sick", {"meet": 0})
             assert again.cause == "exit 3", "it was shut out too early"
         assert (await session.call("sick", {"meet": 0})).cause == "quarantined"
+
+
+async def test_a_directory_with_a_newline_in_its_name_forges_no_line_of_the_log(
+    daemon: RunningDaemon,
+) -> None:
+    directory = daemon.project / "odd\nERROR toolcelld.server: forged\x1b[2J\u2028\rforged"
+    (directory / ".toolcell" / "tools").mkdir(parents=True)
+    (directory / ".toolcell" / "tools" / "sick.py").write_text(SICK_TOOLS["exits"])
+    before = daemon.log.stat().st_size
+    async with daemon.connect(directory=directory) as session:
+        for _ in range(DEATHS_MAX):
+            await session.call("sick", {})
+    with daemon.log.open("rb") as log:
+        log.seek(before)
+        written = log.read().decode()
+    (held,) = (line for line in written.split("\n") if "is in quarantine" in line)
+    assert "/odd\\nERROR toolcelld.server: forged\\x1b[2J\\u2028\\rforged/" in held
+    async with daemon.operate() as one:
+        logs = [
+            line
+            async for part in one.watch(one.operator.TailLogs, op.TailLogsRequest())
+            for line in part.lines
+        ]
+    texts = [line.text for line in logs if line.source == "daemon" and "forged" in line.text]
+    assert texts
+    assert all("\n" not in text and "\x1b" not in text for text in texts)

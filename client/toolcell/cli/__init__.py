@@ -9,7 +9,6 @@ The command is a client like any other: it never imports the daemon.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 from typing import NoReturn
@@ -19,10 +18,9 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # What a tool returns may hold half a surrogate pair; whatever a locale cannot write is shown escaped.
-            stream.reconfigure(errors="backslashreplace")
+    from ._ui.streams import escape_standard_streams
+
+    escape_standard_streams()
     from .app import app
 
     try:

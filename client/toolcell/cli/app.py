@@ -217,6 +217,25 @@ def restart(
 
 @app.command()
 @command
+def explain(
+    context: CommandContext,
+    tool: Annotated[str, typer.Argument(help="The tool.")],
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH|HOST|PROGRAM|VARIABLE]",
+            help="What it may reach: a path has a slash, a host has a dot, a variable is in capitals.",
+        ),
+    ] = None,
+) -> Ending:
+    """Show what a tool may reach, which rule says so, and what would change it."""
+    from . import trust
+
+    return trust.explain(context, tool, subject or "")
+
+
+@app.command()
+@command
 def trust(
     context: CommandContext,
     project: Annotated[

@@ -8,7 +8,6 @@ the call.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -24,6 +23,8 @@ from toolcell.cli._ui.arguments import fit, read
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
 from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json
+from toolcell.cli._ui.streams import write_data
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
     Answer,
@@ -147,7 +148,7 @@ def _shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
             case Log(source="log", level=level, text=text):
                 terminal.note(f"{level}: {text}\n")
             case Log(text=text):
-                terminal.note(text)
+                terminal.piece(text)
             case _:
                 pass
 
@@ -161,7 +162,7 @@ def _events_shown(running: Call) -> Callable[[Event], None]:
         values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
         if isinstance(event, Update):
             values["content"] = [block.to_dict() for block in event.content]
-        _print_json({"event": type(event).__name__.lower(), "call_id": running.id, **values})
+        print_json({"event": type(event).__name__.lower(), "call_id": running.id, **values})
 
     return show
 
@@ -223,20 +224,15 @@ def _tell(
     """The result to stdout, the rest to stderr."""
     record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
     if options.events:
-        _print_json({"event": "outcome", **record})
+        print_json({"event": "outcome", **record})
         return
     if context.as_json:
-        _print_json(record)
+        print_json(record)
         return
     if text := outcome_text.result(outcome):
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        write_data(sys.stdout, text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
         terminal.note(f"{remark}\n")
     if message := outcome_text.message(running.tool, outcome):
         terminal.say(message)
-
-
-def _print_json(value: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-    sys.stdout.flush()

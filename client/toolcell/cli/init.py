@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from importlib import metadata
 
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -63,7 +63,7 @@ def init(context: CommandContext, file: str | None) -> Exit:
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
     command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
     if context.as_json:
-        print(json.dumps({"path": os.path.abspath(path), "tool": name, "command": command}))
+        print(json_text({"path": os.path.abspath(path), "tool": name, "command": command}))
     else:
         print(f"Wrote {path}. Call it:\n  {command}")
     return Exit.OK
@@ -88,11 +88,11 @@ def serve(
     if detach:
         given.append("--detach")
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "toolcelld", *given])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "toolcelld", *given])
 
 
 def version(context: CommandContext) -> Exit:
     """Which Toolcell this is."""
     ours = metadata.version("toolcell")
-    print(json.dumps({"version": ours}) if context.as_json else f"toolcell {ours}")
+    print(json_text({"version": ours}) if context.as_json else f"toolcell {ours}")
     return Exit.OK

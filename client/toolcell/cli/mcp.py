@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from toolcell import _paths
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -140,7 +140,7 @@ def _token(options: HttpOptions) -> tuple[str, str]:
 def _say(context: CommandContext, url: str, directory: str, whence: str) -> None:
     """Print the address of the server to stdout, as the result of the command."""
     if context.as_json:
-        print(json.dumps({"url": url, "directory": directory, "token": whence}), flush=True)
+        print(json_text({"url": url, "directory": directory, "token": whence}), flush=True)
         return
     print(f"The tools of {directory} are at {url}", flush=True)
     print(f"The token is {whence}; hosts send it as Authorization: Bearer TOKEN", flush=True)

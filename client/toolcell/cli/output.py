@@ -6,10 +6,11 @@ An output that was cut outlives the daemon that made it, so where none runs a pr
 from __future__ import annotations
 
 import base64
-import json
+import codecs
 import sys
 from typing import Any
 
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.json_output import output_record, print_json, record, time_of
@@ -40,21 +41,28 @@ async def output(context: CommandContext, output_id: str, lines: str | None, ext
             return Exit.OK
         request.start_bytes, request.length_bytes = start or 0, (end or 0) - (start or 0) if end else 0
     out = sys.stdout.buffer
+    # A character may be split between two parts.
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace") if sys.stdout.isatty() else None
     async with daemon(context) as selected_daemon, operate(selected_daemon) as client:
         held = b""  # less than a triple, for base64
         async for part in client.watch(client.tools.ReadOutput, request):
             if not context.as_json:
-                out.write(part.data)
+                if decoder is None:
+                    out.write(part.data)
+                else:
+                    sys.stdout.write(decoder.decode(part.data))
                 continue
             if part.HasField("output"):
-                known = json.dumps(output_record(part.output)).encode()
+                known = json_text(output_record(part.output)).encode()
                 out.write(b'{"output": ' + known + b', "data": "')
             whole = len(data := held + part.data) // TRIPLE_BYTES * TRIPLE_BYTES
             out.write(base64.b64encode(data[:whole]))
             held = data[whole:]
         if context.as_json:
             out.write(base64.b64encode(held) + b'"}\n')
-    out.flush()
+    if decoder is not None:
+        sys.stdout.write(decoder.decode(b"", final=True))
+    sys.stdout.flush()
     return Exit.OK
 
 

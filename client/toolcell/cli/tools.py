@@ -6,11 +6,11 @@ lie outside the file, and exits with 1 where something cannot be used; that a to
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
@@ -59,9 +59,7 @@ async def _one_tool(context: CommandContext, client: Operator, name: str) -> Non
     print(f"\nFile: {_shown(found.path)}")
     if hints:
         print(f"Hints: {', '.join(hints)}")
-    print(
-        f"\nArguments, as the model sees them:\n{json.dumps(found.input_schema, indent=2, ensure_ascii=False)}"
-    )
+    print(f"\nArguments, as the model sees them:\n{json_text(found.input_schema, indent=2)}")
     print("\nSettings:")
     keys = max((len(setting.key) for setting in answer.settings), default=0)
     values = max((len(setting.value) for setting in answer.settings), default=0)

@@ -1,6 +1,6 @@
-"""`toolcell trust` and `toolcell doctor`: what strangers' tools may have, and what this host can hold them to.
+"""`toolcell trust`, `toolcell explain` and `toolcell doctor`: what strangers' tools may have, and what this host can hold them to.
 
-Both work without a running daemon, by a private one, which has the same configuration and the same records.
+They work without a running daemon, by a private one, which has the same configuration and the same records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolcell.cli._ui.terminal import Terminal
 from toolcell.client._operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 
-__all__ = ["doctor", "trust", "trusted"]
+__all__ = ["doctor", "explain", "trust", "trusted"]
 
 EVERYTHING = "*"
 
@@ -174,6 +174,32 @@ def _state(state: str) -> str:
         "changed": "trusted, but not with everything that is there now: a file, its code or the interpreter is new",
         "untrusted": "not trusted",
     }.get(state, state)
+
+
+async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
+    """Show what a tool may reach and why; exits with 3 where it may not have what was asked about.
+
+    Args:
+        context: The command line.
+        tool: The name of the tool.
+        subject: A path, a host, a program or a variable; empty for everything that the tool is given.
+    """
+    request = op.ExplainRequest(directory=os.getcwd(), tool=tool, subject=subject)
+    async with daemon(context) as found, operate(found) as client:
+        answers = (await client.ask(client.operator.Explain, request)).explanations
+    if context.as_json:
+        print_json({"tool": tool, "explanations": [record(answer) for answer in answers]})
+    elif not subject:
+        print_table(
+            ("WHAT", "VALUE", "BECAUSE OF"),
+            [(it.kind, it.answer or "none", it.rule) for it in answers],
+        )
+    else:
+        for it in answers:
+            print(f"{clean(tool)} may {clean(it.answer)} {clean(it.subject)}: {clean(it.rule)}")
+            for line in it.remedy.splitlines():
+                print(f"  {' ' * (len(line) - len(line.lstrip()))}{clean(line)}")
+    return Exit.OK if all(answer.allowed for answer in answers) else Exit.REFUSED
 
 
 async def doctor(context: CommandContext) -> Exit:

@@ -36,6 +36,8 @@ __all__ = ["Call"]
 
 logger = logging.getLogger(__name__)
 
+BODY_BYTES_ALWAYS: Final = 64 * 1024
+"""A result up to this size is always sent; a client that reads nothing can start no further calls."""
 STORY_LINES_MAX: Final = 64
 """Enough for every event of a call and its questions."""
 KEPT_BYTES: Final = 1024
@@ -163,6 +165,26 @@ class Call:
         assert self.plan is not None
         return Refusal(RefusalReason.BROKEN_TOOL, f"{self.plan.tool.path}{line}: {failure.message}")
 
+    def prepare(self, text: str) -> None:
+        """Stop the clocks of a call that waits for the packages of its tool, and tell its client.
+
+        Args:
+            text: What is done; empty when it is done, which starts the clocks again.
+        """
+        if self.run is not None or self.ended:
+            return
+        lease = self._lease
+        if not text:
+            self.deadline.run()
+            if lease is not None:
+                self.session.pool.go_on(lease)
+            return
+        self.note(text)
+        self.deadline.pause()
+        if lease is not None:
+            self.session.pool.hold(lease)
+        self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
+
     def _withdraw(self) -> None:
         if self._lease is not None:
             self.session.pool.withdraw(self._lease)
@@ -213,6 +235,8 @@ class Call:
             told = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason}"
         else:
+            if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
+                ending, body = outcome.unread(ending), EMPTY_BODY
             told = parts(self.id, ending, body)
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
         self.machine.fire(event)

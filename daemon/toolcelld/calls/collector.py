@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 from pydantic_core import from_json
 
 from toolcelld.calls import events
+from toolcelld.calls.allowance import UNIT_BYTES, MessageAllowance
 from toolcelld.calls.outcome import EMPTY_BODY, Report
 from toolcelld.calls.questions import Questions
 from toolcelld.cell.cell import Cell
@@ -38,6 +39,7 @@ from toolcelld.protocol.messages import (
     FailedMessage,
     FromWorker,
     HelloMessage,
+    ImportedMessage,
     LoadedMessage,
     LogMessage,
     MessageError,
@@ -59,6 +61,8 @@ PIECE_CHARACTERS_MAX: Final = 4096
 """Characters of one log event, 16 KiB at four bytes each; longer lines are split."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Bytes of printed output that are forwarded live, unless a limit is set."""
+RESULT_TYPES: Final = frozenset({"result", "chunk"})
+"""Messages whose number and size are bounded for each call."""
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -89,6 +93,9 @@ class OutputCollector:
         self._over = over
         self._alive = alive
         self._questions = questions
+        self._allowance: MessageAllowance | None = (
+            None  # made with the first message, which most calls do not send
+        )
         self._cell: Cell | None = None
         self._sequence = 0
         self._said: ResultMessage | None = None
@@ -110,11 +117,23 @@ class OutputCollector:
         if self.report is not None or (header["type"] != "chunk" and header.get("seq") != self._sequence):
             return  # about a call that is over; it may be anything
         self._alive()
+        if header["type"] not in RESULT_TYPES:
+            self._spend(1 + len(payload) // UNIT_BYTES)
         try:
             self._take(from_worker(header), payload)
         except FrameError as error:
             assert self._cell is not None
             self._cell.channel.fail(error)
+
+    def _spend(self, units: int) -> None:
+        """Spend units of the allowance; without any, the worker's messages wait."""
+        if self._allowance is None:
+            self._allowance = MessageAllowance()
+        if (seconds := self._allowance.spend(units)) > 0:
+            assert self._cell is not None
+            channel = self._cell.channel
+            channel.hold()
+            asyncio.get_running_loop().call_later(seconds, channel.release)
 
     def _take(self, message: FromWorker, payload: bytes) -> None:
         match message:
@@ -136,7 +155,14 @@ class OutputCollector:
                 self._questions.request(message, payload)
             case WithdrawMessage():
                 self._questions.withdraw(message.ask)
-            case ChunkMessage() | HelloMessage() | LoadedMessage() | BrokenMessage() | FailedMessage():
+            case (
+                ChunkMessage()
+                | HelloMessage()
+                | ImportedMessage()
+                | LoadedMessage()
+                | BrokenMessage()
+                | FailedMessage()
+            ):
                 raise MessageError(message.type, "type", "has no place in a call")
             case _:
                 assert_never(message)
@@ -224,7 +250,9 @@ class OutputCollector:
         if not values:
             return True
         merged = {**self.metadata, **values}
-        if len(_encoded(merged)) > METADATA_BYTES_MAX:
+        size = len(_encoded(merged))
+        self._spend(size // UNIT_BYTES)
+        if size > METADATA_BYTES_MAX:
             self._tell_log("log", "warning", f"metadata beyond {METADATA_BYTES_MAX} bytes was dropped")
             return False
         self.metadata = merged
@@ -237,7 +265,9 @@ class OutputCollector:
             return
         if not isinstance(records, list):
             return
-        for record in cast("list[object]", records)[:RECORDS_MAX]:
+        taken = cast("list[object]", records)[:RECORDS_MAX]
+        self._spend(len(taken))
+        for record in taken:
             match record:
                 case {"level": str() as level, "text": str() as text}:
                     self._tell_log("log", level if level in LEVELS else "info", text)

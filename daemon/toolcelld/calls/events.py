@@ -145,6 +145,9 @@ class Refused(Event):
     urgent = True
     refusal: Refusal
 
+    def measure(self) -> None:
+        self.size_bytes = 1024 + _bytes(self.refusal.message)
+
 
 @dataclass(slots=True)
 class Gap(Event):

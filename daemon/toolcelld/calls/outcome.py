@@ -115,6 +115,7 @@ class Facts(NamedTuple):
     killed_processes: int = 0
     logs: tuple[Output, ...] = ()
     refused_hosts: tuple[str, ...] = ()
+    moved_aside: tuple[str, ...] = ()
 
 
 NO_FACTS: Final = Facts()
@@ -166,6 +167,17 @@ def stopped_waiting(stop: Stop, generation: int) -> Outcome:
 def not_started(cause: str, message: str) -> Outcome:
     """The outcome of a call whose worker failed to start, by our fault or the host's."""
     return Outcome(Kind.INTERNAL, cause, message)
+
+
+def unread(outcome: Outcome) -> Outcome:
+    """Return the outcome of a call whose result is dropped, because clients hold too much already."""
+    return outcome._replace(
+        kind=Kind.LIMIT_EXCEEDED,
+        cause="unread_outcomes",
+        message="the call has ended, but its result was dropped: the daemon holds too much that was not read.\n"
+        "Read and acknowledge outcomes; to keep more: [daemon] retained_per_session = … and retained = …",
+        side_effects_possible=outcome.side_effects_possible or outcome.ran,
+    )
 
 
 def failed(message: str, *, ran: bool) -> Outcome:

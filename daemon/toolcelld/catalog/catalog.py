@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.sources import Problem, Scan, ToolFile
 from toolcelld.config.settings import DeclarationError, declare
@@ -66,7 +67,6 @@ class Catalog:
     """The tools of a directory. A change makes a new catalog with a higher generation number."""
 
     directory: str
-    worktree: str
     generation: int = 0
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
     problems: tuple[Problem, ...] = ()
@@ -132,7 +132,7 @@ def assemble(
             problems += _entered(filter(is_trusted, tools), winners, scan.directory)
             untrusted += (tool for tool in tools if not is_trusted(tool))
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
-    catalog = Catalog(scan.directory, scan.worktree)
+    catalog = Catalog(scan.directory)
     return replace(
         catalog,
         generation=previous.generation if previous else 0,
@@ -156,18 +156,9 @@ def _kept(
 
 def _broken(file: ToolFile, broken: Broken) -> Problem:
     message = _text(broken.message) or f"gave nothing ({_text(broken.stage)})"
-    if broken.missing_module:
-        message += "\n" + _remedy(file, broken.missing_module)
+    if broken.remedy:
+        message += "\n" + broken.remedy
     return Problem(file.path, "", "broken", message, _line(broken.line))
-
-
-def _remedy(file: ToolFile, module: str) -> str:
-    """Name the interpreter that was used and the configuration key that changes it."""
-    if file.python is None:
-        who = "It ran with Toolcell's own Python. For a project with an environment of its own:"
-    else:
-        who = f"It ran with {file.python}. Install {_text(module.partition('.')[0])} there, or name another:"
-    return f'{who}\n[source.{file.source}] python = ".venv/bin/python"   in {CONFIG_FILE}'
 
 
 def _rejected(file: ToolFile, description: Description) -> list[Problem]:
@@ -200,7 +191,10 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
     """Check a described tool. Raises `ValueError` that says what is wrong and what to write instead."""
     if not _NAME.fullmatch(described.name) or "__" in described.name:
         raise ValueError("its name must be 1 to 64 letters, digits, - and _, without __; say @tool(name=…)")
-    size = len(described.description.encode())
+    # Hosts show it on terminals, and a bidirectional mark would let it read otherwise than it is.
+    text = described.description.encode().decode()  # half of a surrogate pair is refused
+    description = printable(text)
+    size = len(description.encode())
     if size > DESCRIPTION_BYTES_MAX:
         raise ValueError(
             f"its description has {size} bytes, at most {DESCRIPTION_BYTES_MAX} are read; shorten it"
@@ -222,7 +216,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         raise ValueError(f"cannot be declared: {error}") from error
     return ToolInfo(
         described.name,
-        described.description,
+        description,
         described.input_schema,
         file,
         described.export,

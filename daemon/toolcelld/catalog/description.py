@@ -47,6 +47,7 @@ class Broken:
     message: str
     line: Line = 0
     missing_module: str = ""  # the module that could not be imported, if that was the cause
+    remedy: str = ""  # how to get it
 
 
 @dataclass(frozen=True, slots=True)

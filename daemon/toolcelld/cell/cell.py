@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
-from toolcelld.cell.channel import WorkerChannel
+from toolcelld.cell.channel import WorkerChannel, open_pipe
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -122,9 +122,12 @@ class Cell:
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
             child_ends.append(life)
-            protocol, protocol_child = _pair(socket.SOCK_STREAM)
+            protocol, protocol_child = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
-            cell._abort, abort = _pair(socket.SOCK_SEQPACKET)
+            reports, reports_child = open_pipe()
+            child_ends.append(reports_child)
+            cell.channel.open_reports(reports)
+            cell._abort, abort = _sending_pair(socket.SOCK_SEQPACKET)
             child_ends.append(abort)
             child_ends.extend(cell._stdio.add(source) for source in SOURCES)
             if apart and not host_network:
@@ -429,6 +432,13 @@ def _pair(kind: int) -> tuple[socket.socket, int]:
     ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
     return ours, child_ends.detach()
+
+
+def _sending_pair(kind: int) -> tuple[socket.socket, int]:
+    """Return a pair of which the child's end cannot send: nothing, and so no descriptors either."""
+    ours, child_end = _pair(kind)
+    ours.shutdown(socket.SHUT_RD)
+    return ours, child_end
 
 
 def _has_exited(pidfd: int) -> bool:

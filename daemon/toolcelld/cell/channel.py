@@ -9,18 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import socket
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from toolcelld.output.redaction import Redactor
-from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.protocol.frames import Decoder, Frame, FrameError
 from toolcelld.protocol.messages import ToWorker, split
 
-__all__ = ["WorkerChannel"]
+__all__ = ["WorkerChannel", "open_pipe"]
+
+PIPE_BYTES: Final = 256 * 1024
+"""As much as a socket holds, so that a long result takes as few switches between the processes."""
+READ_BYTES: Final = PIPE_BYTES
+
+
+def open_pipe() -> tuple[int, int]:
+    """Return the reading and the writing end of a pipe for a worker's frames. Raises `OSError`."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a user's pipes together have a bound
+        fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reading, writing
 
 
 class WorkerChannel(asyncio.Protocol):
-    """The connection to one worker. It is opened once; after `close`, every method has no effect.
+    """The connection to one worker: a socket for sending and a pipe for receiving, as a pipe carries no descriptors.
+
+    It is opened once; after `close`, every method has no effect.
 
     Args:
         on_frame: Called with every frame.
@@ -32,18 +50,32 @@ class WorkerChannel(asyncio.Protocol):
         self._on_error = on_error
         self._decoder = Decoder()
         self._redactor: Redactor | None = None
-        self._socket: socket.socket
+        self._loop = asyncio.get_running_loop()
+        self._reports = -1
+        self._reading = False
         self._transport: asyncio.Transport | None = None
         self._stopped = False  # later data is ignored
+        self._paused = False
+        self._held = False
+        self._waiting: deque[Frame] = deque()  # read, and not passed on: at most what one read brings
+
+    def open_reports(self, reports: int) -> None:
+        """Start reading from the reading end of a pipe, which the channel owns from now on."""
+        os.set_blocking(reports, False)
+        self._reports = reports
+        self.resume()
 
     async def open(self, connection: socket.socket) -> None:
-        """Start reading from a connected socket, which the channel owns from now on."""
-        self._socket = connection
-        self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=connection)
+        """Send to a connected socket from now on, which the channel owns."""
+        self._transport, _ = await self._loop.create_connection(lambda: self, sock=connection)
 
     def close(self) -> None:
         """Close the connection."""
         self._stopped = True
+        self._stop_reading()
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports = -1
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -61,14 +93,32 @@ class WorkerChannel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Pause reading, so that the worker's writes block."""
-        if self._transport is not None and self._transport.is_reading():
-            self._transport.pause_reading()
+        self._paused = True
+        self._stop_reading()
+
+    def hold(self) -> None:
+        """Pause reading, and pass on no frame that was read, until `release`."""
+        self._held = True
+        self._stop_reading()
+
+    def release(self) -> None:
+        """Pass on the frames that were read, and resume reading, unless it is held again or paused."""
+        self._held = False
+        self._pass_on()
+        if not self._paused:
+            self.resume()
 
     def resume(self) -> None:
         """Resume reading."""
-        transport = self._transport
-        if transport is not None and not transport.is_closing() and not transport.is_reading():
-            transport.resume_reading()
+        self._paused = False
+        if not self._held and not self._reading and self._reports >= 0:
+            self._reading = True
+            self._loop.add_reader(self._reports, self._on_readable)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._reports)
 
     def fail(self, error: FrameError) -> None:
         """Stop reading because the worker broke the protocol, and report the error."""
@@ -79,17 +129,35 @@ class WorkerChannel(asyncio.Protocol):
         self._on_error(error)
 
     def read_remaining(self) -> None:
-        """Read everything that the socket holds now; for a worker that has ended, its last frames."""
-        if self._transport is None:
-            return
-        with contextlib.suppress(OSError):  # the socket is empty or closed
-            while not self._stopped and (data := self._socket.recv(PAYLOAD_BYTES_MAX)):
+        """Read everything that the pipe holds now; for a worker that has ended, its last frames."""
+        while self._held and not self._stopped:
+            self._held = False
+            self._pass_on()
+        with contextlib.suppress(OSError):  # the pipe is empty
+            while self._reports >= 0 and not self._stopped and (data := os.read(self._reports, READ_BYTES)):
                 self.data_received(data)
+                while self._held and not self._stopped:
+                    self._held = False
+                    self._pass_on()
 
     # From the loop
 
+    def _on_readable(self) -> None:
+        try:
+            data = os.read(self._reports, READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.data_received(data)
+        else:
+            self._stop_reading()  # the last writer has closed it
+
+    def eof_received(self) -> bool:
+        """Keep the socket open: it is for sending only."""
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:  # a message could not be sent; the socket is closed after this
+        if exc is not None:  # a message could not be sent: the worker has ended
             self.read_remaining()
 
     def data_received(self, data: bytes) -> None:
@@ -98,5 +166,16 @@ class WorkerChannel(asyncio.Protocol):
         except FrameError as error:
             self.fail(error)
             return
-        for frame in frames:
+        if self._held:
+            self._waiting.extend(frames)
+            return
+        for place, frame in enumerate(frames):
+            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            if self._held:
+                self._waiting.extend(frames[place + 1 :])
+                return
+
+    def _pass_on(self) -> None:
+        while self._waiting and not self._held and not self._stopped:
+            frame = self._waiting.popleft()
             self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))

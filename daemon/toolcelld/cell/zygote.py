@@ -28,7 +28,7 @@ from typing import Any, Final
 import toolcell
 from toolcelld.cell.cgroup import CgroupTree
 
-__all__ = ["Spawned", "Zygote", "ZygoteFailed"]
+__all__ = ["ROOTS", "Spawned", "Zygote", "ZygoteFailed"]
 
 READY_SECONDS_MAX: Final = 20.0
 """A new interpreter with pydantic takes 0.2 s; with a cold disk on a loaded machine, a hundred times that."""
@@ -41,6 +41,7 @@ MESSAGE_BYTES_MAX: Final = 64 * 1024
 
 ENTRY: Final = Path(__file__).parents[1] / "worker" / "__main__.py"
 ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
+"""The directories that Toolcell's packages are imported from."""
 
 
 class ZygoteFailed(Exception):

@@ -29,6 +29,7 @@ from toolcelld.config.schema import (
     ConfigFile,
     DaemonSection,
     DefaultsSection,
+    EnvironmentsSection,
     MaxSection,
     ProfileSection,
     SecretSection,
@@ -68,6 +69,7 @@ class Config:
     defaults: DefaultsSection = field(default_factory=DefaultsSection)
     max: MaxSection = field(default_factory=MaxSection)
     spill: SpillSection = field(default_factory=SpillSection)
+    environments: EnvironmentsSection = field(default_factory=EnvironmentsSection)
     trust: Trust = "confined"  # of what stands in the project that a session works in
     secrets: Mapping[str, SecretSection] = field(default_factory=dict[str, SecretSection])
     profiles: Mapping[str, ProfileSection] = field(default_factory=dict[str, ProfileSection])
@@ -186,6 +188,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         defaults=_merged(config.defaults, file.defaults),
         max=_merged(config.max, file.max),
         spill=_merged(config.spill, file.spill),
+        environments=_merged(config.environments, file.environments),
         trust=file.trust if "trust" in file.model_fields_set else config.trust,
         secrets={**config.secrets, **file.secrets},  # whole: a place of the lower file is no place besides
         profiles=_merged_each(config.profiles, file.profile),

@@ -24,6 +24,7 @@ from pydantic import (
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
 from toolcelld.config.hosts import ports_of
+from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
     "SECTIONS",
@@ -31,6 +32,7 @@ __all__ = [
     "DaemonSection",
     "Declared",
     "DefaultsSection",
+    "EnvironmentsSection",
     "Isolation",
     "Keep",
     "LimitKeys",
@@ -42,6 +44,7 @@ __all__ = [
     "SpillSection",
     "ToolSection",
     "Trust",
+    "strings",
 ]
 
 Isolation = Literal["worker", "session", "call"]
@@ -58,7 +61,9 @@ SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_*?][A-Za-z0-9_*?]*")
 
 
-def _strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[object], tuple[str, ...]]:
+def strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[object], tuple[str, ...]]:
+    """Return a validator for lists of strings that match a pattern; `what` is their name in messages."""
+
     def parsed(value: object) -> tuple[str, ...]:
         items = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
         strings = tuple(item for item in items if isinstance(item, str) and item)
@@ -74,7 +79,7 @@ def _strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[obj
 
 def _hosts(value: object) -> bool | tuple[str, ...]:
     if isinstance(value, list | tuple):
-        hosts = _strings("host names", _HOST)(cast("object", value))
+        hosts = strings("host names", _HOST)(cast("object", value))
         if len(hosts) > HOSTS_MAX:
             raise ValueError(f"has more than {HOSTS_MAX} host names; write true for all")
         if len(ports_of(hosts)) > PORTS_MAX:
@@ -117,14 +122,24 @@ SecondsLimit = Annotated[float | None, BeforeValidator(optional(parse_seconds))]
 BytesLimit = Annotated[int | None, BeforeValidator(optional(parse_bytes))]
 CountLimit = Annotated[int | None, BeforeValidator(optional(parse_count))]
 Names = Annotated[
-    tuple[str, ...], BeforeValidator(_strings("names of environment variables", _ENVIRONMENT_NAME))
+    tuple[str, ...], BeforeValidator(strings("names of environment variables", _ENVIRONMENT_NAME))
 ]
 FilePath = Annotated[str, AfterValidator(_path)]
 Hosts = Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)]
-SecretNames = Annotated[tuple[str, ...], BeforeValidator(_strings("names of secrets", SECRET_NAME))]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(strings("names of secrets", SECRET_NAME))]
+
+
+def _protected(value: object) -> tuple[str, ...]:
+    names = tuple(map(protected_name, strings("names")(value)))
+    if len(names) > NAMES_MAX:
+        raise ValueError(f"has more than {NAMES_MAX} names")
+    return names
+
+
+ProtectedNames = Annotated[tuple[str, ...], BeforeValidator(_protected)]
 Sandbox = Annotated[str, BeforeValidator(_sandbox)]
 Places = Annotated[
-    tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(_strings("paths"))
+    tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(strings("paths"))
 ]
 
 
@@ -188,6 +203,10 @@ class DaemonSection(Section):
 
     workers: Count = 64  # alive at once, all tools together
     calls_per_session: Count = 8  # the rest wait, up to `queue`
+    sessions: Count = 1000  # open at once; each costs about 40 KiB
+    # Arguments of calls that have not ended, and outcomes that the client has not acknowledged.
+    retained_per_session_bytes: Bytes = Field(default=256 * 2**20, alias="retained_per_session")
+    retained_bytes: Bytes = Field(default=2**30, alias="retained")  # the same, of all sessions
     worker_idle_seconds: Seconds = Field(default=300.0, alias="worker_idle")
     abort_grace_seconds: Seconds = Field(default=2.0, alias="abort_grace")
     # A session opens with what is described by then; the rest of its tools comes as a change.
@@ -196,6 +215,8 @@ class DaemonSection(Section):
     load_timeout_seconds: Seconds = Field(default=10.0, alias="load_timeout")
     # For clients that name none; the contract allows an hour at most.
     linger_seconds: Annotated[Seconds, AfterValidator(_at_most_an_hour)] = Field(default=10.0, alias="linger")
+    # Directories, each by its exact path, that may belong to other users or be written by them: as a mount of a container.
+    safe_directories: Places = ()
 
 
 class DefaultsSection(LimitKeys):
@@ -215,6 +236,7 @@ class DefaultsSection(LimitKeys):
     output: Keep = "head"
     env: Names = ("PATH", "HOME", "LANG", "LC_*", "TZ")
     sandbox: Sandbox = "auto"
+    protected: ProtectedNames = PROTECTED  # read-only in a project, beside .git, .toolcell and .atomic
 
 
 class MaxSection(LimitKeys):
@@ -244,11 +266,20 @@ class SourceSection(Section):
 
     directory: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     python: FilePath | None = None  # relative: to the session's directory in `project`, else to `directory`
-    programs: Annotated[tuple[FilePath, ...], BeforeValidator(_strings("directories"))] = ()
+    programs: Annotated[tuple[FilePath, ...], BeforeValidator(strings("directories"))] = ()
     env: Names = ()
     sandbox: Sandbox = "auto"
     network: Hosts = False  # the most that its files get of what they ask for
     secrets: SecretNames = ()  # the same
+
+
+class EnvironmentsSection(Section):
+    """[environments]: packages that tools ask for, installed by uv."""
+
+    uv: Annotated[FilePath, AfterValidator(_absolute)] | None = (
+        None  # the program; the one on PATH by default
+    )
+    source_builds: StrictBool = False  # whether packages without a wheel are built, which runs their code
 
 
 class ProfileSection(Section):
@@ -267,7 +298,7 @@ class ProfileSection(Section):
 class SecretSection(Section):
     """[secrets] NAME: where a value comes from; exactly one of them."""
 
-    command: Annotated[tuple[str, ...], BeforeValidator(_strings("words of a command"))] = ()
+    command: Annotated[tuple[str, ...], BeforeValidator(strings("words of a command"))] = ()
     file: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
 
@@ -286,6 +317,7 @@ class ConfigFile(Section):
     defaults: DefaultsSection = DefaultsSection()
     max: MaxSection = MaxSection()
     spill: SpillSection = SpillSection()
+    environments: EnvironmentsSection = EnvironmentsSection()
     secrets: Mapping[str, SecretSection] = {}
     profile: Mapping[str, ProfileSection] = {}
     source: Mapping[str, SourceSection] = {}
@@ -297,6 +329,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "defaults": DefaultsSection,
     "max": MaxSection,
     "spill": SpillSection,
+    "environments": EnvironmentsSection,
     "secrets": SecretSection,
     "profile": ProfileSection,
     "source": SourceSection,

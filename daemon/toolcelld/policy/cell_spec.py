@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from toolcelld.catalog.sources import ToolFile
+from toolcelld.environments.interpreter import Interpreter
+from toolcelld.environments.requirements import NO_REQUIREMENTS, Requirements
 from toolcelld.policy.secrets import NO_SECRETS, SecretRefs
-from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = ["CellSpec"]
 
@@ -22,8 +25,11 @@ class CellSpec:
     environment: tuple[tuple[str, str], ...]
     limits: CellLimits
     policy: SandboxPolicy
+    project: str = ""  # the directory whose imported files are watched
     owner: str = ""  # the session or the call that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
+    interpreter: Interpreter | None = None  # in place of Toolcell's own
+    requirements: Requirements = NO_REQUIREMENTS  # of which an environment is built before the cell starts
     secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only
     lowered: bool = field(compare=False, default=False)  # whether a call asked for less than its tool may use
     hashed: int = field(init=False, compare=False, repr=False, default=0)
@@ -37,6 +43,8 @@ class CellSpec:
             self.limits,
             self.policy,
             self.owner,
+            self.interpreter,
+            self.requirements,
             self.secrets,
         )
         object.__setattr__(self, "hashed", hash(key))
@@ -49,6 +57,24 @@ class CellSpec:
         """Whether it serves one call only."""
         return bool(self.owner) and not self.serial
 
+    def beside(self, interpreter: Interpreter | None) -> CellSpec:
+        """Return the spec of a cell that has this interpreter, reads what belongs to it and has its programs on PATH."""
+        if interpreter is None:
+            return self
+        policy, environment = self.policy, dict(self.environment)
+        if policy.enclosure != "none":
+            readable = dict.fromkeys((*policy.readable, *interpreter.readable))
+            policy = replace(policy, readable=tuple(readable))
+        if interpreter.is_environment:
+            environment["VIRTUAL_ENV"] = interpreter.prefix
+        places = environment.get("PATH", os.defpath).split(os.pathsep)
+        # After the programs that the source names.
+        places.insert(len(self.file.programs), os.path.join(interpreter.prefix, "bin"))
+        environment["PATH"] = os.pathsep.join(places)
+        return replace(
+            self, policy=policy, environment=tuple(sorted(environment.items())), interpreter=interpreter
+        )
+
     def setup_message(self, tmpdir: str, secrets: Mapping[str, str], *, memory_held: bool) -> bytes:
         """What the cell is told that it is for, as JSON."""
         return json.dumps(
@@ -59,5 +85,11 @@ class CellSpec:
                 "memory_held": memory_held,
                 "policy": self.policy.to_wire(),
                 "scratch": tmpdir,
+                "project": self.project,
+                "python": asdict(_python_setup(self.interpreter)) if self.interpreter is not None else None,
             }
         ).encode()
+
+
+def _python_setup(interpreter: Interpreter) -> PythonSetup:
+    return PythonSetup(interpreter.executable, interpreter.prefix, interpreter.packages, interpreter.program)

@@ -17,24 +17,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import PROJECT, PROJECT_PLACES, ToolFile, project_directory, sources_of
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
 from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve
+from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
     HostPaths,
-    Project,
     policy_of,
     policy_of_describing,
 )
+from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import PROJECT, Asked, Trusts, most_of_source
+from toolcelld.policy.trust import Asked, Trusts, most_of_source
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
 
@@ -117,9 +120,15 @@ class Ruleset:
         settings = resolve(self.config, name, tool.declared, file.source, standing)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
+        if project.fault and file.source == PROJECT and self.config.trust != "all":
+            standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
+            settings = resolve(self.config, name, tool.declared, file.source, standing)
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
+        interpreter = interpreter_of(
+            file, self.host_paths.home, root=project.directory, trusted=may is not None
+        )
         policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -127,7 +136,27 @@ class Ruleset:
                 f"{name} may have the secret {homeless[0]}, but nothing says where it comes from.\n"
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
-        return Permit(tool, settings, self._spec(file, directory, settings, may, policy, secrets))
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
+        return Permit(tool, settings, replace(spec, project=project.directory))
+
+    def find_project(self, directory: str) -> Project:
+        """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.
+
+        Blocks on the file system. Raises `OSError` for a directory that is gone or whose path has become one of links.
+        """
+        sources = sources_of(self.config, directory)
+        tools = [place for source in sources for place in source.directories]
+        tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
+        tools += [
+            os.path.join(trusted, name) for trusted in self.trusts.by_directory for name in PROJECT_PLACES
+        ]
+        return find_project(
+            directory,
+            home=self.host_paths.home,
+            names=self.config.defaults.protected,
+            tools=(*tools, *own_places()),
+            safe=self.config.daemon.safe_directories,
+        )
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
@@ -148,11 +177,33 @@ class Ruleset:
             raise _untrusted(file, os.path.basename(file.path))
         settings = resolve(self.config, file.stem, {}, file.source, standing)
         file = file if may is not None else _without_programs(file)
+        root = self._root_of(file) if may is not None and file.source == PROJECT else ""
+        interpreter = interpreter_of(file, self.host_paths.home, root=root, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
-        spec = self._spec(file, directory, settings, may, policy, secrets)
+        if root and policy.enclosure != "none":
+            # A file may import the project's own packages; what it can write is still nothing.
+            policy = replace(policy, readable=(*policy.readable, root))
+        spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
+
+    def _root_of(self, file: ToolFile) -> str:
+        """Return the root of the project of a file. Blocks on the file system."""
+        directory = project_directory(file)
+        try:
+            return find_project(
+                directory, home=self.host_paths.home, safe=self.config.daemon.safe_directories
+            ).directory
+        except OSError:
+            return directory
+
+    def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
+        """How to get a module that a file could not import with that interpreter."""
+        trusted = file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+        return missing_module(
+            file, module, interpreter, self.host_paths.home, trusted=trusted, config=CONFIG_FILE
+        )
 
     def _spec(
         self,
@@ -162,19 +213,23 @@ class Ruleset:
         may: Grant | None,
         policy: SandboxPolicy,
         secrets: Iterable[str],
+        interpreter: Interpreter | None,
     ) -> CellSpec:
         environment, places = self.host_paths.environment, self.config.secrets
         names = [name for name in settings.env if may is not None or name in PLAIN_ENV]
-        return CellSpec(
+        spec = CellSpec(
             file=file,
             directory=directory,
             environment=_granted_environment(environment, names, file.programs),
+            requirements=requirements_of(file, trusted=may is not None),
             limits=_of_cell(settings.limits),
             policy=policy,
             secrets=SecretRefs(
                 tuple((name, places[name]) for name in secrets if name in places), environment
             ),
         )
+        # An environment that is built of requirements takes its place when the cell starts.
+        return spec.beside(interpreter) if not spec.requirements else spec
 
 
 _STRENGTH = ("none", "baseline", "auto", "strict")
@@ -198,7 +253,7 @@ def _untrusted(file: ToolFile, name: str) -> Refusal:
 
 def _without_programs(file: ToolFile) -> ToolFile:
     """The file of an untrusted project, whose interpreter and programs would run before any confinement."""
-    return replace(file, python=None, programs=())
+    return replace(file, python=None, programs=(), requires=())
 
 
 def _of_cell(limits: Limits | LimitKeys) -> CellLimits:

@@ -20,6 +20,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +35,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
+from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
 
@@ -109,11 +111,19 @@ class Pool:
 
     def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
-        if not places.is_open or (worker := self._idle.take(spec)) is None:
+        if not places.is_open or (worker := self._take_current(spec)) is None:
             return None
         places.take()
         worker.fire(WorkerEvent.LEASE)
         return worker
+
+    def _take_current(self, spec: CellSpec) -> Worker | None:
+        """An idle worker whose code is what the files have; those that have imported older files are retired."""
+        while (worker := self._idle.take(spec)) is not None:
+            if not worker.imported or worker.is_current:
+                return worker
+            self.retire(worker)
+        return None
 
     def lease(
         self,
@@ -159,6 +169,17 @@ class Pool:
             granted.cancel()
         elif not granted.cancelled() and granted.exception() is None:
             self.give_back(granted.result(), WorkerEvent.DONE, lease.places)
+
+    def hold(self, lease: Lease) -> None:
+        """Stop the time that a lease may wait in the queue, while an environment is built for it."""
+        if lease.deadline is not None:
+            lease.deadline.cancel()
+            lease.deadline = None
+
+    def go_on(self, lease: Lease) -> None:
+        """Give a lease that was held its time in the queue again."""
+        if lease.queue_seconds is not None and not lease.granted.done():
+            lease.deadline = self._loop.call_later(lease.queue_seconds, self._too_late, lease)
 
     def _too_late(self, lease: Lease) -> None:
         lease.granted.set_exception(self._too_busy(lease, lease.queue_seconds or 0.0))
@@ -227,6 +248,14 @@ class Pool:
         if self._waiting:
             self._settle()
 
+    def is_writing(self, root: str) -> bool:
+        """Whether a worker that is not idle may write in a directory, or in one above it or below it."""
+        return any(
+            worker.state is not WorkerState.IDLE
+            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
+            for worker in self._workers.values()
+        )
+
     def keep_idle(self, seconds: float) -> None:
         """Keep idle workers so long from now on."""
         self._idle.keep(seconds)
@@ -241,6 +270,13 @@ class Pool:
         if worker.state is WorkerState.STOPPING:
             worker.retire(self.grace_seconds)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
+
+    def retire_unlike(self, directory: str, places: AbstractSet[Place]) -> None:
+        """Retire the workers of a directory whose cells may write there and do not hold all of these places."""
+        for worker in self.workers:
+            policy = worker.spec.policy
+            if worker.spec.directory == directory and policy.writable and not places <= set(policy.found):
+                self.retire(worker)
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""
@@ -276,7 +312,7 @@ class Pool:
             file = lease.spec.file
             if self._is_full(lease, promised[lease.tool]):
                 continue
-            if (idle := self._idle.take(lease.spec)) is not None:
+            if (idle := self._take_current(lease.spec)) is not None:
                 idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
                 continue

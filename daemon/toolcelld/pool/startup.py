@@ -52,6 +52,8 @@ class Startup:
 
     def __init__(self) -> None:
         self.loaded: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
+        self.resumed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the worker has said hello again from the interpreter that its cell executes, or has failed."""
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
         self._body = bytearray()
@@ -66,6 +68,8 @@ class Startup:
         """Report a failure; only the first one has an effect."""
         if not self.loaded.done():
             self.loaded.set_exception(failure)
+        if not self.resumed.done():
+            self.resumed.set_result(None)
 
     def on_frame(self, cell: Cell, frame: Frame) -> None:
         """Handle a frame of the worker."""
@@ -79,7 +83,8 @@ class Startup:
             return
         match message:
             case HelloMessage():
-                pass
+                if not self.resumed.done():
+                    self.resumed.set_result(None)
             case LoadedMessage() if self._remaining < 0:
                 self._begin_description(cell, message, payload)
             case ChunkMessage() if 0 < len(payload) <= self._remaining:

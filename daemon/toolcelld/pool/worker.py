@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from toolcelld.catalog.description import Description
@@ -20,6 +20,7 @@ from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
+from toolcelld.environments.builder import BuildError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
 from toolcelld.network.egress import Egress
 from toolcelld.network.refusals import Refused
@@ -29,7 +30,16 @@ from toolcelld.policy.secrets import SecretError
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.protocol.messages import BecomeMessage, CallContext, CallMessage, LoadMessage, RetireMessage
+from toolcelld.protocol.messages import (
+    BecomeMessage,
+    CallContext,
+    CallMessage,
+    ImportedMessage,
+    LoadMessage,
+    RetireMessage,
+    from_worker,
+)
+from toolcelld.sandbox import linux
 
 __all__ = ["Invocation", "Listener", "Worker"]
 
@@ -39,6 +49,8 @@ LOAD_GRACE_SECONDS: Final = 1.0
 """After loading was aborted, for the worker's report of the line that it had reached."""
 SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
+IMPORTED_MAX: Final = 500
+"""Files of the project that are looked at before a call; the worker reports no more."""
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 
@@ -82,9 +94,16 @@ class Worker(Receiver):
         worker_id: Its name in logs and lists.
         spec: The file and the settings of the cell.
         on_change: Called after every change of its state.
+        prepare: Builds the environment that a spec with requirements needs, and returns the spec with it.
     """
 
-    def __init__(self, worker_id: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> None:
+    def __init__(
+        self,
+        worker_id: str,
+        spec: CellSpec,
+        on_change: Callable[[Worker], None],
+        prepare: Callable[[CellSpec], Awaitable[CellSpec]] | None = None,
+    ) -> None:
         self.id = worker_id
         self.spec = spec
         self.machine = Machine(WORKER, WorkerState.STARTING)
@@ -104,7 +123,9 @@ class Worker(Receiver):
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
         self._broke_protocol = False
+        self.imported: dict[str, int] = {}  # files of the project: path below it, and the time of the version
         self._on_change = on_change
+        self._prepare = prepare
         self._retire_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -158,12 +179,18 @@ class Worker(Receiver):
         loop = asyncio.get_running_loop()
         self._startup = Startup()
         file = self.spec.file
+        spec = self.spec
         try:
+            if spec.requirements and self._prepare is not None:
+                spec = await self._prepare(spec)
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
             self._cell = await prefork.take(self)
         except ZygoteFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure
+        except BuildError as error:
+            self.fire(WorkerEvent.EXIT)
+            raise StartFailed("environment", str(error)) from error
         except SecretError as error:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("secrets", str(error)) from error
@@ -183,22 +210,24 @@ class Worker(Receiver):
         memory_held = self._cell.limit(self.spec.limits)
         if secrets:
             self._cell.redact(Redactor(secrets.values()))
-        self._cell.channel.send(
-            BecomeMessage(), self.spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        become = spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+        load = LoadMessage(
+            path=file.path,
+            stem=file.stem,
+            directory=file.directory,
+            package=file.path.endswith("/__init__.py"),
+            describe=describe,
         )
-        self._cell.channel.send(
-            LoadMessage(
-                path=file.path,
-                stem=file.stem,
-                directory=file.directory,
-                package=file.path.endswith("/__init__.py"),
-                describe=describe,
-            ),
-            file.content,
-        )
+        self._cell.channel.send(BecomeMessage(), become)
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
         try:
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
+                if spec.interpreter is not None and spec.interpreter.program:
+                    await self._startup.resumed
+                    self._cell.channel.send(
+                        BecomeMessage(), become
+                    )  # for the interpreter that the cell executes
+                self._cell.channel.send(load, file.content)
                 self.description = await self._startup.loaded
         except TimeoutError:
             self.crash_cause = "deadline"
@@ -301,10 +330,27 @@ class Worker(Receiver):
     # From the cell
 
     def on_frame(self, frame: Frame) -> None:
+        if frame.header["type"] == "imported":
+            self._on_imported(frame)
+            return
         if self._listener is not None:
             self._listener.on_frame(frame)
         elif self._startup is not None:
             self._startup.on_frame(self.cell, frame)
+
+    def _on_imported(self, frame: Frame) -> None:
+        try:
+            message = from_worker(frame.header)
+        except FrameError as error:
+            self.cell.channel.fail(error)
+            return
+        if isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
+            self.imported |= message.files
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files of the project that it has imported are still the same."""
+        return not self.imported or linux.unchanged_below(self.spec.project, self.imported)
 
     def on_output(self, source: Source, data: bytes) -> bool:
         if self._listener is not None:

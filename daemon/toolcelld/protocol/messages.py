@@ -51,6 +51,8 @@ THREADS_MAX: Final = 1_000_000
 FIGURE_MAX: Final = 10**15
 """A petabyte, or thirty million years."""
 LAYERS_MAX: Final = 32
+IMPORTED_MAX: Final = 50
+"""Files in one `imported` message, which is then within the bound of a header."""
 LINE_CHARACTERS_MAX: Final = 1000
 """Of a progress message, a title, a reason, the name of a link."""
 CAUSE_CHARACTERS_MAX: Final = 4000
@@ -98,6 +100,8 @@ Number: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=NUMBER_MAX)]
 AskNumber: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=NUMBER_MAX)]
 Length: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=PART_BYTES_MAX)]
 Size: TypeAlias = Annotated[int, Strict()]  # with its chunks; the reader of the message knows its bound
+ProjectPath: TypeAlias = Annotated[str, Strict(), Field(max_length=LINE_CHARACTERS_MAX)]
+Stamp: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=SEQUENCE_MAX)]
 Figure: TypeAlias = Annotated[float, Strict(), BeforeValidator(_none_beyond)]
 
 Kind: TypeAlias = Literal["ok", "tool_error", "invalid_arguments", "denied", "aborted", "internal"]
@@ -195,6 +199,17 @@ class HelloMessage:
     protocol: Annotated[int, Strict(), Field(ge=PROTOCOL_VERSION, le=PROTOCOL_VERSION)]
     pid: Number
     python: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedMessage:
+    """Files of the project that were imported as modules: by path below the project, the modification time.
+
+    The time is in nanoseconds, and 0 for a file that was changed while it was imported.
+    """
+
+    type: Literal["imported"] = "imported"
+    files: Annotated[Mapping[ProjectPath, Stamp], Field(max_length=IMPORTED_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +362,7 @@ ToWorker: TypeAlias = (
     BecomeMessage | LoadMessage | CallMessage | AnswerMessage | ReplyMessage | RetireMessage | ChunkMessage
 )
 FromWorker: TypeAlias = (
-    HelloMessage | LoadedMessage | BrokenMessage | FailedMessage
+    HelloMessage | ImportedMessage | LoadedMessage | BrokenMessage | FailedMessage
     | ResultMessage | UpdateMessage | ProgressMessage | MetadataMessage | LogMessage
     | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage
 )  # fmt: skip

@@ -152,7 +152,15 @@ class ToolCell(rpc.ToolCellServicer):
             await asyncio.wait(ended)
 
     async def _read(self, session: Session, context: AttachContext) -> None:
-        assembly = ArgumentReassembler(session.agent)
+        assembly = ArgumentReassembler(session.agent, session.hold_arguments)
+        try:
+            await self._read_messages(session, context, assembly)
+        finally:
+            assembly.close()
+
+    async def _read_messages(
+        self, session: Session, context: AttachContext, assembly: ArgumentReassembler
+    ) -> None:
         while True:
             message = await _message(context)
             if message is None:
@@ -160,8 +168,10 @@ class ToolCell(rpc.ToolCellServicer):
             try:
                 self._obey(session, message, assembly)
             except Refusal as refusal:
+                session.retention.check_refusals()
                 call_id = _subject(message)
                 assembly.drop(call_id)
+                refusal.__traceback__ = None  # its frames would be held with the event
                 # A refusal ends the call that it names; a call that runs has its own ending.
                 session.outbox.put(
                     events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
@@ -194,6 +204,7 @@ class ToolCell(rpc.ToolCellServicer):
                 result, text = decode_reply(message.reply)
                 session.reply(message.reply.call_id, message.reply.ask_id, result=result, message=text)
             case "refresh":
+                session.retention.check()
                 self._daemon.tasks.create_task(self._refresh(session))
             case "close":
                 session.close(Stop(Kind.ABORTED, "session_closed", "the session was closed"))

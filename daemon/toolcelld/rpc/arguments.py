@@ -9,6 +9,7 @@ after that is dropped, because one refusal per call is enough.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,8 +38,16 @@ class _Begun:
 class ArgumentReassembler:
     """What is under way on one stream."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, hold: Callable[[int], None] = lambda _: None) -> None:
+        """For one stream.
+
+        Args:
+            agent: The name of the agent.
+            hold: Called with the bytes that begin to come, and with the same below zero when they are handed on or
+                dropped; raises `Refusal` if there is no room.
+        """
         self._agent = agent
+        self._hold = hold
         # The mutable state: what has begun, and what was refused while more of it was on its way.
         self._begun: dict[str, _Begun] = {}
         self._refused: OrderedDict[str, None] = OrderedDict()
@@ -68,6 +77,7 @@ class ArgumentReassembler:
                 retry_seconds=1,
                 quota=f"calls whose arguments are coming: {CALLS_MAX}",
             )
+        self._hold(size)
         self._begun[call.call_id] = _Begun(request, size, bytearray(call.arguments))
         return None
 
@@ -94,14 +104,22 @@ class ArgumentReassembler:
         if size < begun.size:
             return None
         del self._begun[chunk.call_id]
+        self._hold(-begun.size)
         return begun.request._replace(arguments=bytes(begun.arguments))
 
     def drop(self, call_id: str) -> None:
         """Forget what has come of a call, and pass over what still comes: it was aborted, or refused."""
-        self._begun.pop(call_id, None)
+        if (begun := self._begun.pop(call_id, None)) is not None:
+            self._hold(-begun.size)
         self._refused[call_id] = None
         if len(self._refused) > REFUSED_MAX:
             self._refused.popitem(last=False)
+
+    def close(self) -> None:
+        """Drop everything: the stream has ended."""
+        for begun in self._begun.values():
+            self._hold(-begun.size)
+        self._begun.clear()
 
 
 def complete(call: pb.Call, agent: str) -> Request:

@@ -16,18 +16,25 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
 from toolcelld.calls.history import CallSummary
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.catalog.sources import PROJECT
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerState
-from toolcelld.policy.trust import PROJECT, TRUSTED_MAX
+from toolcelld.policy.explain import explain, summary
+from toolcelld.policy.profiles import CONFIG_FILE
+from toolcelld.policy.project import Project
+from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
+from toolcelld.sessions.admission import find_tool
 
 if TYPE_CHECKING:
     from toolcelld.server import Daemon
@@ -41,6 +48,7 @@ CALLS_MAX: Final = 1000
 LINES_DEFAULT: Final = 100
 LINES_MAX: Final = 10_000
 LINES_PER_MESSAGE: Final = 50
+SUBJECT_LETTERS_MAX: Final = 4096
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -283,6 +291,7 @@ class Operator(rpc.OperatorServicer):
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
+            await self._check_owners(trust_request.catalog.directory)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not await self._daemon.trust(trusted):
                 logger.warning(
@@ -292,6 +301,24 @@ class Operator(rpc.OperatorServicer):
             await self._daemon.catalogs.refresh(trusted.directory)
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
+
+    async def _project(self, directory: str) -> Project:
+        """Find the project of a directory. Raises `Refusal`."""
+        try:
+            return await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
+        except OSError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
+
+    async def _check_owners(self, directory: str) -> None:
+        """Raise `Refusal` for a project in which other users can write."""
+        project = await self._project(directory)
+        if project.fault:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
+                f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
+                field="directory",
+            )
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
         async with refusals(context):
@@ -317,14 +344,45 @@ class Operator(rpc.OperatorServicer):
         known = self._daemon.ruleset.trusts.by_directory
         return pb.ListTrustResponse(trusts=[encode_trusted(known[place]) for place in sorted(known)])
 
+    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:
+        async with refusals(context):
+            catalog = await self._look(request.directory)
+            tool = find_tool(catalog, request.tool, field="tool")
+            if len(request.subject) > SUBJECT_LETTERS_MAX or "\0" in request.subject:
+                raise Refusal(
+                    RefusalReason.BAD_REQUEST,
+                    f"the subject has to be a path, a host, a program or a variable of at most {SUBJECT_LETTERS_MAX} letters.",
+                    field="subject",
+                )
+            ruleset = self._daemon.ruleset
+            project = await self._project(catalog.directory)
+            permit = ruleset.permit(tool, project, catalog.directory)
+            answers = (
+                [await asyncio.to_thread(explain, permit, request.subject)]
+                if request.subject
+                else summary(permit)
+            )
+            return pb.ExplainResponse(
+                explanations=[pb.Explanation(**dataclasses.asdict(answer)) for answer in answers]
+            )
+        raise AssertionError
+
     async def _trust_request(self, directory: str) -> TrustRequest:
-        try:
-            pin = await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
-        except DirectoryError as error:
-            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+        pin = await self._pin(directory)
         pin.close()
         files = tuple(file for file in pin.scanned if file.source == PROJECT)
         return TrustRequest(pin.catalog, files, self._daemon.ruleset)
+
+    async def _look(self, directory: str) -> Catalog:
+        pin = await self._pin(directory)
+        pin.close()
+        return pin.catalog
+
+    async def _pin(self, directory: str) -> Pin:
+        try:
+            return await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
+        except DirectoryError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon

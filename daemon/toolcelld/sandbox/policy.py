@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from toolcelld.sandbox.paths import Place
+
 __all__ = [
     "HANDOVER_BATCH_MAX",
     "OPEN",
@@ -16,6 +18,7 @@ __all__ = [
     "CellLimits",
     "Enclosure",
     "Network",
+    "PythonSetup",
     "SandboxPolicy",
 ]
 
@@ -37,7 +40,10 @@ class SandboxPolicy:
     writable: tuple[str, ...] = ()
     """In addition to the private temporary directory; also readable."""
     protected: tuple[str, ...] = ()
-    """Read-only places within writable ones; `strict` only."""
+    """Read-only places within writable ones, links included; `strict` only."""
+    found: tuple[Place, ...] = ()
+    """What was at some of these paths: the cell opens them without following links, and compares. A place with inode 0
+    is not compared. Other paths are resolved, links included."""
     hidden: tuple[str, ...] = ()
     """Directories that `strict` shows empty, in addition to the usual ones, except for readable and writable places below."""
     network: Network = "none"
@@ -61,7 +67,28 @@ class SandboxPolicy:
             name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
             for name, value in values.items()
         }
+        places = cast("list[tuple[str, int, int]]", values.get("found", ()))
+        plain["found"] = tuple(Place(*place) for place in places)
         return cls(**plain)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonSetup:
+    """The interpreter or environment that a cell has in place of Toolcell's own."""
+
+    executable: str
+    """What `sys.executable` says."""
+    prefix: str
+    """What `sys.prefix` says."""
+    packages: tuple[str, ...]
+    """Directories of packages."""
+    program: str = ""
+    """The program to execute; empty where the packages are added to the running interpreter."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PythonSetup:
+        """Read the result of `dataclasses.asdict` as it comes out of JSON."""
+        return cls(values["executable"], values["prefix"], tuple(values["packages"]), values["program"])
 
 
 OPEN: Final = SandboxPolicy("none", network="open")

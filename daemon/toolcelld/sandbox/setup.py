@@ -34,11 +34,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, own_network, seccomp
-from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = [
     "ABORT",
@@ -48,10 +48,12 @@ __all__ = [
     "HANDOVER",
     "LIFE",
     "PROTOCOL",
+    "REPORTS",
     "WANTED",
     "CellSetup",
     "Plan",
     "SetupFailed",
+    "open_standard_streams",
     "own_places",
     "walk",
 ]  # fmt: skip
@@ -59,10 +61,13 @@ __all__ = [
 LIFE: Final = 3
 """The keeper's life line: a socket to the daemon, whose end of file ends the cell."""
 PROTOCOL: Final = 4
-"""The worker's protocol socket."""
+"""The socket of the daemon's frames; the worker can only read from it."""
 ABORT: Final = 5
-"""The worker's abort channel."""
-HANDOVER: Final = 6
+"""The worker's abort channel; the worker can only read from it."""
+REPORTS: Final = 6
+"""The pipe of the worker's frames. A pipe carries no descriptors: one that the daemon gets is one that it has to close,
+and closing a socket can take as long as its sender likes."""
+HANDOVER: Final = 7
 """The socket over which a cell with a network of its own hands over its listeners; closed before code of the user runs."""
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
@@ -85,6 +90,10 @@ class CellSetup:
     policy: SandboxPolicy
     tmpdir: str
     """Its private temporary directory, created by the daemon; in `strict` it is /tmp. Empty for none."""
+    project: str = ""
+    """The directory whose files are reported when they are imported; empty for none."""
+    python: PythonSetup | None = None
+    """The packages or the interpreter in place of Toolcell's own."""
 
     @property
     def memory_files(self) -> bool:
@@ -101,6 +110,8 @@ class CellSetup:
             memory_held=values["memory_held"],
             policy=SandboxPolicy.from_json(values["policy"]),
             tmpdir=values["scratch"],
+            project=values.get("project", ""),
+            python=PythonSetup.from_json(values["python"]) if values.get("python") else None,
         )
 
 
@@ -119,6 +130,8 @@ class Plan:
     setup: CellSetup | None = None
     scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
+    roots: tuple[str, ...] = ()
+    """The directories that Toolcell's packages are imported from."""
 
 
 Step: TypeAlias = Callable[[Plan], str | None]
@@ -150,14 +163,20 @@ def _descriptors(plan: Plan) -> None:
 
     # Duplicate to high numbers first: a source may have the number of another one's target.
     high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 64) for number in plan.descriptors]
-    life, protocol, abort, stdout, stderr, *handover = high
+    life, protocol, reports, abort, stdout, stderr, *handover = high
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
         os.dup2(source, target, inheritable=True)
-    own = ((life, LIFE), (protocol, PROTOCOL), (abort, ABORT), *((each, HANDOVER) for each in handover))
+    own = [(life, LIFE), (protocol, PROTOCOL), (abort, ABORT), (reports, REPORTS)]
+    own += [(each, HANDOVER) for each in handover]
     for source, target in own:
         os.dup2(source, target, inheritable=False)
     os.closerange(LIFE + len(own), os.sysconf("SC_OPEN_MAX"))
+    open_standard_streams()
+
+
+def open_standard_streams() -> None:
+    """Open the streams of Python on the descriptors 0 to 2, as every worker has them."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
     # Line buffered, so that output appears as the tool prints it.
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  # as stdin
@@ -275,7 +294,10 @@ def _files(plan: Plan) -> str | None:
     assert plan.setup is not None
     policy = plan.setup.policy
     if policy.enclosure != "none":
-        layer = landlock.enter(landlock.domain(policy, own_places(), plan.setup.tmpdir))
+        needed = own_places()
+        if plan.setup.python is not None and plan.setup.python.program:
+            policy = replace(policy, execute=True)  # as in `_system_calls`
+        layer = landlock.enter(landlock.domain(policy, needed, plan.setup.tmpdir))
         _forget_closed_programs()
         return layer
     if not plan.scoped:
@@ -303,7 +325,11 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None
-    return seccomp.load(denied_syscalls.filter_of(plan.setup.policy, memory_files=plan.setup.memory_files))
+    policy = plan.setup.policy
+    if plan.setup.python is not None and plan.setup.python.program:
+        # It is executed after this step, and then loads the filter that refuses programs itself.
+        policy = replace(policy, execute=True)
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -43,6 +43,23 @@ class IdempotencyCache:
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._ended or call_id in self._forgotten
 
+    @property
+    def retained_bytes(self) -> int:
+        """The memory of the kept endings in bytes."""
+        return self._ended_bytes
+
+    def drop_endings(self) -> None:
+        """Keep of all ended calls only that they were."""
+        while self._ended:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        old_id, old = self._ended.popitem(last=False)
+        self._ended_bytes -= old.size_bytes
+        self._forgotten[old_id] = old.digest
+        if len(self._forgotten) > FORGOTTEN_MAX:
+            self._forgotten.popitem(last=False)
+
     def begin(self, call_id: str, digest: bytes) -> None:
         """Add an admitted call. The digest covers its tool and arguments."""
         self._running[call_id] = digest
@@ -57,11 +74,7 @@ class IdempotencyCache:
         self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), told, size, call)
         self._ended_bytes += size
         while len(self._ended) > ENDED_MAX or (self._ended_bytes > ENDED_BYTES_MAX and len(self._ended) > 1):
-            old_id, old = self._ended.popitem(last=False)
-            self._ended_bytes -= old.size_bytes
-            self._forgotten[old_id] = old.digest
-            if len(self._forgotten) > FORGOTTEN_MAX:
-                self._forgotten.popitem(last=False)
+            self._drop_oldest()
 
     def call(self, call_id: str) -> CallSummary | None:
         """Return the summary of an ended call, or None if it is not kept."""

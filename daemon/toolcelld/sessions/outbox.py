@@ -45,6 +45,7 @@ class Outbox:
         self._newest: dict[tuple[str, type[Event]], Event] = {}
         self._number = 0
         self._bytes = 0
+        self._droppable_bytes = 0
         self._company: asyncio.TimerHandle | None = None
 
     @property
@@ -79,26 +80,32 @@ class Outbox:
         """Queue an event. An update or progress replaces an unsent one of the same call."""
         if not (isinstance(event, Update | Progress) and self._replace(event)):
             self._waiting.setdefault(event.call_id, deque()).append(event)
-            self._bytes += event.size_bytes
-        if self._bytes > self.retained_bytes_max:
+            self._count(event, event.size_bytes)
+        if self._droppable_bytes > self.retained_bytes_max:
             self._make_room()
         if event.urgent:
             self._wake()
         elif self._company is None:
             self._company = self._loop.call_later(COMPANY_SECONDS, self._wake)
 
+    def _count(self, event: Event, size_bytes: int) -> None:
+        """Count an event, or with a size below zero count it no more."""
+        self._bytes += size_bytes
+        if event.droppable:
+            self._droppable_bytes += size_bytes
+
     def _replace(self, event: Update | Progress) -> bool:
         waiting = self._newest.setdefault((event.call_id, type(event)), event)
         if waiting is event:
             return False
-        self._bytes -= waiting.size_bytes
+        self._count(waiting, -waiting.size_bytes)
         if isinstance(waiting, Update) and isinstance(event, Update):
             waiting.body = event.body
         elif isinstance(waiting, Progress) and isinstance(event, Progress):
             waiting.done, waiting.total, waiting.message = event.done, event.total, event.message
         waiting.time = event.time
         waiting.measure()
-        self._bytes += waiting.size_bytes
+        self._count(waiting, waiting.size_bytes)
         return True
 
     def _wake(self) -> None:
@@ -148,7 +155,8 @@ class Outbox:
         """Drop the events up to an acknowledged number."""
         for queue in (self._sent, self._again):
             while queue and queue[0].number <= number:
-                self._bytes -= queue.popleft().size_bytes
+                event = queue.popleft()
+                self._count(event, -event.size_bytes)
 
     def rewind(self) -> None:
         """Queue unacknowledged events again, after the stream broke."""
@@ -162,9 +170,9 @@ class Outbox:
     def _make_room(self) -> None:
         """Drop droppable events until the rest fits: first those already sent, then those of the longest queues."""
         self._sent = self._thinned(self._sent)
-        if self._bytes > self.retained_bytes_max:
+        if self._droppable_bytes > self.retained_bytes_max:
             self._again = self._thinned(self._again)
-        while self._bytes > self.retained_bytes_max:
+        while self._droppable_bytes > self.retained_bytes_max:
             call_id, most = max(
                 ((call_id, _droppable_bytes(queue)) for call_id, queue in self._waiting.items()),
                 key=lambda pair: pair[1],
@@ -187,10 +195,10 @@ class Outbox:
             gap = gaps.get(event.call_id)
             if gap is None:
                 gap = gaps[event.call_id] = Gap(0, number=event.number, call_id=event.call_id)
-                self._bytes += gap.size_bytes
+                self._count(gap, gap.size_bytes)
                 kept.appendleft(gap)
             gap.count += event.count if isinstance(event, Gap) else 1
-            self._bytes -= event.size_bytes
+            self._count(event, -event.size_bytes)
         return kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from toolcelld.calls.call import Call
 from toolcelld.calls.outcome import Kind, Stop
@@ -13,15 +13,13 @@ from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.pool.worker import Worker
+from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session, draining
 
 if TYPE_CHECKING:
     from toolcelld.server import Daemon
 
 __all__ = ["Sessions"]
-
-SESSIONS_MAX: Final = 1000
-"""Each costs a stream and its retained events; a user has a handful of agents."""
 
 
 class Sessions:
@@ -33,6 +31,7 @@ class Sessions:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self.draining = False
+        self.retention = TotalRetention(lambda: daemon.config.daemon, self._drop_endings)
 
     @property
     def all(self) -> list[Session]:
@@ -42,25 +41,47 @@ class Sessions:
     async def open(self, request: OpenRequest, *, field: str = "open.directory") -> Session:
         """Open a session and scan its directory. Raises `Refusal`, with `field` as the request's field."""
         self._refuse_if_draining()
-        if len(self._sessions) >= SESSIONS_MAX:
-            raise Refusal(
-                RefusalReason.BUSY,
-                f"{SESSIONS_MAX} sessions are open already; close some.",
-                retry_seconds=10,
-                quota=f"sessions: {SESSIONS_MAX}",
-            )
+        self._check_room()
         try:
             pin = await self._daemon.catalogs.open(request.directory)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
-        if self.draining:
+        try:
+            project = await asyncio.to_thread(self._daemon.ruleset.find_project, pin.catalog.directory)
+        except OSError as error:
             pin.close()
+            text = f"{request.directory} cannot be opened without following links: {error}"
+            raise Refusal(RefusalReason.BAD_REQUEST, text, field=field) from error
+        except BaseException:
+            pin.close()
+            raise
+        try:  # others were opened meanwhile
             self._refuse_if_draining()
-        session = Session(self._daemon, request, pin, self._closed)
+            self._check_room()
+        except Refusal:
+            pin.close()
+            raise
+        session = Session(self._daemon, request, pin, project, self._closed)
         self._sessions[session.id] = session
         self._emptied.clear()
         self._daemon.happened("session.opened", session_id=session.id)
         return session
+
+    def _check_room(self) -> None:
+        sessions_max = self._daemon.config.daemon.sessions
+        if len(self._sessions) >= sessions_max:
+            raise Refusal(
+                RefusalReason.BUSY,
+                f"{sessions_max} sessions are open already; close some. To allow more: [daemon] sessions = …",
+                retry_seconds=10,
+                quota=f"[daemon] sessions = {sessions_max}",
+            )
+
+    def _drop_endings(self) -> None:
+        """Make room in memory: drop what is kept for repeated call ids."""
+        for session in self._sessions.values():
+            session.idempotency.drop_endings()
+            session.retention.count()
 
     def _refuse_if_draining(self) -> None:
         if self.draining:

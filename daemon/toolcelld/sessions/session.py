@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -30,12 +31,14 @@ from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import SESSION, CallEvent, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.profiles import project_of
+from toolcelld.policy.project import Project
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
+from toolcelld.sessions.project_watch import ProjectWatch
+from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.start_events import StartEvents
 
 if TYPE_CHECKING:
@@ -68,7 +71,12 @@ class Session:
     """A client session, created by `Sessions`."""
 
     def __init__(
-        self, daemon: Daemon, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]
+        self,
+        daemon: Daemon,
+        request: OpenRequest,
+        pin: Pin,
+        project: Project,
+        closed: Callable[[Session], None],
     ) -> None:
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
@@ -79,7 +87,7 @@ class Session:
         self.answers = request.answers
         self.services = request.services
         self.directory = pin.catalog.directory
-        self.worktree = pin.catalog.worktree
+        self.worktree = project.worktree
         self.outbox = Outbox()
         self.opened_at = time.time()
         self.calls: dict[str, Call] = {}
@@ -99,12 +107,19 @@ class Session:
         self._pin = pin
         self._on_closed = closed
         self.idempotency = IdempotencyCache()
+        self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
+        self.project = ProjectWatch(
+            project,
+            lambda: daemon.ruleset.find_project(self.directory),
+            daemon.pool.is_writing,
+            lambda now: daemon.pool.retire_unlike(self.directory, {*now.held, *now.protected}),
+        )
         self._admission = Admission(
             lambda: daemon.ruleset,
             self.directory,
-            project_of(self.directory, self.worktree, daemon.ruleset.host_paths.home),
+            self.project,
             allow=request.allow,
             deny=request.deny,
         )
@@ -174,8 +189,10 @@ class Session:
         if self.calls or self.state is not SessionState.CLOSING:
             return
         self.machine.fire(SessionEvent.EMPTY)
+        self.retention.close()
         self.pool.retire_owned(self.id)
         self._pin.close()
+        self.project.close()
         if self.request.follow:
             self._daemon.watch.leave(self.directory)
         self.closed.set()
@@ -212,22 +229,52 @@ class Session:
         if (told := self.idempotency.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)
             if call is None or call.plan is not None:
+                self.retention.check(sum(event.size_bytes for event in told))
                 for event in told:
                     self.outbox.put(replace(event, number=0))
             return
         self._check_room()
+        self.retention.check(len(request.arguments) + OUTCOME_BYTES)
         limits = lower(self.request.limits, request.limits)
         if limits is not request.limits:
             request = request._replace(limits=limits)
         plan = None if self._may_come(request.tool) else self._plan(request)
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
+        self.retention.arguments_bytes += len(request.arguments)
         self._daemon.happened("call.accepted", session_id=self.id, call=call)
         if plan is not None:
             self._start(call, plan)
         else:
             self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self.start_late, call)
             call.deadline.run()
+        for path, text in self._daemon.preparing.items():
+            self.prepare(path, text)
+
+    def prepare(self, path: str, text: str) -> None:
+        """Tell the calls that wait for a tool file that its packages are being installed, and stop their clocks.
+
+        Args:
+            path: The tool file.
+            text: What is done; empty when it is done.
+        """
+        for call in list(self.calls.values()):
+            if call.plan is not None:
+                if call.plan.tool.path == path:
+                    call.prepare(text)
+            elif call in self._undescribed and _may_be_in(call.request.tool, path):
+                self._undescribed[call].cancel()
+                call.prepare(text)
+                if not text and not call.ended:
+                    self._undescribed[call] = self._loop.call_later(
+                        DESCRIBED_SECONDS_MAX, self.start_late, call
+                    )
+
+    def hold_arguments(self, size: int) -> None:
+        """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
+        if size > 0:
+            self.retention.check(size)
+        self.retention.arguments_bytes += size
 
     def _check_room(self) -> None:
         """Raise `Refusal` if the session cannot accept another call."""
@@ -292,6 +339,7 @@ class Session:
                 field="acknowledged",
             )
         self.outbox.acknowledge(number)
+        self.retention.count()
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""
@@ -349,6 +397,7 @@ class Session:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
+        self.retention.arguments_bytes -= len(call.request.arguments)
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:
@@ -357,6 +406,7 @@ class Session:
             self.idempotency.forget(call.id)
             if (waiting := self._undescribed.pop(call, None)) is not None:
                 waiting.cancel()
+        self.retention.count()
         self._daemon.recent.add(summary, size_bytes)
         self._daemon.happened("call.ended", session_id=self.id, call=call)
         self._close_if_empty()
@@ -387,3 +437,10 @@ def draining() -> Refusal:
     return Refusal(
         RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
     )
+
+
+def _may_be_in(tool: str, path: str) -> bool:
+    """Whether a tool has a name that a file gives to its tools by default."""
+    directory, name = os.path.split(path)
+    stem = os.path.basename(directory) if name == "__init__.py" else name.removesuffix(".py")
+    return tool == stem or tool.startswith(f"{stem}_")

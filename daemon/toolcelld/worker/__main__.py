@@ -1,4 +1,7 @@
-"""Start a zygote: `python -I …/worker/__main__.py CONTROL ROOT…`.
+"""The entry of a zygote, and of an interpreter that a cell executes.
+
+    python -I …/worker/__main__.py CONTROL ROOT…              a zygote, by the daemon's own interpreter
+    python -I -S …/worker/__main__.py cell FACTS ROOT…        a worker in a confined cell, by another interpreter
 
 This is run as a file and not as a module, because the interpreter may be one that the user chose, without this
 package installed. `toolcelld` and `toolcell` are then imported from the daemon's ROOTs; every other module is
@@ -34,16 +37,49 @@ class _Roots:
 
 
 def main() -> None:
-    control, *roots = sys.argv[1:]
+    word, *rest = sys.argv[1:]
+    executed = word == "cell"
+    roots = rest[1:] if executed else rest
     sys.meta_path.insert(0, _Roots(roots))
+    if executed:
+        _resume(rest[0])
+        return
     if importlib.util.find_spec("pydantic") is None:
-        sys.exit(
-            f"{sys.executable} has no pydantic, which checks the arguments of tools.\n"
-            f"Install it there: {sys.executable} -m pip install 'pydantic>=2.10'"
-        )
+        sys.exit(f"{sys.executable} has no pydantic; install Toolcell there again.")
     from toolcelld.worker import zygote
 
-    zygote.main(int(control))
+    zygote.main(int(word), tuple(roots))
+
+
+def _resume(facts: str) -> None:
+    """Become the worker of the cell."""
+    from toolcelld.sandbox import setup
+    from toolcelld.worker import packages
+
+    setup.open_standard_streams()
+    plan = packages.resume(facts)
+    try:
+        from toolcelld.worker import main as worker
+    except ImportError as error:
+        _fail(error)
+        sys.exit(70)  # EX_SOFTWARE
+    worker.main(plan, resumed=True)
+
+
+def _fail(error: ImportError) -> None:
+    """Report, without the modules that need pydantic, that the environment cannot run a worker."""
+    import json
+    import os
+    import struct
+
+    from toolcelld.sandbox.setup import REPORTS
+
+    message = (
+        f"{sys.executable} cannot import what checks the arguments of tools: {error}\n"
+        f"  To install it there: {sys.executable} -m pip install 'pydantic>=2.10'"
+    )
+    header = json.dumps({"type": "broken", "stage": "import", "message": message[:2000]}).encode()
+    os.write(REPORTS, struct.pack(">II", len(header), 0) + header)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ loop causes fifty messages a second and not fifty thousand.
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import threading
@@ -44,14 +45,17 @@ READ_BYTES: Final = 64 * 1024
 
 
 class DaemonChannel:
-    """Frames over one blocking socket; any thread may send, one thread at a time may receive.
+    """Frames from a blocking socket and into a pipe; any thread may send, one thread at a time may receive.
 
     Args:
-        descriptor: The connected socket, which this object closes.
+        receiving: The connected socket, which this object closes.
+        sending: The writing end of the pipe, which this object closes.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+    def __init__(self, receiving: int, sending: int) -> None:
+        self._socket = socket.socket(fileno=receiving)
+        self._pipe = sending
+        os.set_blocking(sending, False)
         self._decoder = Decoder()
         # Reused: a new buffer of this size takes three system calls for each message.
         self._buffer = bytearray(READ_BYTES)
@@ -60,8 +64,9 @@ class DaemonChannel:
         self._unsent = b""  # the rest of a frame that `offer` sent in part; it is sent before everything else
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close both."""
         self._socket.close()
+        os.close(self._pipe)
 
     def receive(self) -> Frame | None:
         """Wait for the next message, with its chunks joined; None when the daemon has closed the channel.
@@ -106,9 +111,21 @@ class DaemonChannel:
         with self._sending:
             if self._unsent:
                 unsent, self._unsent = self._unsent, b""
-                self._socket.sendall(unsent)
+                self._write(unsent)
             for frame in frames:
-                self._socket.sendall(frame)
+                self._write(frame)
+
+    def _write(self, data: bytes) -> None:
+        sent = self._write_some(data)
+        while sent < len(data):
+            self._poll(None)
+            sent += self._write_some(data[sent:])
+
+    def _write_some(self, data: bytes) -> int:
+        try:
+            return os.write(self._pipe, data)
+        except BlockingIOError:
+            return 0
 
     def offer(self, frame: bytes) -> bool:
         """Send a frame if that does not block; False if nothing of it was sent."""
@@ -117,9 +134,7 @@ class DaemonChannel:
         try:
             if self._unsent:
                 return False
-            try:
-                sent = self._socket.send(frame, socket.MSG_DONTWAIT)
-            except BlockingIOError:
+            if not (sent := self._write_some(frame)):
                 return False
             self._unsent = frame[sent:]
             return True
@@ -137,10 +152,13 @@ class DaemonChannel:
             self.send_frames(())
 
     def wait_writable(self, timeout_seconds: float) -> None:
-        """Wait until the socket is writable, at most `timeout_seconds`."""
+        """Wait until the pipe has room, at most `timeout_seconds`."""
+        self._poll(timeout_seconds)
+
+    def _poll(self, timeout_seconds: float | None) -> None:
         poll = select.poll()
-        poll.register(self._socket, select.POLLOUT)
-        poll.poll(timeout_seconds * 1000)
+        poll.register(self._pipe, select.POLLOUT)
+        poll.poll(timeout_seconds * 1000 if timeout_seconds is not None else None)
 
 
 class UpdateSender:

@@ -32,7 +32,7 @@ from typing import Final, NoReturn
 
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
 from toolcelld.sandbox import setup
-from toolcelld.sandbox.setup import LIFE, PROTOCOL, Plan, SetupFailed
+from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, Plan, SetupFailed
 from toolcelld.worker import main
 
 __all__ = ["children", "descendants", "keep", "kill_all", "measure_usage"]
@@ -98,7 +98,7 @@ def _be_init(plan: Plan) -> NoReturn:
 
 def _report_failure(message: str) -> None:
     with contextlib.suppress(OSError):  # the daemon has closed the channel
-        os.write(PROTOCOL, encode(FailedMessage(message=message[:LINE_CHARACTERS_MAX])))
+        os.write(REPORTS, encode(FailedMessage(message=message[:LINE_CHARACTERS_MAX])))
 
 
 class _Keeper:

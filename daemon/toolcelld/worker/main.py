@@ -25,6 +25,7 @@ import os
 import resource
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,6 +50,7 @@ from toolcelld.protocol.messages import (
     ChunkMessage,
     FailedMessage,
     HelloMessage,
+    ImportedMessage,
     Kind,
     LoadedMessage,
     LoadMessage,
@@ -62,9 +64,11 @@ from toolcelld.protocol.messages import (
     to_worker,
 )
 from toolcelld.sandbox import setup
-from toolcelld.sandbox.setup import ABORT, PROTOCOL
+from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
+from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
+from toolcelld.worker.imports import ImportedFiles
 from toolcelld.worker.loader import Broken, ToolSource, load
 from toolcelld.worker.network_errors import is_unreached
 from toolcelld.worker.report import Report, Usage
@@ -81,15 +85,16 @@ POOL_JOIN_SECONDS: Final = 0.05
 """How long to wait for an idle pool thread to end before it counts as a leftover of the call."""
 
 
-def main(plan: setup.Plan) -> NoReturn:
+def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
     """Run the worker until the daemon retires it; exits the process.
 
     Args:
         plan: How the cell was built so far.
+        resumed: Whether the cell is complete, and has executed this interpreter.
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
     try:
-        _Worker(plan).run()
+        _Worker(plan, resumed=resumed).run()
         status = 0
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
@@ -117,10 +122,11 @@ class _CallPool(ThreadPoolExecutor):
 
 
 class _Worker:
-    def __init__(self, plan: setup.Plan) -> None:
-        self.daemon_channel = DaemonChannel(PROTOCOL)
+    def __init__(self, plan: setup.Plan, *, resumed: bool) -> None:
+        self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
         self.abortable = Abortable(ABORT)
         self._plan = plan
+        self._resumed = resumed
         self._directory = "/"
         self._tools: dict[str, Export] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,6 +134,9 @@ class _Worker:
         self._cpu_seconds = 0.0
         self._current: _Channel | None = None
         self._tasks_created = 0  # in this call
+        self._imported: ImportedFiles | None = None
+        self._began_ns = 0
+        self._modules = 0  # how many were imported at the last report
 
     def run(self) -> None:
         python = sys.version.split()[0]
@@ -151,12 +160,29 @@ class _Worker:
     def _become(self, payload: bytes) -> None:
         """Apply the cell's settings; a failure ends the worker before any code of the user has run."""
         self._plan.setup = setup.CellSetup.from_json(json.loads(payload))
+        if self._resumed:
+            self._directory = os.getcwd()
+            return
         try:
             setup.walk(setup.WANTED, self._plan)
+            self._take_packages()
         except setup.SetupFailed as failure:
             self.daemon_channel.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))
             raise
         self._directory = os.getcwd()
+
+    def _take_packages(self) -> None:
+        """Take the packages of the tool's environment; another interpreter is executed, and this does not return."""
+        assert self._plan.setup is not None
+        if (python := self._plan.setup.python) is None:
+            return
+        if not python.program:
+            packages.adopt(python)
+            return
+        try:
+            packages.execute(python, self._plan, self._plan.roots)
+        except OSError as error:
+            raise setup.SetupFailed(f"execute {python.program}: {error.strerror}") from error
 
     def _load(self, message: LoadMessage, content: bytes) -> None:
         source = ToolSource(
@@ -166,10 +192,15 @@ class _Worker:
             package=message.package,
             content=content,
         )
+        cell = self._plan.setup
+        assert cell is not None
+        prefix = cell.python.prefix if cell.python is not None else ""
+        self._imported = ImportedFiles(cell.project, message.directory, prefix)
+        self._began_ns = time.time_ns()
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable:
-                exported = load(source, describe=message.describe)
+                exported = load(source, describe=message.describe, project=(cell.project, prefix))
                 answer = _describe(exported) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.traceback_text:
@@ -192,9 +223,17 @@ class _Worker:
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in exported.tools}
+        self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
         self.daemon_channel.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
+
+    def _report_imports(self) -> None:
+        """Tell the daemon which files of the project were imported since the last report."""
+        self._modules = len(sys.modules)
+        if self._imported is not None:
+            for files in self._imported.new_since(self._began_ns):
+                self.daemon_channel.send(ImportedMessage(files=files))
 
     # Calling
 
@@ -216,6 +255,8 @@ class _Worker:
             memory_peak_bytes=own.ru_maxrss * 1024,
             threads=min(self._count_leftovers(), THREADS_MAX),
         )
+        if len(sys.modules) != self._modules:
+            self._report_imports()
         self.daemon_channel.send_frames(report.frames(message.seq, usage))
         os.chdir(self._directory)  # for the next call
 
@@ -250,14 +291,14 @@ class _Worker:
         except (Aborted, asyncio.CancelledError) as stopped:
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(stopped, channel)
+            return self._report_of_exception(stopped, channel, tool.name)
         except ToolError as error:
             raised: Kind = "denied" if isinstance(error, Denied) else "tool_error"
             return Report("aborted" if self.abortable.delivered else raised, failure(error))
         except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
             if self.abortable.delivered:
                 return Report.from_text("aborted", "")
-            return self._report_of_exception(error, channel)
+            return self._report_of_exception(error, channel, tool.name)
         finally:
             self.abortable.end()
 
@@ -271,10 +312,16 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _report_of_exception(self, error: BaseException, channel: _Channel) -> Report:
+    def _report_of_exception(self, error: BaseException, channel: _Channel, tool: str) -> Report:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
+        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
+            from toolcelld.worker.denial import denial  # most calls end without one
+
+            assert self._plan.setup is not None
+            if refused := denial(error, tool, self._plan.setup.policy, self._directory):
+                text = f"{text}\n{refused}"
         limit = self._limit_behind(error)
         return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
 

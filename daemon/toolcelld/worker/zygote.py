@@ -1,9 +1,9 @@
-"""The zygote: the process from which cells are forked. One for each interpreter, started by exec, single-threaded.
+"""The zygote: the process from which cells are forked. Started by exec, single-threaded.
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, abort,
-                      stdout, stderr, and for a cell with a network of its own the handover
+    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, reports,
+                      abort, stdout, stderr, and for a cell with a network of its own the handover
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -36,13 +36,14 @@ MESSAGE_BYTES_MAX: Final = 4096
 """A request is a type and an id."""
 
 
-def main(control: int) -> None:
+def main(control: int, roots: tuple[str, ...] = ()) -> None:
     """Fork keepers until the daemon closes the socket.
 
     Args:
         control: The descriptor of the socket to the daemon.
+        roots: The directories that Toolcell's packages are imported from.
     """
-    _Zygote(socket.socket(fileno=control)).run()
+    _Zygote(socket.socket(fileno=control), roots).run()
 
 
 def _wake(*_: object) -> None:
@@ -50,8 +51,9 @@ def _wake(*_: object) -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, roots: tuple[str, ...]) -> None:
         self._control = control
+        self._roots = roots
         self._keepers: dict[int, str] = {}
         self._woken, self._waker = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
@@ -93,6 +95,7 @@ class _Zygote:
             zygote_pid=os.getpid(),
             apart=request["apart"],
             host_network=request["host_network"],
+            roots=self._roots,
         )
         try:
             pid = os.fork()

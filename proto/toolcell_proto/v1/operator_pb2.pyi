@@ -1207,6 +1207,106 @@ class ListTrustResponse(_message.Message):
 Global___ListTrustResponse: _TypeAlias = ListTrustResponse  # noqa: Y015
 
 @_typing.final
+class ExplainRequest(_message.Message):
+    """Asks what a tool may reach in a directory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    directory: _builtins.str
+    """The directory of the session that would call it, absolute."""
+    tool: _builtins.str
+    """The name of the tool."""
+    subject: _builtins.str
+    """A path (with a "/", or beginning with "~"), a variable (in capitals), a host (with a dot) or a program. Empty: everything
+    that the tool is given.
+    """
+    def __init__(
+        self,
+        *,
+        directory: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        subject: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "subject", b"subject", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    """The answers. A tool that is refused altogether is an error with the reason of the refusal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPLANATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def explanations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Explanation]:
+        """One for a subject; without a subject one for each thing that is given."""
+
+    def __init__(
+        self,
+        *,
+        explanations: _abc.Iterable[Global___Explanation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanations", b"explanations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class Explanation(_message.Message):
+    """What a tool may do with one thing, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"path", "host", "program", "variable", or the name of a setting: "sandbox", "writable", "readable", "protected",
+    "network", "programs", "variables", "secrets", "interpreter".
+    """
+    subject: _builtins.str
+    """What was asked about; empty without a subject."""
+    allowed: _builtins.bool
+    """Whether it may have it."""
+    answer: _builtins.str
+    """What it may do, as text; for a setting its value."""
+    rule: _builtins.str
+    """What decides that, as text."""
+    remedy: _builtins.str
+    """The line or the command that would grant it; empty if it is granted or cannot be."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        allowed: _builtins.bool = ...,
+        answer: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "answer", b"answer", "kind", b"kind", "remedy", b"remedy", "rule", b"rule", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
 class DoctorRequest(_message.Message):
     """Requests a report on this host."""
 

@@ -105,6 +105,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/toolcell.v1.Operator/Explain',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.FromString,
+                _registered_method=True)
         self.Doctor = channel.unary_unary(
                 '/toolcell.v1.Operator/Doctor',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.SerializeToString,
@@ -215,6 +220,13 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """Says what a tool may reach, and which rule says so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Doctor(self, request, context):
         """Reports what this host can provide for a cell, layer by layer, and what is missing.
         """
@@ -294,6 +306,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.ListTrust,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.SerializeToString,
             ),
             'Doctor': grpc.unary_unary_rpc_method_handler(
                     servicer.Doctor,
@@ -680,6 +697,33 @@ class Operator(object):
             '/toolcell.v1.Operator/ListTrust',
             toolcell__proto_dot_v1_dot_operator__pb2.ListTrustRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ListTrustResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolcell.v1.Operator/Explain',
+            toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

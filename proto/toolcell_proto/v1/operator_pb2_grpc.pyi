@@ -48,6 +48,8 @@ class OperatorStub:
     """Revokes the trust of a project: from the next call on its tools run in the smallest cell."""
     ListTrust: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListTrustRequest, _operator_pb2.ListTrustResponse]
     """Lists the trusted projects."""
+    Explain: _aio.UnaryUnaryMultiCallable[_operator_pb2.ExplainRequest, _operator_pb2.ExplainResponse]
+    """Says what a tool may reach, and which rule says so."""
     Doctor: _aio.UnaryUnaryMultiCallable[_operator_pb2.DoctorRequest, _operator_pb2.DoctorResponse]
     """Reports what this host can provide for a cell, layer by layer, and what is missing."""
 
@@ -167,6 +169,14 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.ListTrustRequest, _abc.Awaitable[_operator_pb2.ListTrustResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ListTrustResponse]:
         """Lists the trusted projects."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _operator_pb2.ExplainRequest,
+        context: _aio.ServicerContext[_operator_pb2.ExplainRequest, _abc.Awaitable[_operator_pb2.ExplainResponse]],
+    ) -> _abc.Awaitable[_operator_pb2.ExplainResponse]:
+        """Says what a tool may reach, and which rule says so."""
 
     @_abc_1.abstractmethod
     def Doctor(

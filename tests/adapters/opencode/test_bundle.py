@@ -56,6 +56,6 @@ def test_a_plugin_that_was_not_built_is_an_error_that_says_how(monkeypatch: pyte
 def test_an_entry_of_the_configuration_names_the_file_and_what_to_start() -> None:
     uri, options = plugin_entry(socket="/run/d.sock", start=False)
     assert Path(unquote(urlsplit(str(uri)).path)) == plugin_path()
-    assert options.pop("command")[1:] == ["-m", "toolcell.cli"]
+    assert options.pop("command")[1:] == ["-P", "-m", "toolcell.cli"]
     assert options == {"socket": "/run/d.sock", "start": False}
     assert list(plugin_entry()[1]) == ["command"]

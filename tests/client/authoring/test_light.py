@@ -49,3 +49,22 @@ def test_what_is_promised_is_there_and_nothing_else() -> None:
         assert getattr(toolcell, name) is not None
     with pytest.raises(AttributeError, match="'toolcell' has no attribute 'Tol'"):
         getattr(toolcell, "Tol")  # noqa: B009  checkers would refuse the attribute
+
+
+def test_the_decorator_and_the_test_double_need_pydantic_alone() -> None:
+    """A project's own environment has them without Toolcell's dependencies."""
+    others = (
+        "anyio",
+        "asyncinotify",
+        "grpc",
+        "google",
+        "rich",
+        "typer",
+        "uvloop",
+        "packaging",
+        "toolcelld",
+        "toolcell_proto",
+    )
+    block = f"[sys.modules.__setitem__(name, None) for name in {others!r}]"  # None makes an import fail
+    use = "from toolcell import tool; from toolcell.testing import FakeContext; FakeContext().log.info('x')"
+    assert "pydantic" in loaded_after(f"{block}; {use}")

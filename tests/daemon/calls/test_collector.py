@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
+from toolcelld.calls.allowance import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
 from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
@@ -47,6 +48,7 @@ class FakeCell:
 
     def __init__(self) -> None:
         self.broken: list[FrameError] = []
+        self.holds = 0
         self.channel = self
 
     def fail(self, error: FrameError) -> None:
@@ -54,6 +56,12 @@ class FakeCell:
 
     def drain(self) -> None:
         """Nothing was printed."""
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        """What was held is passed on."""
 
 
 def on_the_wire(event: events.Event) -> pb.Event:
@@ -367,3 +375,35 @@ async def test_a_chore_that_ended_just_now_does_not_hold_up_the_end() -> None:
     assert hearing.collector.settle_now() is None
     result, logs = await hearing.collector.settle(cancelled=False)
     assert (json.loads(result.body)["content"], logs) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload", "messages"),
+    [
+        ("progress", b"", UNITS_MAX),
+        ("metadata", b'{"k": 1}', UNITS_MAX),
+        ("update", b'{"content": [], "details": null}', UNITS_MAX),
+        ("log", json.dumps([{"level": "info", "text": "x"}] * (UNITS_MAX // 4)).encode(), 4),
+        ("metadata", json.dumps({"k": "x" * 12 * UNIT_BYTES}).encode(), UNITS_MAX // 20),
+    ],
+    ids=["progress", "metadata", "update", "log", "large metadata"],
+)
+async def test_a_tool_that_sends_without_a_pause_is_held_after_so_many_messages(
+    monkeypatch: pytest.MonkeyPatch, type_: str, payload: bytes, messages: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", lambda: 1000.0)
+    hearing = Hearing()
+    timers: list[float] = []
+
+    def call_later(seconds: float, _: object) -> None:
+        timers.append(seconds)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    sent = 0
+    while not hearing.cell.holds:
+        hearing.hear(type_, payload, **({"lost": 0} if type_ == "log" else {}))
+        sent += 1
+        assert sent <= messages
+    assert sent > messages // 4
+    assert timers == [pytest.approx(WINDOW_SECONDS, rel=1.5)]

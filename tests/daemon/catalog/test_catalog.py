@@ -26,7 +26,7 @@ def tool_file(
 
 
 def scanned(*found: ToolFile | Problem) -> Scan:
-    return Scan("/p", "/p", found)
+    return Scan("/p", found)
 
 
 def a_tool(name: str, description: str = "Does it.", **options: object) -> Described:
@@ -149,21 +149,25 @@ def test_what_a_worker_says_of_a_failure_is_bounded_and_can_be_sent() -> None:
     assert problem.line == 0
 
 
-def test_a_missing_module_names_the_interpreter_and_the_key() -> None:
-    missing = Description(broken=Broken("import", "No module named 'pandas'", 3, "pandas"))
+def test_control_characters_of_descriptions_are_escaped_and_those_of_names_refused() -> None:
+    hostile = "Does it.\n\tWell\x1b[2J\x9b\r\u202e\u2028\U000e0041"
+    tools = of_one(Description((a_tool("a", hostile),))).tools
+    assert tools["a"].description == "Does it.\n\tWell\\x1b[2J\\x9b\\r\\u202e\\u2028\\U000e0041"
+    for name in ("a\x1b[2J", "a\n", "a\x9b", "\u202ea"):
+        catalog = of_one(Description((a_tool(name),)))
+        assert not catalog.tools
+        assert [problem.reason for problem in catalog.problems] == ["rejected"]
+        assert "\x1b" not in render(catalog)
+        assert "\u202e" not in render(catalog)
+
+
+def test_a_missing_module_is_reported_with_its_remedy() -> None:
+    missing = Description(
+        broken=Broken("import", "No module named 'pandas'", 3, "pandas", remedy="Install it.")
+    )
     (problem,) = of_one(missing).problems
     assert (problem.reason, problem.line) == ("broken", 3)
-    assert problem.message == (
-        "No module named 'pandas'\n"
-        "It ran with Toolcell's own Python. For a project with an environment of its own:\n"
-        '[source.project] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml'
-    )
-    file = tool_file("a.py", scope="team", python="/v/bin/python")
-    (problem,) = assemble(scanned(file), {file.digest: missing}).problems
-    assert problem.message.split("\n")[1:] == [
-        "It ran with /v/bin/python. Install pandas there, or name another:",
-        '[source.team] python = ".venv/bin/python"   in ~/.config/toolcell/config.toml',
-    ]
+    assert problem.message == "No module named 'pandas'\nInstall it."
 
 
 def test_a_bad_edit_keeps_the_last_good_tools_and_their_bytes() -> None:

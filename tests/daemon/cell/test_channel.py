@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -30,14 +31,35 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
+class Worker:
+    """The worker's end: it sends into a pipe."""
+
+    def __init__(self, connection: socket.socket, reports: int) -> None:
+        self._socket = connection
+        self._reports = reports
+
+    def sendall(self, data: bytes) -> None:
+        os.write(self._reports, data)
+
+    def close(self) -> None:
+        self._socket.close()
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports = -1
+
+
 class Ear:
     """The frames and errors that are received, and the worker's end."""
 
-    def __init__(self, worker: socket.socket) -> None:
+    def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.frames: list[Frame] = []
         self.errors: list[FrameError] = []
-        self.wire = WorkerChannel(self.frames.append, self.errors.append)
+        self.on_frame: Callable[[Frame], None] = self.frames.append
+        self.wire = WorkerChannel(self.receive, self.errors.append)
+
+    def receive(self, frame: Frame) -> None:
+        self.on_frame(frame)
 
     @property
     def heard(self) -> list[str]:
@@ -53,13 +75,17 @@ class Ear:
 async def ear() -> AsyncGenerator[Ear]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     ours.setblocking(False)
-    ear = Ear(theirs)
+    reading, writing = os.pipe()
+    worker = Worker(theirs, writing)
+    ear = Ear(worker)
+    ear.wire.open_reports(reading)
+    ours.shutdown(socket.SHUT_RD)
     await ear.wire.open(ours)
     try:
         yield ear
     finally:
         ear.wire.close()
-        theirs.close()
+        worker.close()
 
 
 async def turns() -> None:
@@ -146,3 +172,39 @@ async def test_a_long_message_to_a_worker_that_has_exited_logs_nothing(
         it.wire.send(RetireMessage(), b" " * (9 * PAYLOAD_BYTES_MAX))
         await turns()
         assert not caplog.records
+
+
+async def test_a_channel_that_is_held_passes_on_nothing_and_loses_nothing() -> None:
+    async with ear() as it:
+
+        def on_frame(frame: Frame) -> None:
+            it.frames.append(frame)
+            if frame.header["type"] == "hold":
+                it.wire.hold()
+
+        it.on_frame = on_frame
+        it.worker.sendall(b"".join(encode({"type": type_}) for type_ in ("a", "hold", "b", "hold", "c")))
+        await it.until(2)
+        it.worker.sendall(encode({"type": "d"}))
+        await turns()
+        assert it.heard == ["a", "hold"]
+        it.wire.resume()  # of another pause
+        await turns()
+        assert it.heard == ["a", "hold"]
+        it.wire.release()
+        assert it.heard == ["a", "hold", "b", "hold"]
+        it.wire.release()
+        await it.until(6)
+        assert it.heard == ["a", "hold", "b", "hold", "c", "d"]
+        it.worker.close()
+
+
+async def test_a_worker_that_has_ended_is_held_no_more() -> None:
+    async with ear() as it:
+        it.wire.hold()
+        it.worker.sendall(encode({"type": "a"}) + encode({"type": "b"}))
+        await turns()
+        assert it.heard == []
+        it.worker.close()
+        it.wire.read_remaining()
+        assert it.heard == ["a", "b"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 from typing import Any
 
 import pytest
@@ -18,15 +18,24 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.policy.profiles import HostPaths, project_of
+from toolcelld.policy.profiles import HostPaths
+from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, Trusts
+from toolcelld.sandbox.paths import Place
 from toolcelld.sandbox.policy import OPEN
 
 HOME = "/home/me"
 WORK = "/home/me/work"
 ENVIRONMENT = dict.fromkeys(["PATH", "LANG", "AWS_KEY", "TEAM_URL", "OTHER", "CACHE"], "value")
 TOKEN = {"TOKEN": SecretSection(env="TOKEN")}
+PROJECT = Project(
+    WORK,
+    WORK,
+    (Place(WORK, 1, 2), Place(f"{WORK}/below", 1, 3)),
+    (Place(f"{WORK}/.git", 1, 4),),
+    (f"{WORK}/.git",),
+)
 ALL = HostCapabilities()
 BARE = HostCapabilities(strict="unprivileged user namespaces are forbidden")
 NOTHING_AT_ALL = HostCapabilities(baseline="no Landlock", strict="no Landlock")
@@ -55,7 +64,7 @@ def permitted(
 ) -> CellSpec:  # fmt: skip
     around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
-    project = project_of(f"{WORK}/below", WORK, HOME)
+    project = PROJECT
     return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
 
 
@@ -89,9 +98,10 @@ def refusal(*arguments: Any, **values: Any) -> Refusal:
 def test_a_tool_may_write_its_project_and_no_more() -> None:
     policy = permitted(config()).policy
     assert (policy.enclosure, policy.network, policy.execute) == ("strict", "none", True)
-    assert policy.writable == (WORK, f"{WORK}/.git")
+    assert policy.writable == (WORK, f"{WORK}/below")
     assert f"{HOME}/.config/toolcell/tools" in policy.readable
-    assert {f"{WORK}/.git/hooks", f"{WORK}/.git/config", f"{WORK}/.toolcell"} <= set(policy.protected)
+    assert policy.protected == (f"{WORK}/.git",)
+    assert {PROJECT.held[0], PROJECT.protected[0]} <= set(policy.found)
     assert {HOME, "/state", "/run/toolcell"} <= set(policy.hidden)
 
 
@@ -106,17 +116,6 @@ def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
     file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
     assert directory not in permitted(config(), file=file).policy.readable
     assert directory not in Ruleset(config(), HostPaths(ALL, HOME)).describing(file).policy.readable
-
-
-def test_a_home_directory_under_git_is_no_project() -> None:
-    assert project_of(f"{HOME}/x", HOME, HOME).directory == f"{HOME}/x"
-    assert project_of(f"{HOME}/x", "/", HOME).directory == f"{HOME}/x"
-    assert project_of(f"{WORK}/x", WORK, HOME).directory == WORK
-
-
-def test_a_linked_worktree_keeps_the_file_that_says_where_its_hooks_are(tmp_path: Path) -> None:
-    (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
-    assert str(tmp_path / ".git") in project_of(str(tmp_path), str(tmp_path), HOME).protected
 
 
 def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
@@ -226,17 +225,26 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
     assert found.policy.network == "none"
     assert secrets(found) == ()
     assert variables(found) == {"PATH", "LANG"}
-    assert found.policy.writable == (WORK, f"{WORK}/.git")
+    assert found.policy.writable == (WORK, f"{WORK}/below")
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:
-    file = tool_file("project", python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
+    file = tool_file("project", python=sys.executable, programs=(f"{WORK}/bin",))
     found = permitted(config(), source="project", file=file)
-    assert (found.file.python, found.file.programs) == (None, ())
-    shown = trusted(python=f"{WORK}/.venv/bin/python", programs=(f"{WORK}/bin",))
+    assert (found.file.python, found.file.programs, found.interpreter) == (None, (), None)
+    shown = trusted(python=sys.executable, programs=(f"{WORK}/bin",))
     found = permitted(config(), source="project", file=file, trusts=shown)
-    assert found.file.python == f"{WORK}/.venv/bin/python"
-    assert {f"{WORK}/.venv", f"{WORK}/bin"} <= set(found.policy.readable)
+    assert found.interpreter is not None
+    assert (found.file.python, found.interpreter.executable) == (sys.executable, sys.executable)
+    assert {sys.prefix, f"{WORK}/bin"} <= set(found.policy.readable)
+
+
+def test_an_interpreter_that_is_none_is_refused_with_the_way_to_make_it_anew() -> None:
+    file = tool_file("project", python=f"{WORK}/.venv/bin/python")
+    shown = trusted(python=f"{WORK}/.venv/bin/python")
+    found = refusal(config(), source="project", file=file, trusts=shown)
+    assert found.reason is RefusalReason.BROKEN_TOOL
+    assert f"python3 -m venv --clear {WORK}/.venv" in found.message
 
 
 def test_what_an_untrusted_tool_needs_is_refused_with_the_command_that_grants_it() -> None:

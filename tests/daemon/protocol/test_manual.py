@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -49,6 +50,7 @@ WORDS: Final[dict[Any, str]] = {
     float: "number",
     bool: "true or false",
     tuple: "texts",
+    Mapping: "numbers by text",
     CallContext: "object",
 }
 """The manual's name of each type."""
@@ -129,3 +131,4 @@ def test_the_descriptors_of_the_manual_equal_those_of_the_code() -> None:
     assert numbers[str(setup.LIFE)].startswith("The keeper's life line")
     assert numbers[str(setup.PROTOCOL)].startswith("The protocol")
     assert numbers[str(setup.ABORT)].startswith("The abort channel")
+    assert numbers[str(setup.REPORTS)].startswith("The reports")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import threading
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from toolcell import Aborted
 from toolcell._results.normalise import ImageBlock, LinkBlock, Result, TextBlock
+from toolcelld.cell.channel import open_pipe
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
@@ -29,9 +31,9 @@ USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 class Daemon:
     """The daemon's end of a channel."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, reports: int) -> None:
         self.socket = end
-        end.settimeout(5)  # a frame that never comes is a failure and no hang
+        self.reports = reports
         self._decoder = Decoder()
         self._frames: list[Frame] = []
 
@@ -41,7 +43,9 @@ class Daemon:
     def frame(self) -> Frame:
         """Wait for the next frame."""
         while not self._frames:
-            data = self.socket.recv(65536)
+            ready, _, _ = select.select([self.reports], [], [], 5)
+            assert ready, "no frame came"  # a failure and no hang
+            data = os.read(self.reports, 65536)
             assert data, "the wire has ended"
             self._frames += self._decoder.feed(data)
         return self._frames.pop(0)
@@ -50,9 +54,10 @@ class Daemon:
 @pytest.fixture
 def ends() -> Iterator[tuple[Daemon, DaemonChannel]]:
     ours, theirs = socket.socketpair()
-    with ours:
-        wire = DaemonChannel(theirs.detach())
-        yield Daemon(ours), wire
+    reading, writing = open_pipe()
+    with ours, open(reading, "rb"):
+        wire = DaemonChannel(theirs.detach(), writing)
+        yield Daemon(ours, reading), wire
         wire.close()
 
 
@@ -151,13 +156,14 @@ def test_a_log_of_any_characters_fits_its_frame_and_losses_are_counted(
     character: str, length: int, count: int
 ) -> None:
     ours, theirs = socket.socketpair()
-    with ours:
-        wire = DaemonChannel(theirs.detach())
+    reading, writing = open_pipe()
+    with ours, open(reading, "rb"):
+        wire = DaemonChannel(theirs.detach(), writing)
         updates = UpdateSender(wire, 1)
         wire.send(ChunkMessage(), bytes(PAYLOAD_BYTES_MAX // 2))  # nothing is read until all is told
         for _ in range(count):
             updates.tell("log", {"level": "info", "text": character * length})
-        daemon = Daemon(ours)
+        daemon = Daemon(ours, reading)
         reader = threading.Thread(target=updates.finish)
         reader.start()
         arrived = lost = 0

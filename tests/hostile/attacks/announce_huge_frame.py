@@ -12,6 +12,6 @@ signal.alarm(20)
 
 @tool
 def announce_huge_frame(target: dict[str, Any]) -> str:
-    os.write(4, b"\xff" * 8)
+    os.write(6, b"\xff" * 8)
     time.sleep(10)
     return "honest"

@@ -12,4 +12,5 @@ signal.alarm(20)
 @tool
 def close_protocol(target: dict[str, Any]) -> str:
     os.close(4)
+    os.close(6)
     return "honest"

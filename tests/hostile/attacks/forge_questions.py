@@ -10,7 +10,7 @@ from toolcelld.protocol.frames import encode
 signal.alarm(20)
 
 
-PROTOCOL = 4
+PROTOCOL = 6
 
 
 @tool

@@ -14,6 +14,6 @@ signal.alarm(20)
 @tool
 def nest_deeply(target: dict[str, Any]) -> str:
     header = b'{"type":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
-    os.write(4, struct.pack(">II", len(header), 0) + header)
+    os.write(6, struct.pack(">II", len(header), 0) + header)
     time.sleep(3)
     return "honest"

@@ -11,6 +11,6 @@ signal.alarm(20)
 
 @tool
 def print_into_protocol(target: dict[str, Any]) -> str:
-    os.dup2(4, 1)
+    os.dup2(6, 1)
     print("honest", flush=True)
     return "honest"

@@ -11,5 +11,5 @@ signal.alarm(20)
 
 @tool
 def write_garbage(target: dict[str, Any]) -> str:
-    os.write(4, os.urandom(5000))
+    os.write(6, os.urandom(5000))
     return "honest"

@@ -12,6 +12,6 @@ signal.alarm(20)
 
 @tool
 def write_half_a_frame(target: dict[str, Any]) -> str:
-    os.write(4, b"\x00\x00\x01\x00\x00\x00")
+    os.write(6, b"\x00\x00\x01\x00\x00\x00")
     time.sleep(10)
     return "honest"

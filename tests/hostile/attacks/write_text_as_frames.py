@@ -11,5 +11,5 @@ signal.alarm(20)
 
 @tool
 def write_text_as_frames(target: dict[str, Any]) -> str:
-    os.write(4, b'{"type": "result", "kind": "ok"}\n' * 10)
+    os.write(6, b'{"type": "result", "kind": "ok"}\n' * 10)
     return "honest"

@@ -27,6 +27,7 @@ from copilot import CopilotClient, CopilotSession
 from copilot.session_events import SessionEvent
 from copilot.tools import Tool, ToolInvocation, ToolResult
 
+from toolcell._printable import printable
 from toolcell.adapters import read_output
 from toolcell.adapters.base import AgentAdapter
 from toolcell.client import (
@@ -131,7 +132,10 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         try:
             await self.session.reload()
         except Refused as error:
-            logger.warning("The tools of %s are as they were: %s", self.directory, error)
+            told = printable(str(error), lines=False)
+            logger.warning(
+                "The tools of %s are as they were: %s", printable(self.directory, lines=False), told
+            )
         managed = (
             options.get("enable_managed_settings") is True or options.get("managed_settings") is not None
         )
@@ -229,7 +233,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     def _done(self, task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, error)
+            told = printable(str(error), lines=False)
+            logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, told)
 
     def _renew(self, conversation: Conversation) -> None:
         if conversation.stale:

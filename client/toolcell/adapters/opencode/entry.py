@@ -25,7 +25,7 @@ def plugin_entry(*, socket: str | None = None, start: bool = True, linger: float
     `socket` is another daemon's than the user's own; with `start=False` none is started. `linger` is for how many
     seconds a call outlives its line to the daemon.
     """
-    options: dict[str, Any] = {"command": [sys.executable, "-m", "toolcell.cli"]}
+    options: dict[str, Any] = {"command": [sys.executable, "-P", "-m", "toolcell.cli"]}
     if socket is not None:
         options["socket"] = socket
     if not start:

@@ -130,4 +130,4 @@ async def _to_its_end(task: asyncio.Task[None]) -> None:
 def _command() -> list[str]:
     """The command `toolcell` of this installation, wherever OpenCode's PATH leads."""
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
-    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "toolcell.cli"]
+    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "toolcell.cli"]

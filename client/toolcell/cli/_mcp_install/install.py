@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -41,9 +42,9 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool) ->
     configuration = {host.outer: {NAME: entry}}
     if not write and not remove:
         if context.as_json:
-            print(json.dumps({"host": name, "file": path, "configuration": configuration}))
+            print(json_text({"host": name, "file": path, "configuration": configuration}))
             return Exit.OK
-        print(json.dumps(configuration, indent=2, ensure_ascii=False), flush=True)
+        print(json_text(configuration, indent=2), flush=True)
         if not context.quiet:
             again = f"toolcell mcp install {name} --write"
             print(f"For {host.title}, in {path}; {again} puts it there.", file=sys.stderr)
@@ -64,7 +65,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool) ->
     except OSError as error:
         raise _by_hand(path, error.strerror or str(error), host, configuration, remove=remove) from error
     if context.as_json:
-        print(json.dumps({"host": name, "file": path, "changed": changed}))
+        print(json_text({"host": name, "file": path, "changed": changed}))
     elif not context.quiet:
         print(_said(path, host, changed, remove=remove))
     return Exit.OK

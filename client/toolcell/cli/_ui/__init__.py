@@ -1,1 +1,1 @@
-"""What the commands share: options, connections, parsing of arguments, tables, messages, JSON output, exit codes."""
+"""What the commands share: options, connections, parsing of arguments, tables, messages, escaping streams, JSON output, exit codes."""

@@ -6,7 +6,6 @@ A call's outcome and an output that was cut look as they do in `toolcell.client`
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from toolcell._printable import json_text
 from toolcell.client._transport.messages import read_catalog, read_outcome
 from toolcell.client.catalog import Problem, ToolInfo
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -59,7 +59,7 @@ def output_record(item: pb.Output) -> dict[str, Any]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One object on a line of stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
     sys.stdout.flush()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -17,6 +16,8 @@ from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
 import typer
+
+from toolcell._printable import json_text
 
 from .connect import CommandContext
 from .exit_codes import Exit, Failure
@@ -146,7 +147,7 @@ def _failed(failure: Failure, as_json: bool) -> int:
     print(f"toolcell: {chr(10).join(lines)}", file=sys.stderr)
     if as_json:
         said = {"code": failure.code, "message": failure.message, "remedy": failure.remedy or None}
-        print(json.dumps({"error": said}, ensure_ascii=False), flush=True)
+        print(json_text({"error": said}), flush=True)
     return failure.exit_code
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .format import clean
+from .streams import write_own
 
 __all__ = ["print_table"]
 
@@ -33,11 +34,12 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
         )
     for row in cells:
         table.add_row(*row)
-    if sys.stdout.isatty():
-        Console().print(table)
-        return
-    console = Console(width=WIDTH_UNCUT, color_system=None)
+    on_terminal = sys.stdout.isatty()
+    console = Console() if on_terminal else Console(width=WIDTH_UNCUT, color_system=None)
     with console.capture() as capture:
         console.print(table)
+    if on_terminal:
+        write_own(sys.stdout, capture.get())
+        return
     for line in capture.get().splitlines():
         sys.stdout.write(f"{line.rstrip()}\n")

@@ -13,7 +13,10 @@ import time
 import unicodedata
 from typing import Final, TextIO
 
+from toolcell._printable import printable
+
 from .format import clean
+from .streams import write_own
 
 __all__ = ["Terminal"]
 
@@ -46,16 +49,24 @@ class Terminal:
         return self.is_terminal and sys.stdin.isatty()
 
     def note(self, text: str) -> None:
-        """Say something that `--quiet` leaves out: a piece of output, a log line, a remark."""
+        """Say something that `--quiet` leaves out: a log line, a remark."""
         if not self._quiet:
             self.say(text, end="")
 
+    def piece(self, text: str) -> None:
+        """Write a piece of a tool's output; `--quiet` leaves it out."""
+        if not self._quiet:
+            self._say(text, end="")
+
     def say(self, text: str, end: str = "\n") -> None:
-        """Say something, on a line of its own unless it is a piece of one."""
+        """Say something, on a line of its own unless it is a piece of one; control characters are escaped."""
+        self._say(printable(text), end)
+
+    def _say(self, text: str, end: str) -> None:
         self._erase()
         if end and not self._at_start:
             text = "\n" + text
-        self._write(text + end)
+        self._write(printable(text + end) if self.is_terminal else text + end)
         self._at_start = (text + end).endswith("\n")
         self._draw()
 
@@ -77,7 +88,7 @@ class Terminal:
         """Answer a ^C: on a terminal in place of what it echoed."""
         if self.is_terminal:
             self._line = ""
-            self._write(f"{_ERASE}^C {text}\n")
+            self._write(f"{_ERASE}^C {printable(text)}\n")
             self._drawn, self._at_start = False, True
         else:
             self.say(text)
@@ -95,7 +106,7 @@ class Terminal:
         async with self._asking:
             line, self._line = self._line, ""
             self._erase()
-            self._write(f"{question}\n{choices} " if choices else question)
+            self._write(printable(f"{question}\n{choices} " if choices else question))
             try:
                 said = await _typed()
                 return said.strip()
@@ -113,8 +124,9 @@ class Terminal:
             self._drawn = False
 
     def _write(self, text: str) -> None:
+        """Write a text as it is."""
         try:
-            self._stream.write(text)
+            write_own(self._stream, text)
             self._stream.flush()
         except OSError:  # the reader has closed it; the call goes on, and its exit code says how it ended
             self._stream = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process

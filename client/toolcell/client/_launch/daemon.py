@@ -143,7 +143,7 @@ def _command(socket: str) -> list[str]:
             f"The path of the socket is too long for Linux ({SOCKET_PATH_BYTES_MAX} bytes): {socket}",
             "Choose a shorter one with TOOLCELL_SOCKET or TMPDIR.",
         )
-    return [sys.executable, "-m", "toolcelld", "--socket", socket]
+    return [sys.executable, "-P", "-m", "toolcelld", "--socket", socket]
 
 
 def answers(socket: str) -> bool:

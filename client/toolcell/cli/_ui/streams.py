@@ -1,0 +1,67 @@
+"""Standard output and error of the command: whatever is printed is escaped, unless the caller says what it is.
+
+Most of what a command prints comes from tools, files, agents and other clients. `print` and `write` escape it, also
+where a new command does not think of it (`toolcell._printable`). The two exceptions are named: `write_data` for text
+of a tool that a program may read, exact unless it goes to a terminal, and `write_own` for colours and the cursor.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import BinaryIO, Final, TextIO, cast
+
+from toolcell._printable import printable
+
+__all__ = ["EscapingStream", "escape_standard_streams", "write_data", "write_own"]
+
+# What a tool returns may have half a surrogate pair; what a locale cannot encode is shown escaped as well.
+ERRORS: Final = "backslashreplace"
+
+
+class EscapingStream(io.TextIOWrapper):
+    """A text stream that escapes control characters; tabs and ends of lines stay."""
+
+    def write(self, text: str, /) -> int:
+        """Write a text, escaped."""
+        return super().write(printable(text))
+
+    def write_own(self, text: str) -> None:
+        """Write a text of the command's own that may move the cursor or set colours."""
+        super().write(text)
+
+
+def escape_standard_streams() -> None:
+    """Make stdout and stderr of this process escaping streams; streams that tests replaced stay."""
+    sys.stdout = _escaping(sys.stdout)
+    sys.stderr = _escaping(sys.stderr)
+
+
+def write_data(stream: TextIO, text: str) -> None:
+    """Write text of a tool: escaped on a terminal, unchanged elsewhere."""
+    if stream.isatty():
+        stream.write(printable(text))
+    else:
+        write_own(stream, text)
+
+
+def write_own(stream: TextIO, text: str) -> None:
+    """Write a text of the command's own, unchanged; nothing of others may be in it but what is printable."""
+    if isinstance(stream, EscapingStream):
+        stream.write_own(text)
+    else:
+        stream.write(text)
+
+
+def _escaping(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, EscapingStream):
+        return stream
+    stream.flush()
+    # The one before shares the buffer, and is not closed: the process ends by `_exit`.
+    return EscapingStream(
+        cast("BinaryIO", stream.buffer),  # pyright: ignore[reportUnknownMemberType]  # generic since 3.14
+        stream.encoding,
+        ERRORS,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

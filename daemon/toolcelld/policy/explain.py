@@ -1,0 +1,217 @@
+"""Why a tool may or may not reach a path, a host, a program or a variable, and the line that would change it.
+
+The answers are read from the permit, which is what the cell enforces, and not decided again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolcelld.catalog.sources import PROJECT
+from toolcelld.policy.profiles import CONFIG_FILE, table_of
+from toolcelld.policy.ruleset import Permit
+from toolcelld.sandbox import landlock
+from toolcelld.sandbox.setup import own_places
+
+__all__ = ["Explanation", "explain", "summary"]
+
+PRIVATE: Final = "/tmp"  # noqa: S108  # where a strict cell has a directory of its own
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+_HOST: Final = re.compile(r"[\w*-]+(\.[\w*-]+)+(:\d+)?|localhost(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One answer.
+
+    Attributes:
+        kind: "path", "host", "program", "variable", or the name of a setting.
+        subject: What was asked about.
+        allowed: Whether the tool may have it.
+        answer: What it may do with it, as text.
+        rule: What decides that.
+        remedy: The line or the command that would grant it; empty if it is granted, or cannot be.
+    """
+
+    kind: str
+    subject: str
+    allowed: bool
+    answer: str
+    rule: str
+    remedy: str = ""
+
+
+def explain(permit: Permit, subject: str) -> Explanation:
+    """Answer whether a tool may have a path, a host, a program or a variable.
+
+    Args:
+        permit: The decision for the tool.
+        subject: A path has a "/" (relative to the session's directory) or begins with "~"; a variable is in capitals; a
+            host has a dot; everything else is a program.
+    """
+    if subject.startswith("~") or "/" in subject or subject in (".", ".."):
+        return _path(permit, os.path.join(permit.spec.directory, os.path.expanduser(subject)), subject)
+    if _VARIABLE.fullmatch(subject):
+        return _variable(permit, subject)
+    if _HOST.fullmatch(subject):
+        return _host(permit, subject)
+    return _program(permit, subject)
+
+
+def summary(permit: Permit) -> Iterator[Explanation]:
+    """Yield everything that a tool is given."""
+    spec, policy, settings = permit.spec, permit.spec.policy, permit.settings
+    yield _setting(
+        "sandbox", policy.enclosure, f'sandbox = "{settings.sandbox}", {settings.origin("sandbox")}'
+    )
+    if policy.enclosure != "none":
+        for place in policy.writable:
+            yield _setting("writable", place, _origin(permit, place))
+        for place in policy.readable:
+            yield _setting("readable", place, _origin(permit, place))
+        for place in policy.protected:
+            yield _setting("protected", place, "it is used outside of cells")
+    hosts = ", ".join(policy.hosts) or {"none": "none", "open": "all", "proxy": "none"}[policy.network]
+    yield _setting("network", hosts, settings.origin("network"))
+    yield _setting(
+        "programs", "yes" if policy.execute else "no", f"PATH {dict(spec.environment).get('PATH', '')}"
+    )
+    yield _setting("variables", ", ".join(name for name, _ in spec.environment), settings.origin("env"))
+    yield _setting(
+        "secrets", ", ".join(name for name, _ in spec.secrets.places) or "none", settings.origin("secrets")
+    )
+    yield _setting("interpreter", spec.file.python or "Toolcell's own", f"[source.{spec.file.source}] python")
+
+
+def _setting(kind: str, answer: str, rule: str) -> Explanation:
+    return Explanation(kind, "", True, answer, rule)
+
+
+def _path(permit: Permit, path: str, subject: str) -> Explanation:
+    policy, settings = permit.spec.policy, permit.settings
+    if policy.enclosure == "none":
+        rule = f'sandbox = "{settings.sandbox}", {settings.origin("sandbox")}'
+        return Explanation("path", subject, True, "read and write, as your user may", rule)
+    real = os.path.realpath(path)
+    rights, by = 0, ""
+    for granted in landlock.domain(policy, own_places(), "").rules:
+        place = os.path.realpath(granted.path)
+        if _below(real, place):
+            rights |= granted.rights
+            by = place if len(place) > len(by) else by
+    read, write = bool(rights & landlock.READ_FILE), bool(rights & landlock.WRITE_FILE)
+    held = _longest(real, policy.protected) if policy.enclosure == "strict" else ""
+    if not read:
+        private = policy.enclosure == "strict" and _below(real, PRIVATE)
+        remedy = (
+            f"In {CONFIG_FILE}:\n"
+            f"  [profile.mine]\n  readable = [{_quoted(real)}]\n"
+            f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"'
+        )
+        rule = f"its {PRIVATE} is private and empty" if private else "no rule opens it"
+        return Explanation("path", subject, False, "neither read nor write", rule, remedy)
+    if held:
+        return Explanation(
+            "path", subject, True, "read, not write", f"{held} is protected: it is used outside of cells"
+        )
+    if write:
+        return Explanation("path", subject, True, "read and write", _origin(permit, by))
+    if settings.read_only:
+        return Explanation(
+            "path",
+            subject,
+            True,
+            "read, not write",
+            f"read_only = true, {settings.origin('read_only')}",
+            ""
+            if settings.origin("read_only") == "file"
+            else f"[{table_of(permit.tool.name)}] read_only = false",
+        )
+    return Explanation("path", subject, True, "read, not write", _origin(permit, by))
+
+
+def _host(permit: Permit, subject: str) -> Explanation:
+    policy, settings, name = permit.spec.policy, permit.settings, permit.tool.name
+    rule = f"network, {settings.origin('network')}"
+    if policy.network == "open":
+        return Explanation("host", subject, True, "connect", rule)
+    host = subject.partition(":")[0] if not subject.startswith("[") else subject
+    for pattern in policy.hosts:
+        if fnmatch.fnmatchcase(subject, pattern) or fnmatch.fnmatchcase(host, pattern):
+            return Explanation("host", subject, True, "connect", f"{pattern} in {rule}")
+    need = f'@tool(network=["{host}"])'
+    if permit.tool.file.source == PROJECT:
+        remedy = f"Ask for it in the tool's file, {need}, then: toolcell trust"
+    else:
+        remedy = f'[{table_of(name)}] network = ["{host}"] in {CONFIG_FILE}'
+    return Explanation("host", subject, False, "not connect", rule, remedy)
+
+
+def _program(permit: Permit, subject: str) -> Explanation:
+    spec, settings = permit.spec, permit.settings
+    if not spec.policy.execute and spec.policy.enclosure != "none":
+        return Explanation(
+            "program", subject, False, "not start", f"programs = false, [profile.{settings.sandbox}]"
+        )
+    path = dict(spec.environment).get("PATH", os.defpath)
+    found = shutil.which(subject, path=path)
+    if found is None:
+        remedy = f'[source.{spec.file.source}] programs = ["/directory/of/{subject}"] in {CONFIG_FILE}'
+        return Explanation("program", subject, False, "not start", f"it is not in PATH, {path}", remedy)
+    reach = _path(permit, found, found)
+    if not reach.allowed:
+        return Explanation("program", subject, False, "not start", f"{found}: {reach.rule}", reach.remedy)
+    return Explanation("program", subject, True, "start", f"{found}, by PATH")
+
+
+def _variable(permit: Permit, subject: str) -> Explanation:
+    spec, settings, name = permit.spec, permit.settings, permit.tool.name
+    if any(subject == secret for secret, _ in spec.secrets.places):
+        return Explanation("variable", subject, True, "read", f"secrets, {settings.origin('secrets')}")
+    if subject in dict(spec.environment):
+        return Explanation("variable", subject, True, "read", f"env, {settings.origin('env')}")
+    if any(fnmatch.fnmatchcase(subject, pattern) for pattern in settings.env):
+        return Explanation(
+            "variable", subject, False, "not read", "it is granted, and the daemon does not have it"
+        )
+    remedy = f'[{table_of(name)}] env = ["{subject}"] in {CONFIG_FILE}'
+    if spec.file.source == PROJECT:
+        remedy += ", then: toolcell trust"
+    return Explanation("variable", subject, False, "not read", f"env, {settings.origin('env')}", remedy)
+
+
+def _origin(permit: Permit, place: str) -> str:
+    """Return what opens a place."""
+    file, settings = permit.spec.file, permit.settings
+    profile = settings.profile
+    for key, places in (
+        ("readable", profile.readable if profile is not None else ()),
+        ("writable", profile.writable if profile is not None else ()),
+    ):
+        if place in map(os.path.realpath, places):
+            return f"[profile.{settings.sandbox}] {key}"
+    if place == os.path.realpath(file.directory):
+        return "the directory of the tool file"
+    if place in map(os.path.realpath, file.programs):
+        return f"[source.{file.source}] programs"
+    if any(place == os.path.realpath(it) for it in permit.spec.policy.writable) or settings.read_only:
+        return "the project of the session"
+    return "the system's directories and the interpreter"
+
+
+def _longest(path: str, places: Sequence[str]) -> str:
+    return max((place for place in places if _below(path, os.path.realpath(place))), key=len, default="")
+
+
+def _below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _quoted(path: str) -> str:
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,126 @@
+"""Decides which interpreter and packages the cell of a file has.
+
+    an environment with the packages that the file or its project asks for (PEP 723, `requires`), else
+    the source's `python`, else
+    for a trusted project, the environment at its root: `.venv`, else `venv`, else
+    Toolcell's own interpreter
+
+A file of an untrusted project has Toolcell's own. The environment is looked for beside the directory that holds the
+tools, then at the root of the worktree.
+"""
+
+from __future__ import annotations
+
+import os
+
+from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
+from toolcelld.environments.requirements import (
+    NO_REQUIREMENTS,
+    Requirements,
+    RequirementsError,
+    has_block,
+    in_file,
+)
+from toolcelld.errors import Refusal, RefusalReason
+
+__all__ = ["interpreter_of", "missing_module", "requirements_of"]
+
+_PROJECT = "project"
+
+
+def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) -> Interpreter | None:
+    """Return the interpreter for the cells of a file; None is Toolcell's own.
+
+    Args:
+        file: The file.
+        home: The user's home directory.
+        root: The root of its project; empty, the default, for the directory that holds the tools' directory.
+        trusted: Whether the file is the user's, or its project is trusted.
+
+    Raises:
+        Refusal: The interpreter that its source names cannot be used.
+    """
+    if not trusted:
+        return None
+    if file.python is not None:
+        try:
+            return find(file.python, home)
+        except InterpreterError as error:
+            raise Refusal(RefusalReason.BROKEN_TOOL, f"[source.{file.source}] python: {error}") from error
+    executable = _found_by_itself(file, root)
+    try:
+        return find(executable, home) if executable is not None else None
+    except InterpreterError:
+        return None  # a tool may not need it; the error of an import names it
+
+
+def _found_by_itself(file: ToolFile, root: str = "") -> str | None:
+    """Return the interpreter of the environment of a file's project, or None."""
+    if file.source != _PROJECT:
+        return None
+    project = project_directory(file)
+    for directory in dict.fromkeys((project, root or project)):
+        if (executable := environment_in(directory)) is not None:
+            return executable
+    return None
+
+
+def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
+    """Return the packages that a file and its project ask for; none for an untrusted project.
+
+    Raises:
+        Refusal: The file's script block cannot be used.
+    """
+    if not trusted:
+        return NO_REQUIREMENTS
+    try:
+        return in_file(file.content).beside(file.requires)
+    except RequirementsError as error:
+        raise Refusal(RefusalReason.BROKEN_TOOL, f"{file.path}: {error}") from error
+
+
+def missing_module(
+    file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, trusted: bool, config: str
+) -> str:
+    """Return how to get a module that a file could not import, and which interpreter was asked for it.
+
+    Args:
+        file: The file.
+        module: The name of the module.
+        interpreter: What the cell had.
+        home: The user's home directory.
+        trusted: As in `interpreter_of`.
+        config: The path of the user's configuration, as it is shown.
+    """
+    package = module.partition(".")[0]
+    if interpreter is not None:
+        return (
+            f"It ran with {interpreter.executable}. To install it there: "
+            f"uv pip install --python {interpreter.executable} {package}"
+        )
+    if not trusted and (file.requires or has_block(file.content)):
+        return (
+            "It ran with Toolcell's own Python: packages are installed for trusted projects only.\n"
+            f"  To trust it: toolcell trust {project_directory(file)}"
+        )
+    executable = _found_by_itself(file)
+    if executable is not None and not trusted:
+        return (
+            f"It ran with Toolcell's own Python: the project has {os.path.dirname(os.path.dirname(executable))}, "
+            f"but it is not trusted.\n  To trust it: toolcell trust {project_directory(file)}"
+        )
+    if executable is not None:
+        try:
+            find(executable, home)
+        except InterpreterError as error:
+            return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
+    place = (
+        f"make an environment in {project_directory(file)}/.venv, or name one"
+        if file.source == _PROJECT
+        else "name one"
+    )
+    return (
+        f"It ran with Toolcell's own Python. To give it packages, {place}:\n"
+        f'[source.{file.source}] python = "…/bin/python"   in {config}'
+    )

@@ -1,0 +1,110 @@
+"""Names the rule behind an exception that the cell's confinement caused.
+
+The kernel says only "Permission denied" or "No such file or directory", which reads like the fault of the file, of the
+program or of the web site. The text names what was refused and the command that says which rule refuses it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from toolcell._results.exception_text import redacted
+from toolcelld.sandbox.policy import SandboxPolicy
+
+__all__ = ["denial"]
+
+_WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
+_NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
+CAUSES_MAX: Final = 8
+
+
+def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
+    """Return what the cell refused and the command that explains it; empty if the cell did not cause the exception.
+
+    Args:
+        error: What the tool raised; its causes are looked at too.
+        tool: The name of the tool.
+        policy: What the cell may access.
+        directory: The session's directory; paths below it are shown, others shortened to their last part.
+    """
+    if policy.enclosure == "none":
+        return ""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and (text := _of_one(cause, tool, policy, directory)):
+            return text
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    current: BaseException | None = error
+    for _ in range(CAUSES_MAX):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) -> str:
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and name]
+    if not names:
+        return _network(error, tool, policy)
+    for name in names:
+        if "/" not in name and error.errno in (errno.ENOENT, errno.EACCES) and _is_program(error):
+            return f"The cell finds no program {name!r} in its PATH. {_command(tool, name)}"
+        path = os.path.realpath(os.path.join(directory, name))
+        if error.errno in _WRITING:
+            if (place := _around(path, policy.protected)) or not _around(path, policy.writable):
+                shown = redacted(path, (directory,))
+                why = "is protected" if place else "is not open for this to the cell of this tool"
+                return f"{shown} {why}. {_command(tool, _subject(path, shown))}"
+        elif (
+            error.errno == errno.ENOENT
+            and policy.enclosure == "strict"
+            and _around(path, policy.hidden)
+            and not _around(path, (*policy.writable, *policy.readable))
+        ):
+            shown = redacted(path, (directory,))
+            return f"{shown} is hidden from the cell of this tool. {_command(tool, _subject(path, shown))}"
+    return ""
+
+
+def _network(error: OSError, tool: str, policy: SandboxPolicy) -> str:
+    if policy.network == "open":
+        return ""
+    if isinstance(error, socket.gaierror | socket.herror) or error.errno in _NO_NETWORK:
+        what = "has no network" if policy.network == "none" else f"reaches only {', '.join(policy.hosts)}"
+        return f"The cell of this tool {what}. {_command(tool, 'HOST')}"
+    return ""
+
+
+def _is_program(error: OSError) -> bool:
+    """Whether the exception comes from starting a program: the name has no directory, and no file was opened."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame is not None and os.path.basename(frame.tb_frame.f_code.co_filename) in (
+        "subprocess.py",
+        "os.py",
+        "base_events.py",
+        "process.py",
+    )
+
+
+def _command(tool: str, subject: str) -> str:
+    return f"To see which rule says so: toolcell explain {tool} {subject}"
+
+
+def _subject(path: str, shown: str) -> str:
+    return "PATH" if shown.startswith("…") else path if " " not in path else "PATH"
+
+
+def _around(path: str, places: tuple[str, ...]) -> str:
+    """Return the place that a path is or lies in; empty for none."""
+    for place in places:
+        if path == place or path.startswith(place.rstrip("/") + "/"):
+            return place
+    return ""

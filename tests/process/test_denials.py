@@ -1,0 +1,91 @@
+"""What a cell refuses names itself: to the model in the result, with the command that explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.daemons import RunningDaemon
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = """
+import os, socket, subprocess, urllib.request
+from pathlib import Path
+from toolcell import ToolContext, tool
+
+@tool
+def protected() -> None:
+    Path(".toolcell/tools/own.py").write_text("x")
+
+@tool
+def outside(path: str) -> None:
+    Path(path).write_text("x")
+
+@tool
+def reads(path: str) -> str:
+    return Path(path).read_text()
+
+@tool(read_only=True)
+def still() -> None:
+    Path("new.txt").write_text("x")
+
+@tool
+def program() -> None:
+    subprocess.run(["no-such-program"])
+
+@tool
+def with_a_cause(context: ToolContext) -> None:
+    raise RuntimeError("it failed") from FileNotFoundError(2, "No such file", "data.txt")
+
+@tool
+def name() -> None:
+    urllib.request.urlopen("http://api.example.com/")
+
+@tool
+def own_fault() -> None:
+    Path("absent.txt").read_text()
+
+@tool
+def own_mode() -> None:
+    os.open("absent/x", os.O_WRONLY)
+"""
+
+
+@pytest.fixture(params=["strict", "baseline"])
+def daemon(make_daemon: Callable[[], RunningDaemon], request: pytest.FixtureRequest) -> RunningDaemon:
+    daemon = make_daemon()
+    daemon.config.write_text(f'[defaults]\nsandbox = "{request.param}"\n')
+    daemon.tool("denied", TOOLS)
+    daemon.start()
+    return daemon
+
+
+async def said(daemon: RunningDaemon, tool: str, **arguments: str) -> str:
+    async with daemon.connect() as session:
+        outcome = await session.call(f"denied_{tool}", arguments)
+    if outcome.cause == "no_sandbox":
+        pytest.skip(outcome.message)
+    assert outcome.kind == "tool_error", outcome
+    return outcome.text
+
+
+async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(daemon: RunningDaemon) -> None:
+    if "strict" in daemon.config.read_text():  # Landlock alone cannot protect a place within a writable one
+        text = await said(daemon, "protected")
+        assert ".toolcell/tools/own.py is protected." in text
+        assert "toolcell explain denied_protected " in text
+    text = await said(daemon, "outside", path="/usr/new")
+    assert "…/new is not open for this to the cell of this tool. " in text
+    assert "toolcell explain denied_outside PATH" in text
+    assert "new.txt is not open for this" in await said(daemon, "still")
+    text = await said(daemon, "program")
+    assert "finds no program 'no-such-program' in its PATH" in text
+    assert "toolcell explain denied_program no-such-program" in text
+    text = await said(daemon, "name")
+    assert (
+        "The cell of this tool has no network. To see which rule says so: toolcell explain denied_name"
+        in text
+    )
+    for tool in ("own_fault", "own_mode", "with_a_cause"):
+        assert "toolcell explain" not in await said(daemon, tool)

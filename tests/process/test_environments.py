@@ -1,0 +1,429 @@
+"""Environments of a project: code that a tool plants there must not run outside of a cell.
+
+The start-up files of an environment (`.pth`, `sitecustomize`) and its packages are code that every tool of the project
+could have written. A mark in a directory that no cell can write shows that such code ran outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+from tests.daemons import RunningDaemon
+
+pytestmark = pytest.mark.anyio
+
+PLANT: Final = """
+import glob, os, shutil, signal
+from toolcell import tool
+
+signal.alarm(20)
+
+@tool
+def plant(line: str) -> str:
+    "Plant start-up code in the project's environment, or in a copy that takes its place."
+    shutil.copytree("deep", "copy", symlinks=True)
+    for packages in glob.glob("copy/env/lib/python*/site-packages"):
+        open(f"{packages}/planted.pth", "w").write(line + "\\n")
+    os.rename("deep", "moved")
+    os.rename("copy", "deep")
+    return "planted"
+
+@tool
+def other() -> str:
+    "Do nothing."
+    return "ok"
+"""
+CONFIG: Final = """
+trust = "all"
+
+[defaults]
+sandbox = "{profile}"
+isolation = "call"
+
+[source.project]
+python = "{project}/deep/env/bin/python"
+"""
+SETTLE_SECONDS: Final = 10
+
+
+def make_environment(directory: Path, *, python: str = sys.executable) -> None:
+    """An environment with the packages that a worker needs, taken from the one of the tests by a `.pth`."""
+    subprocess.run([python, "-m", "venv", "--without-pip", directory], check=True)
+    packages = next(directory.glob("lib/python*/site-packages"))
+    (packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+PROFILES: Final = ("none", "baseline", "strict")
+LOOK: Final = """
+import os, shutil, subprocess, sys
+import theirs
+from toolcell import tool
+
+@tool
+def look(programs: bool = True) -> dict[str, object]:
+    "Tell what this interpreter is."
+    import pydantic
+    ran = None
+    if programs:
+        words = [sys.executable, "-c", "import sys, theirs; print(sys.prefix, theirs.NAME)"]
+        ran = subprocess.run(words, capture_output=True, text=True).stdout.strip()
+    else:
+        try:
+            os.execv("/bin/true", ["true"])
+        except OSError as error:
+            ran = type(error).__name__
+    return {
+        "executable": sys.executable, "prefix": sys.prefix, "theirs": theirs.__file__, "ran": ran,
+        "environment": os.environ.get("VIRTUAL_ENV"), "program": shutil.which("python"),
+        "started": getattr(sys, "started_in", None), "pid": os.getpid(),
+        "writes": os.access(theirs.__file__, os.W_OK), "own": sys.argv[0].endswith("__main__.py"),
+        "executed": os.path.exists("/proc/self/cmdline") and b"\\0cell\\0" in open("/proc/self/cmdline", "rb").read(),
+    }
+"""
+
+
+def add_package(environment: Path, name: str, text: str) -> None:
+    """Add a module to an environment."""
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / f"{name}.py").write_text(text)
+
+
+def make_unfit(environment: Path) -> None:
+    """Have an environment name another version of a package that every worker has loaded."""
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "pydantic-0.0.1.dist-info").mkdir()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("fits", [True, False])
+async def test_a_trusted_project_has_the_packages_and_programs_of_its_environment(
+    fits: bool, profile: str, daemon: RunningDaemon
+) -> None:
+    environment = daemon.project / ".venv"
+    make_environment(environment)
+    add_package(environment, "theirs", "NAME = 'theirs'\n")
+    add_package(environment, "a_start", "")
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "a.pth").write_text("import sys, os; sys.started_in = os.getpid()\n")
+    if not fits:
+        make_unfit(environment)
+    daemon.config.write_text(f'trust = "all"\n[defaults]\nsandbox = "{profile}"\n')
+    daemon.reload()
+    daemon.tool("look", LOOK)
+    async with daemon.connect() as session:
+        found = json.loads((await session.call("look", {})).text)
+    executable = str(environment / "bin" / "python")
+    assert found["executable"] == found["program"] == executable
+    assert found["prefix"] == found["environment"] == str(environment)
+    assert found["theirs"] == str(packages / "theirs.py")
+    assert found["ran"] == f"{environment} theirs"
+    assert found["started"] == found["pid"], "the start-up code ran in another process than the worker"
+    assert found["executed"] is not fits
+
+
+@pytest.mark.parametrize("profile", ["baseline", "strict"])
+@pytest.mark.parametrize("fits", [True, False])
+async def test_an_environment_starts_no_program_where_programs_are_not_granted(
+    fits: bool, profile: str, daemon: RunningDaemon
+) -> None:
+    environment = daemon.project / ".venv"
+    make_environment(environment)
+    add_package(environment, "theirs", "NAME = 'theirs'\n")
+    packages = next(environment.glob("lib/python*/site-packages"))
+    tried = "import os, sys; exec('try: os.execv(chr(47) + \\'bin/true\\', [\\'true\\'])\\nexcept OSError: pass')\n"
+    (packages / "a.pth").write_text(tried)
+    if not fits:
+        make_unfit(environment)
+    daemon.config.write_text(
+        f'trust = "all"\n[defaults]\nsandbox = "still"\n[profile.still]\nbase = "{profile}"\nprograms = false\n'
+    )
+    daemon.reload()
+    daemon.tool("look", LOOK)
+    async with daemon.connect() as session:
+        found = json.loads((await session.call("look", {"programs": False})).text)
+    assert found["ran"] == "PermissionError"
+    assert found["executed"] is not fits
+
+
+async def test_the_environment_of_an_untrusted_project_is_not_used_and_the_error_says_how_to_trust_it(
+    daemon: RunningDaemon,
+) -> None:
+    environment = daemon.project / ".venv"
+    make_environment(environment)
+    add_package(environment, "theirs", "NAME = 'theirs'\n")
+    daemon.config.write_text("")
+    daemon.reload()
+    daemon.tool("look", LOOK)
+    async with daemon.connect() as session:
+        outcome = await session.call("look", {})
+    assert outcome.kind.value == "refused"
+    assert f"toolcell trust {daemon.project}" in str(outcome.message), outcome.message
+
+
+@pytest.mark.parametrize("profile", ["baseline", "strict"])
+async def test_code_planted_in_an_environment_never_runs_outside_of_a_cell(
+    profile: Literal["baseline", "strict"], make_daemon: Callable[..., RunningDaemon]
+) -> None:
+    daemon = make_daemon()
+    daemon.config.write_text(CONFIG.format(profile=profile, project=daemon.project))
+    make_environment(daemon.project / "deep" / "env")
+    mark = daemon.directory / "ran-outside"
+    line = f"import os; open({str(mark)!r}, 'w').write(str(os.getpid()))"
+    daemon.start()
+    daemon.tool("plant", PLANT)
+    async with daemon.connect() as session:
+        outcome = await session.call("plant", {"line": line})
+        assert outcome.kind.value in ("ok", "tool_error"), outcome
+    daemon.stop()
+    daemon.start()
+    async with asyncio.timeout(SETTLE_SECONDS), daemon.connect() as session:
+        outcome = await session.call("plant_other", {})
+    assert not os.path.lexists(mark), f"planted code ran outside of a cell; the call: {outcome}"
+
+
+UV: Final = str(Path(sys.executable).parent / "uv")
+SCRIPT: Final = """
+# /// script
+# dependencies = ["{package}"]
+# ///
+import {package}
+from toolcell import tool
+
+@tool
+def place() -> str:
+    "Say where the package is."
+    return {package}.__file__
+"""
+
+
+def make_wheel(directory: Path, name: str, files: dict[str, str]) -> None:
+    """A package as uv installs it."""
+    directory.mkdir(exist_ok=True)
+    info = f"{name}-1.0.dist-info"
+    metadata = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    everything = {**files, **metadata}
+    record = "".join(f"{path},,\n" for path in (*everything, f"{info}/RECORD"))
+    with zipfile.ZipFile(directory / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        for path, text in {**everything, f"{info}/RECORD": record}.items():
+            wheel.writestr(path, text)
+
+
+@pytest.fixture
+def packages(make_daemon: Callable[..., RunningDaemon], tmp_path: Path) -> Iterator[RunningDaemon]:
+    """A daemon whose index is a directory of wheels: `mark` leaves a mark when its start-up code runs."""
+    wheels = tmp_path / "wheels"
+    daemon = make_daemon(environment={"UV_FIND_LINKS": str(wheels), "UV_OFFLINE": "1"})
+    mark = daemon.directory / "ran-outside"
+    start = f"import contextlib, os; exec(\"with contextlib.suppress(OSError): open({str(mark)!r}, 'w')\")\n"
+    make_wheel(wheels, "mark", {"mark.py": "", "mark.pth": start})
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    yield daemon
+    shutil.rmtree(daemon.state / "environments", ignore_errors=True)
+
+
+async def test_the_packages_of_a_script_block_are_installed_before_the_call_and_the_wait_is_told(
+    packages: RunningDaemon,
+) -> None:
+    go, uv = packages.directory / "go", packages.directory / "uv"
+    uv.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.02; done\nexec {UV} "$@"\n')
+    uv.chmod(0o755)
+    packages.config.write_text(f'trust = "all"\n[environments]\nuv = "{uv}"\n[daemon]\nopen_wait = "500ms"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    told: list[str] = []
+    async with packages.connect() as session:
+        call = session.call("place", {})
+        async for event in call:
+            told.append(repr(event))
+            go.touch()
+        outcome = await call
+    assert outcome.kind.value == "ok", outcome
+    assert outcome.text.startswith(str(packages.state / "environments"))
+    assert any("installing packages for place: mark" in event for event in told), told
+    assert not os.path.lexists(packages.directory / "ran-outside"), "a package's start-up code ran outside"
+
+
+async def test_a_second_tool_with_the_same_packages_shares_their_environment(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="mark"))
+    packages.tool("again", SCRIPT.format(package="mark").replace("def place", "def again"))
+    async with packages.connect() as session:
+        first, second = (await session.call("place", {})).text, (await session.call("again", {})).text
+    assert first == second
+    assert len(os.listdir(packages.state / "environments" / "environments")) == 1
+
+
+async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(packages: RunningDaemon) -> None:
+    packages.tool("place", SCRIPT.format(package="missing"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
+    assert "uv cannot install" in outcome.message
+    assert "missing" in outcome.message
+
+
+async def test_uv_and_interpreters_of_the_project_are_never_run(packages: RunningDaemon) -> None:
+    """A `uv` in the project's environment, and an interpreter that uv would find in the working directory."""
+    programs = packages.project / ".venv" / "bin"
+    mark = packages.directory / "ran-outside"
+    make_environment(packages.project / ".venv")
+    for name in ("uv", "python3.99"):
+        (programs / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (programs / name).chmod(0o755)
+    packages.stop()
+    packages.environment["PATH"] = f"{programs}:{Path(UV).parent}:{os.environ['PATH']}"
+    packages.config.write_text('trust = "all"\n')
+    packages.start()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "ok", outcome
+    assert not os.path.lexists(mark)
+
+
+async def test_without_uv_the_error_says_how_to_install_it(packages: RunningDaemon) -> None:
+    packages.config.write_text('trust = "all"\n[environments]\nuv = "/nowhere/uv"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert "pip install uv" in outcome.message
+
+
+async def test_an_untrusted_project_has_no_packages_installed(packages: RunningDaemon) -> None:
+    packages.config.write_text(f'[environments]\nuv = "{UV}"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "refused"
+    assert f"toolcell trust {packages.project}" in outcome.message
+    assert not (packages.state / "environments").exists()
+
+
+@pytest.mark.slow
+async def test_a_package_with_compiled_code_is_installed_from_the_registry(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    certificates = {name: value for name, value in os.environ.items() if name.startswith("SSL_CERT")}
+    daemon = make_daemon(environment=certificates)
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+    daemon.start()
+    daemon.tool(
+        "place", SCRIPT.format(package="numpy").replace("numpy.__file__", "str(numpy.arange(4).sum())")
+    )
+    async with daemon.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.text == "6", outcome
+    shutil.rmtree(daemon.state / "environments")
+
+
+USES: Final = """
+import sys
+from toolcell import tool
+
+sys.path.insert(0, {src!r})
+import ours
+
+@tool
+def uses(late: bool = False) -> str:
+    "Use the project's own module."
+    if late:
+        import later
+        return later.NAME
+    return ours.NAME
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+async def test_an_edit_of_an_imported_module_is_in_the_next_call(
+    late: bool, keep: bool, daemon: RunningDaemon
+) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    module = source / ("later.py" if late else "ours.py")
+    (source / "ours.py").write_text("NAME = 'one'\n")
+    (source / "later.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {"late": late})).text == "one"
+        first = await session.call("uses", {"late": late})
+        again = await session.call("uses", {"late": late})
+        assert first.facts.worker_id == again.facts.worker_id, "a worker was replaced without an edit"
+        # In the second of the first version and of the same length, and in a file that replaces it.
+        if keep:
+            module.write_text("NAME = 'two'\n")
+        else:
+            (source / "new").write_text("NAME = 'two'\n")
+            os.replace(source / "new", module)
+        assert (await session.call("uses", {"late": late})).text == "two"
+
+
+async def test_a_link_in_the_place_of_an_imported_module_is_not_followed(daemon: RunningDaemon) -> None:
+    source = daemon.project / "src"
+    source.mkdir()
+    for name in ("ours", "later"):
+        (source / f"{name}.py").write_text("NAME = 'one'\n")
+    daemon.tool("uses", USES.format(src=str(source)))
+    async with daemon.connect() as session:
+        assert (await session.call("uses", {})).text == "one"
+        (source / "ours.py").unlink()
+        (source / "ours.py").symlink_to(source / "later.py")
+        before = (await session.call("uses", {})).facts.worker_id
+        assert (await session.call("uses", {})).facts.worker_id == before
+
+
+OWN_ENVIRONMENT: Final = """
+import os, signal
+from toolcell import tool
+
+signal.alarm(20)
+
+@tool
+def poison(packages: str) -> str:
+    "Plant start-up code in the environment of the daemon."
+    try:
+        open(packages + "/planted.pth", "w").close()
+        return "written"
+    except OSError as error:
+        top = packages.split("/deep/")[0] + "/deep"
+        try:
+            os.rename(top, top + "-moved")
+        except OSError as second:
+            return f"{type(error).__name__} {type(second).__name__}"
+        return "moved"
+"""
+
+
+async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
+    make_daemon: Callable[..., RunningDaemon],
+) -> None:
+    daemon = make_daemon()
+    environment = daemon.project / "deep" / "env"
+    make_environment(environment)
+    daemon.config.write_text('trust = "all"\n[defaults]\nsandbox = "strict"\n')
+    # The daemon runs in that environment.
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    daemon.through = ["sh", "-c", f'shift; exec {environment}/bin/python "$@"', "sh"]
+    daemon.start()
+    daemon.tool("poison", OWN_ENVIRONMENT)
+    async with daemon.connect() as session:
+        outcome = await session.call("poison", {"packages": str(packages)})
+    assert outcome.text == "OSError OSError", outcome
