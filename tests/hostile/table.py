@@ -474,7 +474,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("forge_failure", never, {"endings": "ok crashed/protocol"}),
         ("forge_questions", daemon_grew, {"endings": "ok crashed/protocol"}),
         ("nest_deeply", never, protocol),
-        ("impersonate_keeper", never, {"endings": "ok crashed"}),
+        ("impersonate_keeper", never, {"endings": "ok crashed tool_error"}),
     )
     add(
         "Python",
