@@ -99,6 +99,15 @@ def survived(target: Target) -> bool:
     return (target.project / "survived").exists()
 
 
+def worked(target: Target) -> bool:
+    return target.worked_after_result()
+
+
+def worked_awake(target: Target) -> bool:
+    """A process that continues itself is stopped for a moment only."""
+    return not target.ended_before_its_work()
+
+
 def seen(target: Target) -> bool:
     return target.seen
 
@@ -211,6 +220,7 @@ BY_LANDLOCK = "Landlock has no right for it; only a view without the file preven
 SHARED_TEMPORARY = "it writes to the shared /tmp, which is not measured"
 IN_THE_KERNEL = "the content of pipes is kernel memory: a control group counts it, the meter does not; a user has 64 MiB of it"
 UNCOUNTED = "no process's usage includes a memfd, and only the filter of a confined cell refuses it"
+BETWEEN_LOOKS = "no process has the segments when the meter looks; confined cells have none that large"
 WITHIN = "Landlock only adds rights: it cannot exclude a path below a writable directory"
 
 
@@ -447,6 +457,27 @@ def _attacks() -> tuple[Attack, ...]:
         ("flood_one_line", daemon_grew),
         ("print_bytes", never),
         ("return_too_much", daemon_grew),
+    )  # fmt: skip
+    add(
+        "resources",
+        ("memory_in_messages", returned("more than ten"), {"limits": {"memory": "32MiB"}}),
+        ("memory_in_sockets", returned("far too much")),
+        ("take_queues", returned("it has one")),
+        ("take_watches", returned("it has 100"), {"endings": "tool_error limit_exceeded/open_files"}),
+        root="differs",
+        succeeds_unconfined=True,
+    )
+    in_sessions = {
+        "limits": {"processes": 20, "timeout": 8},
+        "endings": "ok limit_exceeded/processes tool_error",
+    }
+    add(
+        "resources",
+        ("swarm", survived, in_sessions),
+        ("take_timers", returned("it has thousands")),
+        ("fill_inodes", survived, {"not_prevented": {"none": SHARED_TEMPORARY}, "limits": {"disk": "16MiB"}, "endings": "limit_exceeded/disk tool_error"}),
+        ("memory_in_detached_segments", survived, {**memory, "not_prevented": {"none": BETWEEN_LOOKS}, "endings": "limit_exceeded/memory tool_error"}),
+        root="differs",
     )  # fmt: skip
     protocol = {"endings": "crashed/protocol crashed"}
     add(

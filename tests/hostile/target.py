@@ -23,6 +23,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +37,8 @@ KEPT: Final = "kept\n"
 """The content of files that no attack may change."""
 VICTIM_SECONDS: Final = 120
 """The victim exits by itself after this, also when the test is killed."""
+WORK_SECONDS_MAX: Final = 15
+"""More than an attack that goes on after its result works, and less than its alarm."""
 LOOPBACK_BYTES: Final = 32 * 1024
 """More than the loopback of a new cell has received."""
 IPC_RMID: Final = 0
@@ -298,6 +301,24 @@ class Target:
             if name.isdigit() and _works_in(int(name), str(self.directory))
         ]
 
+    def worked_after_result(self) -> bool:
+        """Wait until the attack has left its proof of work, or its processes have ended or are stopped."""
+        deadline = time.monotonic() + WORK_SECONDS_MAX
+        while not (self.project / "worked").exists():
+            assert time.monotonic() < deadline, f"still at it: {self.alive()}"
+            if all(_is_stopped(pid) for pid in self.alive()):
+                return False
+            time.sleep(0.02)  # it is another process that ends or is stopped
+        return True
+
+    def ended_before_its_work(self) -> bool:
+        """Wait until the attack has left its proof of work, or its processes have ended."""
+        deadline = time.monotonic() + WORK_SECONDS_MAX
+        while (alive := self.alive()) and not (self.project / "worked").exists():
+            assert time.monotonic() < deadline, f"still at it: {alive}"
+            time.sleep(0.02)  # as above
+        return not (self.project / "worked").exists()
+
     def system_v(self) -> list[str]:
         """Memory, semaphores and queues that carry this test's key."""
         return [f"{kind} {identifier}" for kind, identifier in self._system_v()]
@@ -372,6 +393,13 @@ def _loopback_bytes() -> int:
     """The bytes that the machine's loopback has received."""
     (line,) = (line for line in Path("/proc/self/net/dev").read_text().splitlines() if "lo:" in line.split())
     return int(line.split()[1])
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:  # it has exited
+        return True
 
 
 def _works_in(pid: int, directory: str) -> bool:

@@ -79,8 +79,8 @@ async def test_an_attack_succeeds_only_where_its_profile_says_so(
         pytest.skip(why)
     daemon = daemon_of(profile)
     with Target(daemon.directory / "targets" / attack.name, daemon.known()) as target:
-        shutil.copy(ATTACKS_DIRECTORY / "_kernel.py", target.project / ".toolcell" / "tools")
-        shutil.copy(ATTACKS_DIRECTORY / f"{attack.name}.py", target.project / ".toolcell" / "tools")
+        for name in ("_kernel.py", "_after.py", f"{attack.name}.py"):
+            shutil.copy(ATTACKS_DIRECTORY / name, target.project / ".toolcell" / "tools")
         async with neighbour(target, daemon, wanted=attack.neighbour):
             outcome = await call(attack, target, daemon)
         target.keep(outcome)

@@ -34,6 +34,8 @@ OF_A_USER: Final = {"setpriority": 2, "ioprio_set": 3}  # PRIO_USER, IOPRIO_WHO_
 SOCKET_KIND: Final = 0xF  # without SOCK_CLOEXEC and SOCK_NONBLOCK
 PROTOCOLS: Final = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6)
 O_TMPFILE: Final = os.O_TMPFILE & ~os.O_DIRECTORY
+SEGMENT_BITS: Final = 0xFFFFE000
+"""One of them is set in every size from two pages on; the kernel has 4096 segments at most."""
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 ALL_BITS: Final = 0xFFFFFFFF
 
@@ -46,6 +48,8 @@ class Is:
     values: tuple[int, ...]
     bits: int = ALL_BITS
     inverted: bool = False
+    upper: bool = False
+    """Whether the upper 32 bits of the argument are compared, in place of the lower ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,8 @@ def refusals(wanted: Filter) -> Table:
         table |= _always(("memfd_create", "memfd_secret"), errno.ENOSYS)
     if not wanted.apart:
         table |= _always(_SHARED, errno.ENOSYS) | _on_others()
+    else:
+        table |= _memory_of_system_v()
     return table
 
 
@@ -126,6 +132,18 @@ _SHARED: Final = (
     "inotify_init", "inotify_init1",  # reveals the names of files that cannot be read
 )  # fmt: skip
 """Refused unless the cell has its own IPC namespace."""
+
+
+def _memory_of_system_v() -> dict[str, Sequence[DeniedSyscall]]:
+    """Refuse what holds memory that belongs to no process, as only a control group counts it.
+
+    Small segments stay: PostgreSQL uses one of 56 bytes as a lock.
+    """
+    large = [
+        DeniedSyscall(errno.ENOSYS, (Is(1, (0,), SEGMENT_BITS, inverted=True),)),
+        DeniedSyscall(errno.ENOSYS, (Is(1, (0,), inverted=True, upper=True),)),
+    ]
+    return {"shmget": large, **_always(("msgget", "semget"), errno.ENOSYS)}
 
 
 def _files() -> dict[str, Sequence[DeniedSyscall]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import socket
 import stat
 import struct
@@ -23,13 +24,30 @@ from toolcelld.sandbox import linux
 from toolcelld.sandbox.paths import Place, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["HIDDEN", "enter_namespaces", "mount_view"]
+__all__ = ["HIDDEN", "bound_processes", "bounds_processes", "enter_namespaces", "mount_view"]
 
 HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
 """Directories with data of users, programs and daemons. The policy adds the home directory of this user."""
 SHARED_MEMORY_BYTES: Final = 64 * 2**20
 """The size of /dev/shm; each semaphore of multiprocessing needs a page."""
 SCRATCH: Final = "/tmp"
+EMPTY: Final = ",size=1m,nr_inodes=4096"
+"""The other emptied directories hold the places of mounts; only Landlock refuses to write there."""
+BYTES_PER_INODE: Final = 16 * 1024
+"""The size of a file system for each file that it may have: an empty one takes a kilobyte of the kernel's memory."""
+INODES_MIN: Final = 1024
+PID_MAX_SINCE: Final = (6, 14)
+RESERVED_PIDS: Final = 300
+"""The kernel gives these numbers only until the first wrap."""
+PIDS_PER_PROCESS: Final = 4
+"""So that a number is not used again at once; a fork bomb gets as many processes."""
+OF_NETWORK: Final = {
+    "ipv4/tcp_rmem": "4096 65536 262144",
+    "ipv4/tcp_wmem": "4096 65536 262144",
+}  # fmt: skip
+"""Buffers of a TCP socket: kernel memory that only a control group counts. On loopback these are fast enough."""
+OF_USER: Final = {"max_inotify_instances": 32}
+"""Of the user's instances, as many as the cell may take; the user has 128 in all."""
 SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914
 IFF_UP: Final = 1
@@ -50,8 +68,35 @@ def enter_namespaces(*, host_network: bool) -> None:
     _write("/proc/self/setgroups", b"deny")
     _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
     _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
+    for name, most in OF_USER.items():
+        _write(f"/proc/sys/user/{name}", b"%d" % most)
     if not host_network:
+        for name, sizes in OF_NETWORK.items():
+            _write(f"/proc/sys/net/{name}", sizes.encode())
         _loopback_up()
+
+
+def bounds_processes() -> bool:
+    """Return whether the kernel has `pid_max` for each process namespace; before, it is that of the machine."""
+    major, minor = map(int, re.findall(r"\d+", os.uname().release)[:2])
+    return (major, minor) >= PID_MAX_SINCE
+
+
+def bound_processes(processes: int) -> bool:
+    """Bound the processes and threads of this process namespace, which also holds those of root.
+
+    The kernel's limit for each user holds a user in a namespace of its own only; root has none.
+
+    Args:
+        processes: How many the cell may have, with its init.
+
+    Returns:
+        Whether the kernel can: since Linux 6.14.
+    """
+    if not bounds_processes():
+        return False
+    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * PIDS_PER_PROCESS))
+    return True
 
 
 def _write(path: str, text: bytes) -> None:
@@ -143,9 +188,13 @@ def _empty(path: str, tmpdir_bytes: int | None) -> None:
             linux.move_mount(nothing, path)
             os.close(nothing)
         return
-    size = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}.get(path)
-    options = "mode=0755" if size is None else f"mode=0755,size={size}"
+    sizes = {"/dev/shm": SHARED_MEMORY_BYTES, SCRATCH: tmpdir_bytes}
+    options = f"mode=0755{_bounds(sizes[path]) if path in sizes else EMPTY}"
     linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+
+
+def _bounds(size: int | None) -> str:
+    return f",size={size},nr_inodes={max(INODES_MIN, size // BYTES_PER_INODE)}" if size is not None else ""
 
 
 def _link(path: str, target: str) -> None:

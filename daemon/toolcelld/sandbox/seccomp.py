@@ -3,7 +3,7 @@
 `refusals` lists what is refused. A program for another architecture is killed at its first call, because its call
 numbers have other meanings; a call that is newer than the list fails with ENOSYS. The program finds numbers by binary
 search, and the kernel caches calls that are always allowed, so that reads and writes cost nothing. Only the low 32 bits
-of an argument are compared; the kernel uses no more of the arguments that are checked.
+of an argument are compared, unless a condition asks for the others: the kernel uses no more of most arguments.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _body(refused: Iterable[DeniedSyscall]) -> list[Instruction]:
 
 def _test(condition: Is, past: int) -> Iterator[Instruction]:
     """Continue if the condition holds, else skip `past` instructions."""
-    yield LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * condition.argument
+    yield LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * condition.argument + 4 * condition.upper
     if condition.bits != ALL_BITS:
         yield AND, 0, 0, condition.bits
     *others, last = condition.values

@@ -70,6 +70,11 @@ and closing a socket can take as long as its sender likes."""
 HANDOVER: Final = 7
 """The socket over which a cell with a network of its own hands over its listeners; closed before code of the user runs."""
 
+PROCESSES_OF_OTHERS: Final = 1024
+"""How many the user's other programs may start later, where a limit counts them too."""
+SIGNALS_MAX: Final = 512
+"""Timers and queued signals of a cell; the kernel counts them for the user, who has about 4 for each MiB of memory."""
+
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
 """Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
 
@@ -239,6 +244,14 @@ def _tie_to_parent(plan: Plan) -> None:
         raise SystemExit(0)  # the parent died before prctl
 
 
+def _pids(plan: Plan) -> str | None:
+    assert plan.setup is not None
+    processes = plan.setup.limits.processes
+    if not plan.apart or processes is None or not namespaces.bound_processes(processes + PROCESSES_MARGIN):
+        return None
+    return "bounded number of processes"
+
+
 def _names(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.network != "proxy" or plan.setup.policy.enclosure != "strict":
@@ -271,10 +284,9 @@ def _handover(plan: Plan) -> str | None:
 def _limits(plan: Plan) -> str:
     assert plan.setup is not None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Outside a user namespace of its own the limit counts all processes of the user.
-    processes = plan.setup.limits.processes if plan.apart else None
     for what, value in (
-        (resource.RLIMIT_NPROC, None if processes is None else processes + PROCESSES_MARGIN),
+        (resource.RLIMIT_NPROC, _processes_of_user(plan)),
+        (resource.RLIMIT_SIGPENDING, SIGNALS_MAX),
         (resource.RLIMIT_NOFILE, plan.setup.limits.open_files),
         (resource.RLIMIT_FSIZE, plan.setup.limits.file_size_bytes),
     ):
@@ -283,6 +295,19 @@ def _limits(plan: Plan) -> str:
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(what, (bound, bound))
     return "resource limits"
+
+
+def _processes_of_user(plan: Plan) -> int | None:
+    """Return the limit on the processes and threads of the user; the kernel does not hold root to it."""
+    assert plan.setup is not None
+    if (processes := plan.setup.limits.processes) is None:
+        return None
+    if plan.apart:
+        return processes + PROCESSES_MARGIN
+    # Without a user namespace it counts all of the user's. What runs now is at most what the machine runs.
+    with open("/proc/loadavg", encoding="ascii") as file:
+        now = int(file.read().split()[3].partition("/")[2])
+    return now + processes + PROCESSES_OF_OTHERS
 
 
 def _capabilities(_: Plan) -> str:
@@ -349,6 +374,7 @@ BORN: Final[Sequence[Step]] = (_tie_to_parent,)
 
 WANTED: Final[Sequence[Step]] = (
     _view,
+    _pids,
     _names,
     _surroundings,
     _handover,

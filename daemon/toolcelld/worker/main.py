@@ -334,8 +334,9 @@ class _Worker:
         if error.errno == errno.ENOSPC and (cell_setup := self._plan.setup) is not None:
             # Only a strict cell has a file system of its own.
             with contextlib.suppress(OSError):
-                if cell_setup.policy.enclosure == "strict" and not os.statvfs(cell_setup.tmpdir).f_bavail:
-                    return "disk"
+                if cell_setup.policy.enclosure == "strict":
+                    left = os.statvfs(cell_setup.tmpdir)
+                    return None if left.f_bavail and left.f_favail else "disk"
             return None
         if error.errno == errno.EMFILE:
             return "open_files"

@@ -70,12 +70,18 @@ def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def apart(
-    policy: SandboxPolicy, work: Callable[[], Any], *, scratch_bytes: int | None = None
+    policy: SandboxPolicy,
+    work: Callable[[], Any],
+    *,
+    scratch_bytes: int | None = None,
+    processes: int | None = None,
 ) -> Callable[[], Any]:
     """Return `work` that runs as in a strict cell: in namespaces of its own, with the mounts of that policy."""
 
     def inside() -> Any:
         namespaces.mount_view(policy, own_places(), scratch_bytes)
+        if processes is not None:
+            namespaces.bound_processes(processes)
         linux.drop_capabilities()
         return work()
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import SandboxPolicy
 
 from .conftest import Wrap
@@ -95,6 +100,62 @@ def test_the_temporary_directory_is_private_and_limited(place: Path, wrap: Wrap)
     assert os.path.basename(theirs.name) not in listed
     assert error == errno.ENOSPC
     assert not os.path.exists("/tmp/large")
+
+
+def test_the_files_of_every_directory_in_memory_are_bounded(place: Path, wrap: Wrap) -> None:
+    def make() -> tuple[int, int, list[tuple[int, int]]]:
+        made = 0
+        try:
+            for made in range(5000):
+                os.close(os.open(f"/tmp/{made}", os.O_CREAT | os.O_WRONLY))
+        except OSError as error:
+            others = [os.statvfs(path) for path in ("/run", "/home", "/mnt") if os.path.isdir(path)]
+            return made, error.errno or 0, [(it.f_files, it.f_blocks * it.f_frsize) for it in others]
+        return made, 0, []
+
+    made, error, others = in_child(wrap(apart(policy(place), make, scratch_bytes=2**20)))
+    assert (made < 1024, error) == (True, errno.ENOSPC)
+    assert set(others) == {(4096, 2**20)}
+
+
+def test_the_processes_of_a_cell_are_bounded_for_root_too(place: Path, wrap: Wrap) -> None:
+    if not namespaces.bounds_processes():
+        pytest.skip("the kernel bounds only those of the machine")
+    machine = Path("/proc/sys/kernel/pid_max").read_text()
+
+    def breed() -> int:
+        children: list[int] = []
+        try:
+            while len(children) < 1000:
+                if (child := os.fork()) == 0:
+                    signal.alarm(20)
+                    signal.pause()
+                children.append(child)
+        except OSError:
+            pass
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        return len(children)
+
+    bound = namespaces.RESERVED_PIDS + 10 * namespaces.PIDS_PER_PROCESS
+    assert in_child(wrap(apart(policy(place), breed, processes=10))) in range(300, bound)
+    assert Path("/proc/sys/kernel/pid_max").read_text() == machine
+
+
+def test_shared_quotas_and_buffers_are_bounded(place: Path, wrap: Wrap) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def take() -> tuple[int, str, int]:
+        taken = 0
+        while taken < 100 and libc.inotify_init1(0) >= 0:
+            taken += 1
+        raised = error_of(lambda: Path("/proc/sys/user/max_inotify_instances").write_text("1000"))
+        return taken, Path("/proc/sys/net/ipv4/tcp_rmem").read_text(), raised
+
+    taken, buffers, raised = in_child(wrap(apart(policy(place), take)))
+    assert (taken, buffers.split()[2], raised != 0) == (32, "262144", True)
+    assert "262144" not in Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2:]
 
 
 def test_only_the_cell_is_in_its_process_list(place: Path, wrap: Wrap) -> None:

@@ -220,6 +220,26 @@ def test_the_network_permits_only_internet_sockets(arguments: tuple[int, ...], a
         assert says(LOOSEST, machine, "socket", *arguments) == answer
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("shmget", (0, 56), 0),
+        ("shmget", (0, 4096), 0),
+        ("shmget", (0, 8192), errno.ENOSYS),
+        ("shmget", (0, 1 << 31), errno.ENOSYS),
+        ("shmget", (0, HIGH_HALF | 56), errno.ENOSYS),
+        ("msgget", (0,), errno.ENOSYS),
+        ("semget", (0, 1), errno.ENOSYS),
+        ("shmat", (0,), 0),
+    ],
+)
+def test_a_cell_has_only_small_segments_of_its_own(
+    name: str, arguments: tuple[int, ...], answer: int
+) -> None:
+    for machine in MACHINES:
+        assert says(LOOSEST, machine, name, *arguments) == answer
+
+
 @pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "inotify_init1", "shmget", "mq_open", "execve", "memfd_create"])  # fmt: skip
 def test_a_cell_may_use_its_own_objects(name: str) -> None:
     for machine in MACHINES:
