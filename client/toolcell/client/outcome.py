@@ -174,6 +174,7 @@ class Facts:
         return _shallow(self) | {
             "logs": [log.to_dict() for log in self.logs],
             "refused_hosts": list(self.refused_hosts),
+            "moved_aside": list(self.moved_aside),
         }
 
 
