@@ -77,7 +77,7 @@ def find_project(
         names: The names and patterns to protect, beside those that always are.
         tools: Absolute paths of directories of tools and of interpreters' environments, wherever they are; those in
             the project are protected.
-        safe: Directories that are no fault, whoever can write in them.
+        safe: Directories that are accepted although other users can write in them.
 
     Raises:
         OSError: The directory does not exist, or a component of its path is a link.

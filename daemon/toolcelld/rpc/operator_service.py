@@ -1,4 +1,7 @@
-"""The edge for operators: what there is, what happened, what goes on."""
+"""The gRPC service for operators: what there is, what happened, what goes on.
+
+Longer than 400 lines because it has a method for each RPC of the service.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,10 @@ shows the resume token within the linger takes it over and finds every call agai
 linger, or when the client says so, or when the daemon drains, the session closes: it refuses
 new calls, has the running ones stopped, and is gone when the last of them has ended.
 
-`Session.admit` is the only door for a call.
+`Session.admit` is the only way in for a call.
+
+Longer than 400 lines because everything here changes the calls of one session, and the order of these changes is what
+lets each call end once.
 """
 
 from __future__ import annotations
