@@ -58,6 +58,11 @@ class DescriptionCache:
             task.add_done_callback(lambda _: self._running.pop(file.digest, None))
         return task
 
+    async def settle(self, wait_seconds: float) -> None:
+        """Wait until what is being described now is described, at most `wait_seconds`."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=wait_seconds)
+
     def close(self) -> None:
         """Cancel all running tasks."""
         for task in list(self._running.values()):

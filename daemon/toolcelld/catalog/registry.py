@@ -107,6 +107,16 @@ class CatalogRegistry:
         finally:
             pin.close()
 
+    async def describe_anew(self, directory: str, *, wait_seconds: float) -> Catalog:
+        """Rescan a directory after a change of the rules; what was being described under the old ones is described again.
+
+        Args:
+            directory: An absolute path.
+            wait_seconds: How long to wait, for each of the two.
+        """
+        await self._descriptions.settle(wait_seconds)
+        return await self.refresh(directory, wait_seconds=wait_seconds)
+
     async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
         """Rescan every directory in use; return their newest catalogs."""
         pins = [watched.pin() for watched in self._directories.values()]

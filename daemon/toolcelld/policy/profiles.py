@@ -80,12 +80,19 @@ def _stronger(one: Enclosure, other: Enclosure) -> Enclosure:
 
 
 def policy_of(
-    tool: str, file: ToolFile, settings: Settings, may: Grant | None, project: Project, host_paths: HostPaths
+    tool: str,
+    file: ToolFile,
+    settings: Settings,
+    may: Grant | None,
+    project: Project,
+    host_paths: HostPaths,
+    *,
+    changed: bool = False,
 ) -> tuple[SandboxPolicy, tuple[str, ...]]:
     """The policy for the calls of a tool, and the names of the secrets that it gets.
 
     `may` is the most that its source, or the trust in its project, allows; None is no trust at all, and then `file`
-    names neither an interpreter nor programs. Raises `Refusal`.
+    names neither an interpreter nor programs. `changed` says that the tool asks for more than was shown. Raises `Refusal`.
     """
     enclosure = _given(tool, settings, host_paths.host)
     if may is not None and settings.network_said:
@@ -95,7 +102,7 @@ def policy_of(
     granted = NOTHING if may is None else settings.granted.beside(settings.needs.within(may))
     needs = settings.needs if enclosure != "none" else replace(settings.needs, network=False)
     if lacking := needs.lacking(granted):
-        raise _needs_grant(tool, file, lacking, granted, trusted=may is not None)
+        raise _needs_grant(tool, file, lacking, granted, trusted=may is not None, changed=changed)
     if enclosure == "baseline" and isinstance(granted.network, tuple):
         raise Refusal(
             RefusalReason.NO_SANDBOX,
@@ -141,7 +148,9 @@ def _given(tool: str, settings: Settings, host: HostCapabilities) -> Enclosure:
     )
 
 
-def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, trusted: bool) -> Refusal:
+def _needs_grant(
+    tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, trusted: bool, changed: bool
+) -> Refusal:
     what = " and ".join(
         part
         for part in (
@@ -157,6 +166,12 @@ def _needs_grant(tool: str, file: ToolFile, lacking: Grant, granted: Grant, *, t
             RefusalReason.NEEDS_GRANT,
             f"{tool} needs {what}, and its project is not trusted.\n"
             f"  To see what its tools ask for, and to grant it: toolcell trust {project_directory(file)}",
+        )
+    if changed:
+        return Refusal(
+            RefusalReason.NEEDS_GRANT,
+            f"{tool} needs {what}, which it did not ask for when its project was trusted.\n"
+            f"  To see what is new, and to grant it: toolcell trust {project_directory(file)}",
         )
     lines = "\n".join(f"    {line}" for line in granted.beside(lacking).lines())
     return Refusal(

@@ -129,7 +129,8 @@ class Ruleset:
         interpreter = interpreter_of(
             file, self.host_paths.home, root=project.directory, trusted=may is not None
         )
-        policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
+        changed = standing is Standing.CHANGED
+        policy, secrets = policy_of(name, file, settings, may, project, self.host_paths, changed=changed)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
                 RefusalReason.NEEDS_GRANT,

@@ -301,7 +301,7 @@ class Operator(rpc.OperatorServicer):
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
             # What could not be seen of its files before can be seen with their own interpreter and secrets.
-            await self._daemon.catalogs.refresh(trusted.directory)
+            await self._daemon.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
 
