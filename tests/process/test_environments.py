@@ -332,8 +332,10 @@ async def test_a_package_with_compiled_code_is_installed_from_the_registry(
     )
     async with daemon.connect() as session:
         outcome = await session.call("place", {})
-    assert outcome.text == "6", outcome
     shutil.rmtree(daemon.state / "environments")
+    if "Failed to fetch" in outcome.text:
+        pytest.skip("no package registry can be reached by this user")
+    assert outcome.text == "6", outcome
 
 
 USES: Final = """

@@ -18,7 +18,7 @@ importlib.import_module(
     "encodings.idna"
 )  # what a lookup needs; an unprivileged child may not be able to read it any more
 
-SECONDS_MAX = 20
+SECONDS_MAX = 50
 NOBODY = 65534
 
 
