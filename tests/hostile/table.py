@@ -127,6 +127,10 @@ def no_x86() -> str:
     return "" if platform.machine() == "x86_64" else "on x86-64 only"
 
 
+def lowest_priority() -> str:
+    return "this process has the lowest priority already" if os.nice(0) == 19 else ""
+
+
 def no_ipv6() -> str:
     try:
         with socket.socket(socket.AF_INET6) as any_socket:
@@ -347,7 +351,7 @@ def _attacks() -> tuple[Attack, ...]:
         (
             "renice_victim",
             victim_changed,
-            {"missing": lambda: "this process has the lowest priority already" if os.nice(0) == 19 else ""},
+            {"missing": lowest_priority},
         ),
         ("idle_victim", victim_changed),
         (
@@ -368,6 +372,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("hold_output_open", processes_left),
         ("stop_itself", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
         ("ignore_everything", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
+        ("raise_priority", returned("not behind"), {**as_root, "missing": lowest_priority}),
         ("kill_victim", victim_changed, as_root),
         ("kill_daemon", never, as_root),
         ("kill_parent", never, as_root),
