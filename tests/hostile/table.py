@@ -484,6 +484,21 @@ def _attacks() -> tuple[Attack, ...]:
         ("memory_in_detached_segments", survived, {**memory, "not_prevented": {"none": BETWEEN_LOOKS}, "endings": "limit_exceeded/memory tool_error"}),
         root="differs",
     )  # fmt: skip
+    reused = {"limits": {"isolation": "worker"}, "endings": "ok"}
+    add(
+        "after the result",
+        ("spin_after_result", worked, reused),
+        ("sleep_after_result", worked, reused),
+        ("tick_after_result", worked, reused),
+        ("fork_after_result", worked, reused),
+        (
+            "grow_after_result",
+            worked,
+            {"limits": {"isolation": "worker", "memory": "128MiB"}, "endings": "ok"},
+        ),
+        ("wake_itself", worked_awake, reused),
+        root="differs",
+    )
     protocol = {"endings": "crashed/protocol crashed"}
     add(
         "protocol",

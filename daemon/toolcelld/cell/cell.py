@@ -21,6 +21,7 @@ import select
 import signal
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -42,6 +43,9 @@ END_SECONDS_MAX: Final = 2.0
 """A keeper ends its cell within milliseconds. After this time it is killed, and the zygote kills the rest."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
+SO_PASSRIGHTS: Final = 83  # <asm-generic/socket.h>
+PROCESS_CLOCK: Final = 2
+"""The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 ABORT_HEADER: Final = struct.Struct(">Q")
 
 
@@ -88,6 +92,7 @@ class Cell:
             None  # until the worker has handed over its sockets, or will not
         )
         self._process_list: ProcessList | None = None
+        self._worker_pidfd = -1
         self.usage: Usage | None = None
         """What its processes used at the last measurement; None before the first."""
 
@@ -121,6 +126,7 @@ class Cell:
         child_ends: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
+            _refuse_descriptors(cell._life)
             child_ends.append(life)
             protocol, protocol_child = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
@@ -286,6 +292,28 @@ class Cell:
         except OSError:
             return False
 
+    def used_nanoseconds(self) -> int:
+        """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
+        return time.clock_gettime_ns(~self.worker_pid << 3 | PROCESS_CLOCK)
+
+    def main_thread_nanoseconds(self) -> int:
+        """Return the processor time of the worker's main thread; 0 where the kernel does not tell.
+
+        Raises `OSError` when it has exited.
+        """
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{self.worker_pid}/schedstat", "rb") as file:
+            return int(file.read().split()[0])
+        return 0
+
+    def stop_worker(self) -> None:
+        """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
+        signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)
+
+    def continue_worker(self) -> None:
+        """Continue a stopped worker."""
+        with contextlib.suppress(OSError):  # it has exited
+            signal.pidfd_send_signal(self._worker_pidfd, signal.SIGCONT)
+
     def count_leftovers(self) -> asyncio.Future[int]:
         """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
         answer: asyncio.Future[int] = self.loop.create_future()
@@ -349,6 +377,8 @@ class Cell:
             elif word == "pid":
                 self.worker_pid = int(values[0])
                 self._init_pid = int(values[1]) if len(values) > 1 else 0
+                with contextlib.suppress(OSError):  # it has exited already
+                    self._worker_pidfd = os.pidfd_open(self.worker_pid)
             elif word == "exit":
                 if self._status is not None:
                     continue  # init has reported it, and this is its own exit
@@ -422,6 +452,9 @@ class Cell:
         if self._process_list is not None:
             self._process_list.close()
             self._process_list = None
+        if self._worker_pidfd >= 0:
+            os.close(self._worker_pidfd)
+            self._worker_pidfd = -1
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)
@@ -432,6 +465,12 @@ def _pair(kind: int) -> tuple[socket.socket, int]:
     ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
     return ours, child_ends.detach()
+
+
+def _refuse_descriptors(end: socket.socket) -> None:
+    """Have sends to this end fail that carry descriptors; receiving them can take as long as their sender likes."""
+    with contextlib.suppress(OSError):  # since Linux 6.16
+        end.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
 
 
 def _sending_pair(kind: int) -> tuple[socket.socket, int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 
 __all__ = ["Lease", "Pool"]
+
+logger = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 1000
 """Calls with a place in their session that wait for a worker, all sessions together; each holds up to 16 MiB."""
@@ -89,7 +92,7 @@ class Pool:
         self._starting: set[Worker] = (
             set()
         )  # until it is known how the start has ended, so longer than they live
-        self._idle = IdleWorkers(idle_seconds, self.retire)
+        self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._emptied = asyncio.Event()
@@ -232,7 +235,7 @@ class Pool:
         if worker.state is not WorkerState.DEAD:
             worker.fire(event)
             if worker.state is WorkerState.STOPPING:
-                worker.retire(self.grace_seconds)
+                self._let_exit(worker)
             else:
                 self._idle.add(worker)
                 if self.quarantine.holds(worker.spec.file):
@@ -258,8 +261,21 @@ class Pool:
             self._idle.discard(worker)
         worker.fire(WorkerEvent.RETIRE)
         if worker.state is WorkerState.STOPPING:
-            worker.retire(self.grace_seconds)
+            self._let_exit(worker)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
+
+    def _let_exit(self, worker: Worker) -> None:
+        worker.retire(self.grace_seconds)
+        self._idle.leave(worker)
+
+    def _end_active(self, worker: Worker, doing: str) -> None:
+        """End an idle worker that goes on after its result."""
+        logger.warning(
+            "%s %s, after its result: %s; its cell is ended", worker.id, worker.spec.file.stem, doing
+        )
+        self._idle.discard(worker)
+        worker.fire(WorkerEvent.RETIRE)
+        worker.cell.end()
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""
@@ -377,7 +393,7 @@ class Pool:
         if worker.state is WorkerState.IDLE:
             self._idle.add(worker)
         elif worker.state is not WorkerState.DEAD:
-            worker.retire(self.grace_seconds)
+            self._let_exit(worker)
         self._settle()
 
     def _fail(self, lease: Lease, failure: StartFailed) -> None:
