@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
+from typing import Final
 
 __all__ = ["NotRegularError", "TooLargeError", "read_regular"]
+
+# O_NONBLOCK: a FIFO may have replaced the file since its type was looked at.
+FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class NotRegularError(Exception):
@@ -20,12 +25,13 @@ class TooLargeError(Exception):
     """The file has more bytes than the bound."""
 
 
-def read_regular(path: str, bytes_max: int) -> bytes:
+def read_regular(path: str, bytes_max: int, *, opened: Callable[[str, int], int] = os.open) -> bytes:
     """Return the content of a regular file; never blocks on the other end of a pipe.
 
     Args:
         path: The file; symbolic links are followed.
         bytes_max: The largest size.
+        opened: Opens it in place of `os.open`, for a caller that does not follow links.
 
     Raises:
         OSError: The file cannot be read.
@@ -33,8 +39,7 @@ def read_regular(path: str, bytes_max: int) -> bytes:
         TooLargeError: It has more than `bytes_max` bytes.
     """
     _check(os.stat(path).st_mode)
-    # O_NONBLOCK: a FIFO may have replaced the file since the check.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    descriptor = opened(path, FLAGS)
     try:
         status = os.fstat(descriptor)
         _check(status.st_mode)

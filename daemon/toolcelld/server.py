@@ -36,11 +36,11 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory, sources_of
+from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.zygote import ROOTS, Zygote
+from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.environments.builder import Environments
 from toolcelld.errors import Refusal
@@ -182,8 +182,7 @@ class Daemon:
         kept = [self.options.state_directory, os.path.dirname(self.socket)]
         kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
-        own = tuple(dict.fromkeys(map(os.path.realpath, (sys.prefix, sys.base_prefix, *ROOTS))))
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, own)
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
@@ -285,7 +284,7 @@ class Daemon:
             project = project_directory(spec.file)
             try:
                 interpreter = await self._environments.get(
-                    spec.requirements, (project, find_worktree(project), spec.directory)
+                    spec.requirements, (project, spec.project or project, spec.directory)
                 )
             finally:
                 self._tell_preparing(path, "")
@@ -301,7 +300,7 @@ class Daemon:
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = self._ruleset.describing(file)
+            spec = await asyncio.to_thread(self._ruleset.describing, file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         description = await self.pool.describe(spec)

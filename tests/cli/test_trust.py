@@ -86,7 +86,7 @@ def test_a_directory_that_is_none_is_refused(project: Project) -> None:
 def test_a_shared_directory_and_the_home_directory_cannot_be_trusted(project: Project, place: str) -> None:
     directory = str(project.home) if place == "home" else place
     done = project.run("trust", "--yes", directory)
-    assert (done.code, "cannot be trusted: " in done.err) == (3, True)
+    assert (done.code, "cannot be trusted" in done.err) == (3, True)
     assert project.run("trust", "--list", "--json").json("trust --list")["trusts"] == []
 
 

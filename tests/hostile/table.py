@@ -511,6 +511,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("print_into_protocol", never, protocol),
         ("shut_protocol_down", never, {"limits": {"timeout": 1}, "endings": "ok crashed timed_out/timeout"}),
         ("pass_descriptors", returned("passed"), {"endings": "ok"}),
+        ("take_life_line", returned("it was sent"), {"root": "differs", "endings": "ok"}),
         ("read_protocol", returned("it heard")),
         ("forge_result_of_another", returned("forged"), {"endings": "ok"}),
         ("forge_unknown_word", never, protocol),
@@ -525,7 +526,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("forge_failure", never, {"endings": "ok crashed/protocol"}),
         ("forge_questions", daemon_grew, {"endings": "ok crashed/protocol"}),
         ("nest_deeply", never, protocol),
-        ("impersonate_keeper", never, {"endings": "ok crashed"}),
+        ("impersonate_keeper", never, {"endings": "ok crashed tool_error"}),
     )
     add(
         "Python",

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,12 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
         """The test looks at the answers."""
 
 
 @contextmanager
-def web(context: ssl.SSLContext | None = None) -> Iterator[int]:
+def web(context: ssl.SSLContext | None = None) -> Generator[int]:
     """A web server on the loopback of the host."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         if context is not None:
@@ -116,7 +116,7 @@ def run(command: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def named_daemon() -> Iterator[RunningDaemon]:
+def named_daemon() -> Generator[RunningDaemon]:
     """A daemon that finds the names of `HOSTS`."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
         hosts = Path(directory) / "hosts"
@@ -130,7 +130,7 @@ def named_daemon() -> Iterator[RunningDaemon]:
 
 
 @pytest.fixture
-def daemon(named_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
+def daemon(named_daemon: RunningDaemon) -> Generator[RunningDaemon]:
     with renewed(named_daemon):
         named_daemon.tool("net", TOOLS)
         yield named_daemon
@@ -210,7 +210,7 @@ async def test_git_clones_from_a_granted_host(daemon: RunningDaemon, tmp_path: P
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments, directory=str(tmp_path))
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
             """The test looks at the answers."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:

@@ -166,12 +166,15 @@ class Facts:
     """Printed output that was truncated."""
     refused_hosts: tuple[str, ...] = ()
     """Hosts that the tool asked for and may not reach, as the entries of `network` that would grant them."""
+    moved_aside: tuple[str, ...] = ()
+    """Protected places, such as `.git` or `.envrc`, that appeared in the project during the call and were renamed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes."""
         return _shallow(self) | {
             "logs": [log.to_dict() for log in self.logs],
             "refused_hosts": list(self.refused_hosts),
+            "moved_aside": list(self.moved_aside),
         }
 
 

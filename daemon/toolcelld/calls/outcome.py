@@ -115,6 +115,7 @@ class Facts(NamedTuple):
     killed_processes: int = 0
     logs: tuple[Output, ...] = ()
     refused_hosts: tuple[str, ...] = ()
+    moved_aside: tuple[str, ...] = ()
 
 
 NO_FACTS: Final = Facts()

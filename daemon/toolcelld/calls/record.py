@@ -33,7 +33,8 @@ class CallRecord:
     """
 
     __slots__ = (
-        "accepted", "leftovers", "plan", "refused", "reported", "started", "state_lost", "stop", "stop_wished", "stopped",
+        "accepted", "leftovers", "moved_aside", "plan", "refused", "reported", "started", "state_lost", "stop", "stop_wished",
+        "stopped",
         "worker_id",
     )  # fmt: skip
 
@@ -49,6 +50,7 @@ class CallRecord:
         self.reported = 0.0
         self.leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
         self.refused: tuple[Refused, ...] = ()  # hosts
+        self.moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
         self.stopped = 0.0  # the cell was seen empty, or given back
 
     @property
@@ -108,6 +110,7 @@ class CallRecord:
             killed_processes=death.killed if death is not None and stop is not None else 0,
             logs=logs,
             refused_hosts=tuple(dict.fromkeys(refused.entry for refused in self.refused)),
+            moved_aside=self.moved_aside,
         )
         metadata = heard.encoded_metadata() if heard.metadata else b""
         return judged(evidence, facts, metadata, result.output)

@@ -196,6 +196,7 @@ class Run:
                 and self._is_clean()
                 and (settled := self.collector.settle_now()) is not None
             ):
+                self._look_at_project()
                 self._give_back(WorkerEvent.DONE)
                 call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
             else:
@@ -226,6 +227,7 @@ class Run:
         """End a call whose worker, cell or output needs further work."""
         with BugBarrier(self.call.fail):
             await self._settle()
+            self._look_at_project()
             result, logs = await self.collector.settle(cancelled=self.record.stop is not None)
             self.call.end(CallEvent.JUDGED, self.record.outcome(self.collector, result, logs), result.body)
 
@@ -251,6 +253,11 @@ class Run:
             self._pool.give_place(call.session.places)
         if stop is not None:
             self.record.stopped = time.monotonic()
+
+    def _look_at_project(self) -> None:
+        """Move aside what the call may have made in its project and programs outside would run or read."""
+        if self.plan.spec.policy.writable:
+            self.record.moved_aside = self.call.session.project.after_call()
 
     def _give_back(self, event: WorkerEvent) -> None:
         self.worker.call_id = ""

@@ -67,7 +67,6 @@ class Catalog:
     """The tools of a directory. A change makes a new catalog with a higher generation number."""
 
     directory: str
-    worktree: str
     generation: int = 0
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
     problems: tuple[Problem, ...] = ()
@@ -133,7 +132,7 @@ def assemble(
             problems += _entered(filter(is_trusted, tools), winners, scan.directory)
             untrusted += (tool for tool in tools if not is_trusted(tool))
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
-    catalog = Catalog(scan.directory, scan.worktree)
+    catalog = Catalog(scan.directory)
     return replace(
         catalog,
         generation=previous.generation if previous else 0,

@@ -74,7 +74,7 @@ class WatchedDirectory:
         next_generation: Callable[[], int],
         forget: Callable[[], object],
     ) -> None:
-        self.catalog = Catalog(directory, directory)
+        self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
         self.known = asyncio.Event()  # every file of the last scan has a description or a failure
         self.fresh = asyncio.Event()  # and every failure has been described again

@@ -8,6 +8,7 @@ An entry that cannot be used is reported as a `Problem` at its position, so that
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -21,17 +22,23 @@ from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import PROJECT_FILE
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.sandbox.paths import open_plain
 
 __all__ = [
-    "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "find_worktree", "project_directory", "scan",
+    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_directory", "scan",
     "sources_of",
 ]  # fmt: skip
 
 FILE_BYTES_MAX = 2**20  # a tool file is source code; the largest module of CPython's library has 0.6 MiB
 FILES_MAX = 4096  # of one directory; the largest known collection of tools has a few hundred
 ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included
+NO_LINKS = (
+    "A project's tools are read from files and directories of the project only; put the file itself there"
+)
 CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
 
+PROJECT = "project"
+"""The only source that is not the user's own."""
 PROJECT_PLACES = (".toolcell", ".atomic")  # directories of a project that hold a `tools` directory
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
@@ -64,10 +71,11 @@ class ToolFile:
     stem: str  # the name of a tool that declares none
     content: bytes
     digest: str  # of the directory's files, the interpreter, our version and this path
-    directory: str  # the source's directory
+    directory: str  # the source's directory, without links
     python: str | None = None
     programs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()  # packages that its project asks for
+    uncovered: str = ""  # what in the directory the digest does not cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,6 @@ class Scan:
     """The result of one scan, in order of precedence."""
 
     directory: str
-    worktree: str
     found: tuple[ToolFile | Problem, ...]
 
     @property
@@ -103,7 +110,7 @@ class Scan:
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     """Return the sources for a session's directory, in order of precedence."""
     places = {
-        "project": (
+        PROJECT: (
             "local",
             [os.path.join(directory, hidden, "tools") for hidden in PROJECT_PLACES],
         ),
@@ -117,7 +124,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         section = config.sources.get(name)
         if section is None:
             return Source(name, scope, tuple(directories))
-        base = directory if name == "project" else directories[0]
+        base = directory if name == PROJECT else directories[0]
         python = section.python and os.path.abspath(os.path.join(base, section.python))
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
         return Source(name, scope, tuple(directories), python, programs)
@@ -161,17 +168,6 @@ def project_directory(file: ToolFile) -> str:
     return project if place == "tools" and hidden in PROJECT_PLACES else file.directory
 
 
-def find_worktree(directory: str) -> str:
-    """Return the nearest ancestor that contains `.git`, or the directory itself if none does."""
-    here = directory
-    while not os.path.lexists(os.path.join(here, ".git")):
-        above = os.path.dirname(here)
-        if above == here:
-            return directory
-        here = above
-    return here
-
-
 def scan(sources: Sequence[Source], directory: str) -> Scan:
     """Scan the sources. Blocks on the file system; never raises for anything found there."""
     found: list[ToolFile | Problem] = []
@@ -190,17 +186,24 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
             for entry in _scan_directory(source, place, resolved, paths, budget):
                 found.append(entry)
                 budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
-    return Scan(directory, find_worktree(directory), tuple(found))
+    return Scan(directory, tuple(found))
 
 
 def _scan_directory(
     source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
 ) -> Iterator[ToolFile | Problem]:
+    # A project comes with links of its author's choice, which could lead to any directory of the user.
+    plain = source.name == PROJECT and not source.only
+    if not plain:
+        place = resolved  # a directory of the user's own may be a link, and cells have what it leads to
     try:
-        entries = listed(resolved, ENTRIES_MAX + 1)
+        entries = listed(place, ENTRIES_MAX + 1, plain=plain)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
+        if plain and error.errno == errno.ELOOP:
+            yield Problem(place, "", "rejected", f"is a link, or is below one. {NO_LINKS}")
+            return
         yield Problem(place, "", "broken", f"{error.strerror}; make the directory readable, or remove it")
         return
     if len(entries) > ENTRIES_MAX:
@@ -214,24 +217,26 @@ def _scan_directory(
     contents: dict[str, bytes] = {}
     unfit: dict[str, Problem] = {}
     for path, _, is_link in candidates[:FILES_MAX]:
-        real = os.path.realpath(path) if is_link else resolved + path[len(place) :]
+        if is_link and plain:
+            unfit[path] = Problem(path, "", "rejected", f"is a link, or has one as its module. {NO_LINKS}")
+            continue
+        real = os.path.realpath(path) if is_link else path
         if (first := paths.setdefault(real, path)) != path:
             unfit[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
-        elif isinstance(content := _read(path, budget), bytes):
+        elif isinstance(content := _read(path, budget, plain=plain), bytes):
             contents[path] = content
             budget -= len(content)
         else:
             unfit[path] = content
     read = {path[len(place) + 1 :]: content for path, content in contents.items()}
-    digest = digest_below(resolved, source.python, read)
-    if source.project_file:
-        digest += source.project_file  # what it asks for may change how its files are described
+    digest = digest_below(place, source.python, read, plain=plain)
     for path, stem, _ in candidates[:FILES_MAX]:
         if path in unfit:
             yield unfit[path]
             continue
         # Hash the file's own content too: a link may point outside the directory.
-        own = hashlib.blake2b(digest, digest_size=20)
+        own = hashlib.blake2b(digest.value, digest_size=20)
+        own.update(source.project_file)  # what it asks for may change how its files are described
         own.update(os.fsencode(path) + b"\0" + contents[path])
         yield ToolFile(
             path,
@@ -244,6 +249,7 @@ def _scan_directory(
             source.python,
             source.programs,
             source.requires,
+            digest.uncovered,
         )
 
 
@@ -256,18 +262,19 @@ def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | N
         return os.path.join(place, name), name[:-3], entry.is_symlink()
     init = os.path.join(place, name, "__init__.py")
     try:
-        if entry.is_dir() and os.path.lexists(init):
+        is_directory = os.path.isdir(os.path.dirname(init)) if entry.is_symlink() else entry.is_dir()
+        if is_directory and os.path.lexists(init):
             return init, name, entry.is_symlink() or os.path.islink(init)
     except OSError:
         pass  # a loop of links or an unreadable directory is not a package
     return None
 
 
-def _read(path: str, budget: int) -> bytes | Problem:
+def _read(path: str, budget: int, *, plain: bool) -> bytes | Problem:
     """Return the source code in a file, or the problem that prevents its use."""
     try:
         path.encode()
-        content = read_regular(path, FILE_BYTES_MAX)
+        content = read_regular(path, FILE_BYTES_MAX, opened=open_plain if plain else os.open)
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="replace")
         return Problem(shown, "", "broken", "its name is not UTF-8; rename it")

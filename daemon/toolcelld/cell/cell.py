@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
-from toolcelld.cell.channel import WorkerChannel, open_pipe
+from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -43,7 +43,6 @@ END_SECONDS_MAX: Final = 2.0
 """A keeper ends its cell within milliseconds. After this time it is killed, and the zygote kills the rest."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
-SO_PASSRIGHTS: Final = 83  # <asm-generic/socket.h>
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 ABORT_HEADER: Final = struct.Struct(">Q")
@@ -126,7 +125,7 @@ class Cell:
         child_ends: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
-            _refuse_descriptors(cell._life)
+            refuse_descriptors(cell._life)
             child_ends.append(life)
             protocol, protocol_child = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
@@ -465,12 +464,6 @@ def _pair(kind: int) -> tuple[socket.socket, int]:
     ours, child_ends = socket.socketpair(socket.AF_UNIX, kind)
     ours.setblocking(False)
     return ours, child_ends.detach()
-
-
-def _refuse_descriptors(end: socket.socket) -> None:
-    """Have sends to this end fail that carry descriptors; receiving them can take as long as their sender likes."""
-    with contextlib.suppress(OSError):  # since Linux 6.16
-        end.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
 
 
 def _sending_pair(kind: int) -> tuple[socket.socket, int]:

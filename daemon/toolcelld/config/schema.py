@@ -24,6 +24,7 @@ from pydantic import (
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
 from toolcelld.config.hosts import ports_of
+from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
     "SECTIONS",
@@ -126,6 +127,16 @@ Names = Annotated[
 FilePath = Annotated[str, AfterValidator(_path)]
 Hosts = Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(strings("names of secrets", SECRET_NAME))]
+
+
+def _protected(value: object) -> tuple[str, ...]:
+    names = tuple(map(protected_name, strings("names")(value)))
+    if len(names) > NAMES_MAX:
+        raise ValueError(f"has more than {NAMES_MAX} names")
+    return names
+
+
+ProtectedNames = Annotated[tuple[str, ...], BeforeValidator(_protected)]
 Sandbox = Annotated[str, BeforeValidator(_sandbox)]
 Places = Annotated[
     tuple[Annotated[FilePath, AfterValidator(_absolute)], ...], BeforeValidator(strings("paths"))
@@ -204,6 +215,8 @@ class DaemonSection(Section):
     load_timeout_seconds: Seconds = Field(default=10.0, alias="load_timeout")
     # For clients that name none; the contract allows an hour at most.
     linger_seconds: Annotated[Seconds, AfterValidator(_at_most_an_hour)] = Field(default=10.0, alias="linger")
+    # Directories, each by its exact path, that may belong to other users or be written by them: as a mount of a container.
+    safe_directories: Places = ()
 
 
 class DefaultsSection(LimitKeys):
@@ -223,6 +236,7 @@ class DefaultsSection(LimitKeys):
     output: Keep = "head"
     env: Names = ("PATH", "HOME", "LANG", "LC_*", "TZ")
     sandbox: Sandbox = "auto"
+    protected: ProtectedNames = PROTECTED  # read-only in a project, beside .git, .toolcell and .atomic
 
 
 class MaxSection(LimitKeys):

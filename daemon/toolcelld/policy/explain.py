@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from toolcelld.catalog.sources import PROJECT
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
-from toolcelld.policy.trust import PROJECT
 from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
 
@@ -98,7 +98,10 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
     if policy.enclosure == "none":
         rule = f'sandbox = "{settings.sandbox}", {settings.origin("sandbox")}'
         return Explanation("path", subject, True, "read and write, as your user may", rule)
-    real = os.path.realpath(path)
+    try:
+        real = os.path.realpath(path)
+    except OSError:  # a link that may not be read
+        real = os.path.normpath(path)
     rights, by = 0, ""
     for granted in landlock.domain(policy, own_places(), "").rules:
         place = os.path.realpath(granted.path)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
+from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
 from toolcelld.environments.requirements import (
     NO_REQUIREMENTS,
@@ -29,12 +29,13 @@ __all__ = ["interpreter_of", "missing_module", "requirements_of"]
 _PROJECT = "project"
 
 
-def interpreter_of(file: ToolFile, home: str, *, trusted: bool) -> Interpreter | None:
+def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) -> Interpreter | None:
     """Return the interpreter for the cells of a file; None is Toolcell's own.
 
     Args:
         file: The file.
         home: The user's home directory.
+        root: The root of its project; empty, the default, for the directory that holds the tools' directory.
         trusted: Whether the file is the user's, or its project is trusted.
 
     Raises:
@@ -47,19 +48,19 @@ def interpreter_of(file: ToolFile, home: str, *, trusted: bool) -> Interpreter |
             return find(file.python, home)
         except InterpreterError as error:
             raise Refusal(RefusalReason.BROKEN_TOOL, f"[source.{file.source}] python: {error}") from error
-    executable = _found_by_itself(file)
+    executable = _found_by_itself(file, root)
     try:
         return find(executable, home) if executable is not None else None
     except InterpreterError:
         return None  # a tool may not need it; the error of an import names it
 
 
-def _found_by_itself(file: ToolFile) -> str | None:
+def _found_by_itself(file: ToolFile, root: str = "") -> str | None:
     """Return the interpreter of the environment of a file's project, or None."""
     if file.source != _PROJECT:
         return None
     project = project_directory(file)
-    for directory in dict.fromkeys((project, find_worktree(project))):
+    for directory in dict.fromkeys((project, root or project)):
         if (executable := environment_in(directory)) is not None:
             return executable
     return None

@@ -18,13 +18,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toolcelld.catalog.sources import PROJECT_PLACES, ToolFile, project_directory
+from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.hosts import ports_of
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.project import Project
+from toolcelld.sandbox.paths import Place, is_below
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [
@@ -32,11 +34,9 @@ __all__ = [
     "CONFIG_FILE",
     "PLAIN_ENV",
     "HostPaths",
-    "Project",
     "enclosure_of",
     "policy_of",
     "policy_of_describing",
-    "project_of",
     "table_of",
 ]
 
@@ -58,33 +58,6 @@ class HostPaths:
         str, ...
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
-    own: tuple[str, ...] = ()  # the daemon's environment and code, resolved: what it runs outside of cells
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """What a session works on."""
-
-    directory: str  # what its tools may write below
-    apart: tuple[str, ...] = ()  # places within that must not be swapped for others
-    protected: tuple[str, ...] = ()  # places within that stay as they are
-
-
-def project_of(directory: str, worktree: str, home: str) -> Project:
-    """The project that a session's directory belongs to, with what in it programs outside of cells will run.
-
-    A repository that holds the home directory holds dotfiles and is not a project.
-    """
-    root = directory if _below(home, worktree) else worktree
-    git = os.path.join(worktree, ".git")
-    # A tool that could write where tools stand would decide what the next call runs.
-    tools = [
-        os.path.join(base, place) for base in dict.fromkeys((root, directory)) for place in PROJECT_PLACES
-    ]
-    if os.path.isfile(git):  # a linked worktree or a submodule: the file says where git finds its hooks
-        return Project(root, (), (git, *tools))
-    # Mounted by itself, .git cannot be renamed, and so no other one with other hooks can take its place.
-    return Project(root, (git,), (os.path.join(git, "hooks"), os.path.join(git, "config"), *tools))
 
 
 def enclosure_of(settings: Settings, host: HostCapabilities) -> Enclosure | None:
@@ -215,22 +188,30 @@ def _policy(
     if enclosure == "none":
         return OPEN
     hosts = network if isinstance(network, tuple) else ()
-    places = (project.directory, *project.apart) if project is not None else ()
-    work = (*places, *(profile.writable if profile is not None else ()))
+    place = () if is_below(host_paths.home, file.directory) else (Place(file.directory, 0, 0),)
+    held = (*place, *(project.held if project is not None else ()))
+    given = profile.writable if profile is not None else ()
+    work = (
+        *((project.directory,) if project is not None else ()),
+        *(it.path for it in (project.held[1:] if project is not None else ())),
+        *given,
+    )
+    protected = project.protected if project is not None else ()
     readable = (
         # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
-        *(() if _below(host_paths.home, file.directory) else (file.directory,)),
+        *(it.path for it in place),
         *file.programs,
         *(profile.readable if profile is not None else ()),
-        *(work if settings.read_only else ()),
+        *((project.directory,) if settings.read_only and project is not None else ()),
+        *(given if settings.read_only else ()),
     )
-    held = project.protected if project is not None else ()
-    own, above = _own_code_in(project.directory, host_paths) if project is not None else ([], [])
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
-        writable=() if settings.read_only else tuple(dict.fromkeys((*work, *above))),
-        protected=() if settings.read_only else tuple(dict.fromkeys((*held, *own))),
+        writable=() if settings.read_only else tuple(dict.fromkeys(work)),
+        # A place that the user's own profile names as writable is one that tools are meant to write.
+        protected=() if settings.read_only else tuple(it.path for it in protected if it.path not in given),
+        found=held[: len(place) + 1] if settings.read_only else (*held, *protected),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,
@@ -238,21 +219,3 @@ def _policy(
         listen=profile is not None and profile.listen,
         execute=settings.programs,
     )
-
-
-def _own_code_in(directory: str, host_paths: HostPaths) -> tuple[list[str], list[str]]:
-    """The daemon's own environment where it lies in a project, and the directories between them.
-
-    Mounted by themselves, the directories between cannot be renamed, and so nothing can take its place.
-    """
-    own = [place for place in host_paths.own if place != directory and _below(place, directory)]
-    above: list[str] = []
-    for place in own:
-        while (place := os.path.dirname(place)) != directory:
-            above.append(place)
-    return own, above
-
-
-def _below(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies in it."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

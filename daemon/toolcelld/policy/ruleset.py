@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile, find_worktree, project_directory
+from toolcelld.catalog.sources import PROJECT, PROJECT_PLACES, ToolFile, project_directory, sources_of
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -30,14 +30,14 @@ from toolcelld.policy.profiles import (
     CONFIG_FILE,
     PLAIN_ENV,
     HostPaths,
-    Project,
     policy_of,
     policy_of_describing,
-    project_of,
 )
+from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
-from toolcelld.policy.trust import PROJECT, Asked, Trusts, most_of_source
+from toolcelld.policy.trust import Asked, Trusts, most_of_source
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
+from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing"]
 
@@ -120,10 +120,15 @@ class Ruleset:
         settings = resolve(self.config, name, tool.declared, file.source, standing)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
+        if project.fault and file.source == PROJECT and self.config.trust != "all":
+            standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
+            settings = resolve(self.config, name, tool.declared, file.source, standing)
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
-        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
+        interpreter = interpreter_of(
+            file, self.host_paths.home, root=project.directory, trusted=may is not None
+        )
         policy, secrets = policy_of(name, file, settings, may, project, self.host_paths)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
             raise Refusal(
@@ -133,6 +138,25 @@ class Ruleset:
             )
         spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         return Permit(tool, settings, replace(spec, project=project.directory))
+
+    def find_project(self, directory: str) -> Project:
+        """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.
+
+        Blocks on the file system. Raises `OSError` for a directory that is gone or whose path has become one of links.
+        """
+        sources = sources_of(self.config, directory)
+        tools = [place for source in sources for place in source.directories]
+        tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
+        tools += [
+            os.path.join(trusted, name) for trusted in self.trusts.by_directory for name in PROJECT_PLACES
+        ]
+        return find_project(
+            directory,
+            home=self.host_paths.home,
+            names=self.config.defaults.protected,
+            tools=(*tools, *own_places()),
+            safe=self.config.daemon.safe_directories,
+        )
 
     def describing(self, file: ToolFile) -> CellSpec:
         """The cell in which a file is loaded to see its tools, by the settings of a tool that is called like the file.
@@ -153,17 +177,26 @@ class Ruleset:
             raise _untrusted(file, os.path.basename(file.path))
         settings = resolve(self.config, file.stem, {}, file.source, standing)
         file = file if may is not None else _without_programs(file)
-        interpreter = interpreter_of(file, self.host_paths.home, trusted=may is not None)
+        root = self._root_of(file) if may is not None and file.source == PROJECT else ""
+        interpreter = interpreter_of(file, self.host_paths.home, root=root, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
-        if may is not None and file.source == PROJECT and policy.enclosure != "none":
+        if root and policy.enclosure != "none":
             # A file may import the project's own packages; what it can write is still nothing.
-            place = project_directory(file)
-            root = project_of(place, find_worktree(place), self.host_paths.home).directory
             policy = replace(policy, readable=(*policy.readable, root))
         spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
+
+    def _root_of(self, file: ToolFile) -> str:
+        """Return the root of the project of a file. Blocks on the file system."""
+        directory = project_directory(file)
+        try:
+            return find_project(
+                directory, home=self.host_paths.home, safe=self.config.daemon.safe_directories
+            ).directory
+        except OSError:
+            return directory
 
     def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
         """How to get a module that a file could not import with that interpreter."""

@@ -17,13 +17,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.store import Store
 
 __all__ = [
-    "PROJECT",
     "TRUSTED_MAX",
     "Asked",
     "Trusted",
@@ -35,8 +34,6 @@ __all__ = [
     "recall",
 ]
 
-PROJECT: Final = "project"
-"""The only source that is not the user's own."""
 TRUSTED_MAX: Final = 10_000
 """Projects; more than this means that a script grants trust."""
 
@@ -95,7 +92,7 @@ class Trusted:
         """Whether the trust is in this file, with its code and its interpreter of now."""
         return (
             any(path == self.path_of(file) for path, _ in self.tools)
-            and (not self.pins or file.digest in self.pins)
+            and (not self.pins or (file.digest in self.pins and not file.uncovered))
             and (file.python or "", file.programs) == (self.python, self.programs)
         )
 

@@ -21,6 +21,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,6 +36,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
+from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
 
@@ -249,6 +251,14 @@ class Pool:
         if self._waiting:
             self._settle()
 
+    def is_writing(self, root: str) -> bool:
+        """Whether a worker that is not idle may write in a directory, or in one above it or below it."""
+        return any(
+            worker.state is not WorkerState.IDLE
+            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
+            for worker in self._workers.values()
+        )
+
     def keep_idle(self, seconds: float) -> None:
         """Keep idle workers so long from now on."""
         self._idle.keep(seconds)
@@ -276,6 +286,13 @@ class Pool:
         self._idle.discard(worker)
         worker.fire(WorkerEvent.RETIRE)
         worker.cell.end()
+
+    def retire_unlike(self, directory: str, places: AbstractSet[Place]) -> None:
+        """Retire the workers of a directory whose cells may write there and do not hold all of these places."""
+        for worker in self.workers:
+            policy = worker.spec.policy
+            if worker.spec.directory == directory and policy.writable and not places <= set(policy.found):
+                self.retire(worker)
 
     def retire_owned(self, owner: str) -> None:
         """Retire the workers of a session that has ended."""

@@ -238,6 +238,8 @@ def _fill_facts(wire: pb.Facts, facts: Facts) -> None:
     wire.state_lost = facts.state_lost
     wire.stop_seconds = facts.stop_seconds
     wire.killed_processes = facts.killed_processes
+    if facts.moved_aside:
+        wire.moved_aside.extend(facts.moved_aside)
     for output in facts.logs:
         wire.logs.append(encode_output(output))
     wire.refused_hosts.extend(facts.refused_hosts)

@@ -1,4 +1,7 @@
-"""The edge for operators: what there is, what happened, what goes on."""
+"""The gRPC service for operators: what there is, what happened, what goes on.
+
+Longer than 400 lines because it has a method for each RPC of the service.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,16 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.catalog.sources import PROJECT
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
-from toolcelld.policy.profiles import project_of
-from toolcelld.policy.trust import PROJECT, TRUSTED_MAX
+from toolcelld.policy.profiles import CONFIG_FILE
+from toolcelld.policy.project import Project
+from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
@@ -289,6 +294,7 @@ class Operator(rpc.OperatorServicer):
                     f"{TRUSTED_MAX} projects are trusted already; see toolcell trust --list.",
                     quota=f"trusted projects: {TRUSTED_MAX}",
                 )
+            await self._check_owners(trust_request.catalog.directory)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
             if not await self._daemon.trust(trusted):
                 logger.warning(
@@ -298,6 +304,24 @@ class Operator(rpc.OperatorServicer):
             await self._daemon.catalogs.refresh(trusted.directory)
             return pb.TrustResponse(trust=encode_trusted(trusted))
         raise AssertionError
+
+    async def _project(self, directory: str) -> Project:
+        """Find the project of a directory. Raises `Refusal`."""
+        try:
+            return await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
+        except OSError as error:
+            raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
+
+    async def _check_owners(self, directory: str) -> None:
+        """Raise `Refusal` for a project in which other users can write."""
+        project = await self._project(directory)
+        if project.fault:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{directory} cannot be trusted: another user could change its tools, as {project.fault}.\n"
+                f'  Change that, or accept the directory by its exact path: [daemon] safe_directories = ["…"] in {CONFIG_FILE}',
+                field="directory",
+            )
 
     async def Distrust(self, request: pb.DistrustRequest, context: Context) -> pb.DistrustResponse:
         async with refusals(context):
@@ -334,7 +358,7 @@ class Operator(rpc.OperatorServicer):
                     field="subject",
                 )
             ruleset = self._daemon.ruleset
-            project = project_of(catalog.directory, catalog.worktree, ruleset.host_paths.home)
+            project = await self._project(catalog.directory)
             permit = ruleset.permit(tool, project, catalog.directory)
             answers = (
                 [await asyncio.to_thread(explain, permit, request.subject)]

@@ -6,18 +6,16 @@ one look. Its digest is the proof of that: other code by the time of the grant i
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.sources import PROJECT, ToolFile
 from toolcelld.config.grants import Grant
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
-from toolcelld.policy.trust import PROJECT, Asked, Trusted, digest_of
+from toolcelld.policy.trust import Asked, Trusted, digest_of
 from toolcelld.rpc.encoding import encode_problem, timestamp
 
 __all__ = ["TrustRequest", "encode_trusted"]
@@ -62,6 +60,13 @@ class TrustRequest:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
                 f"{self.catalog.directory} has no tools whose code could be pinned.",
+                field="pinned",
+            )
+        if pinned and (uncovered := next((file.uncovered for file in self.files if file.uncovered), "")):
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{self.catalog.directory} cannot be pinned, as a change there would not be noticed: {uncovered}.\n"
+                "  Move that out of the directory of the tools, or trust the project without --digest.",
                 field="pinned",
             )
         if reason := _unfit(self.catalog.directory, self.ruleset.host_paths.home):
@@ -125,14 +130,12 @@ def encode_trusted(trusted: Trusted) -> pb.TrustInfo:
 
 
 def _unfit(directory: str, home: str) -> str:
-    """Return why a directory cannot be trusted as a project; empty if it can.
+    """Return why a directory cannot be trusted as a project; empty if it can. Its tools could write everything below it.
 
-    Its tools could write everything below it, and other users could put tools into it.
+    Who else could put tools into it is looked at by `find_project`.
     """
     if home == directory or home.startswith(directory.rstrip("/") + "/"):
         return "it contains your home directory"
-    if os.stat(directory).st_mode & stat.S_IWOTH:
-        return "every user of this machine may write to it"
     return ""
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.sandbox import linux
+from toolcelld.sandbox.paths import Place, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
@@ -107,6 +108,8 @@ class Rule:
 
     path: str
     rights: int
+    place: Place | None = None
+    """What has to be at the path, which is not followed through links then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,9 @@ def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:
     run = READ | EXECUTE if policy.execute else READ
     apart = policy.enclosure == "strict"
     rules = [*system_rules(execute=policy.execute, apart=apart)]
-    rules += [Rule(path, run) for path in dict.fromkeys([*needed, *policy.readable])]
-    rules += [Rule(path, run | WRITE) for path in policy.writable]
+    found = {place.path: place for place in policy.found}
+    rules += [Rule(path, run, found.get(path)) for path in dict.fromkeys([*needed, *policy.readable])]
+    rules += [Rule(path, run | WRITE, found.get(path)) for path in policy.writable]
     if tmpdir:
         rules.append(Rule(tmpdir, run | WRITE))
     if apart:
@@ -205,7 +209,7 @@ def _known(abi: int) -> int:
 
 def _grant(ruleset: int, rule: Rule, handled: int) -> None:
     try:
-        place = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+        place = os.open(rule.path, os.O_PATH | os.O_CLOEXEC) if rule.place is None else open_place(rule.place)
     except OSError as error:
         if error.errno in UNREACHABLE:
             return

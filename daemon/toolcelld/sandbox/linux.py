@@ -246,7 +246,9 @@ AT_RECURSIVE: Final = 0x8000
 OPEN_TREE_CLONE: Final = 1
 OPEN_TREE_CLOEXEC: Final = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+MOVE_MOUNT_T_EMPTY_PATH: Final = 0x40
 MOUNT_ATTR_RDONLY: Final = 1
+RESOLVE_NO_MAGICLINKS: Final = 2
 
 
 class _MountAttributes(ctypes.Structure):
@@ -271,17 +273,31 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     )
 
 
-def open_tree(path: str) -> int:
-    """Return a descriptor of a detached copy of the mounts at and below a path."""
-    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
-    result = _libc.syscall(SYS_OPEN_TREE, AT_FDCWD, path.encode(), ctypes.c_uint(flags))
-    return _checked(result, f"open_tree {path}")
+def openat2(directory: int, path: str, flags: int) -> int:
+    """Open a path without following links in any component; return a descriptor that is closed on exec."""
+    how = OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+    opened: int = _libc.syscall(
+        SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.c_size_t(OPEN_HOW.size)
+    )
+    if opened == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return opened
 
 
-def move_mount(tree: int, path: str) -> None:
-    """Attach a detached copy at a path."""
-    result = _libc.syscall(SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, path.encode(), MOVE_MOUNT_F_EMPTY_PATH)
-    _checked(result, f"move_mount to {path}")
+def open_tree(what: str | int) -> int:
+    """Return a descriptor of a detached copy of the mounts at and below a path, or at what a descriptor is open on."""
+    where, path = (AT_FDCWD, os.fsencode(what)) if isinstance(what, str) else (what, b"")
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
+    return _checked(_libc.syscall(SYS_OPEN_TREE, where, path, ctypes.c_uint(flags)), f"open_tree {what}")
+
+
+def move_mount(tree: int, to: str | int) -> None:
+    """Attach a detached copy at a path, or on what a descriptor is open on."""
+    where, path = (AT_FDCWD, os.fsencode(to)) if isinstance(to, str) else (to, b"")
+    flags = MOVE_MOUNT_F_EMPTY_PATH | (0 if path else MOVE_MOUNT_T_EMPTY_PATH)
+    result = _libc.syscall(SYS_MOVE_MOUNT, tree, b"", where, path, ctypes.c_uint(flags))
+    _checked(result, f"move_mount to {to}")
 
 
 def set_read_only(what: str | int) -> None:

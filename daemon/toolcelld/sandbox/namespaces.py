@@ -17,10 +17,11 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from toolcelld.sandbox import linux
+from toolcelld.sandbox.paths import Place, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["HIDDEN", "bound_processes", "bounds_processes", "enter_namespaces", "mount_view"]
@@ -121,30 +122,63 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     emptied = _present([*HIDDEN, *policy.hidden])
-    needed_paths = [*needed, *_present(policy.readable)]
+    found = {place.path: place for place in policy.found}
+    needed_paths = [*needed, *_present(path for path in policy.readable if path not in found)]
     kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
-    kept |= dict.fromkeys(_present(policy.protected))
     # Readable places that are links themselves, as an alias of an interpreter: the copies are mounted at their targets.
     links = {path: os.path.realpath(path) for path in policy.readable if os.path.islink(path)}
     # Detached copies are made before anything is hidden.
     places = [(path, _EMPTY, -1) for path in emptied]
     places += [(path, _READABLE, linux.open_tree(path)) for path in kept]
-    places += [(path, _WRITABLE, linux.open_tree(path)) for path in _present(policy.writable)]
+    places += _trees(_READABLE, (found[path] for path in policy.readable if path in found), emptied)
+    writable = [path for path in policy.writable if path not in found]
+    places += [(path, _WRITABLE, linux.open_tree(path)) for path in _present(writable)]
+    places += _trees(_WRITABLE, (found[path] for path in policy.writable if path in found))
+    places += _trees(_READABLE, (Place(path, 0, 0) for path in policy.protected))
     linux.set_read_only("/")
     # Shorter paths first, so that the more specific entry wins: a grant within a hidden directory is visible, and a
     # hidden directory within a grant is empty.
-    for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[1])):
+    for path, kind, tree in sorted(places, key=lambda place: (place[0].count("/"), place[0])):
         if kind == _EMPTY:
             _empty(path, tmpdir_bytes)
             continue
         if kind == _READABLE:
             linux.set_read_only(tree)
-        _make_place(path, tree)
-        linux.move_mount(tree, path)
+        _attach(path, tree)
         os.close(tree)
     for link, target in links.items():
         _link(link, target)
     linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+
+
+def _trees(
+    kind: int, places: Iterable[Place], emptied: Sequence[str] = ("/",)
+) -> Iterator[tuple[str, int, int]]:
+    """Copy the mounts of places below emptied directories, opened without following links; one that is gone is left out.
+
+    Raises `Exchanged` where something else is there than was found.
+    """
+    for place in places:
+        if not _below_any(place.path, emptied):
+            continue
+        try:
+            opened = open_place(place)
+        except FileNotFoundError:
+            continue
+        try:
+            yield place.path, kind, linux.open_tree(opened)
+        finally:
+            os.close(opened)
+
+
+def _attach(path: str, tree: int) -> None:
+    """Mount a copy at its path, whatever links or other directories are put there meanwhile by other processes."""
+    _make_place(path, tree)
+    target = open_plain(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        linux.move_mount(tree, target)
+    finally:
+        os.close(target)
 
 
 def _empty(path: str, tmpdir_bytes: int | None) -> None:
@@ -185,7 +219,7 @@ def _outermost(paths: Iterable[str]) -> list[str]:
 
 
 def _below_any(path: str, others: Iterable[str]) -> bool:
-    return any(path == other or path.startswith(other + "/") for other in others)
+    return any(path == other or path.startswith(other.rstrip("/") + "/") for other in others)
 
 
 def _make_place(path: str, tree: int) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from toolcelld.sandbox.paths import Place
+
 __all__ = [
     "HANDOVER_BATCH_MAX",
     "OPEN",
@@ -38,7 +40,10 @@ class SandboxPolicy:
     writable: tuple[str, ...] = ()
     """In addition to the private temporary directory; also readable."""
     protected: tuple[str, ...] = ()
-    """Read-only places within writable ones; `strict` only."""
+    """Read-only places within writable ones, links included; `strict` only."""
+    found: tuple[Place, ...] = ()
+    """What was at some of these paths: the cell opens them without following links, and compares. A place with inode 0
+    is not compared. Other paths are resolved, links included."""
     hidden: tuple[str, ...] = ()
     """Directories that `strict` shows empty, in addition to the usual ones, except for readable and writable places below."""
     network: Network = "none"
@@ -62,6 +67,8 @@ class SandboxPolicy:
             name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
             for name, value in values.items()
         }
+        places = cast("list[tuple[str, int, int]]", values.get("found", ()))
+        plain["found"] = tuple(Place(*place) for place in places)
         return cls(**plain)
 
 

@@ -15,8 +15,8 @@ from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.profiles import Project
 from toolcelld.policy.ruleset import Ruleset
+from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
@@ -35,14 +35,15 @@ class Admission:
         self,
         ruleset: Callable[[], Ruleset],
         directory: str,
-        project: Project,
+        watch: ProjectWatch,
         *,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> None:
         self._read_ruleset = ruleset
         self._directory = directory
-        self._project = project
+        self._watch = watch
+        self._project = watch.project
         self._allow = allow
         self._deny = deny
         self._ruleset = ruleset()
@@ -53,7 +54,12 @@ class Admission:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
         ruleset = self._read_ruleset()
         if ruleset is not self._ruleset or catalog.generation != self._generation:
+            if ruleset is not self._ruleset:
+                self._watch.renew()
             self._ruleset, self._generation = ruleset, catalog.generation
+            self._plans.clear()
+        if (project := self._watch.before_call()) is not self._project:
+            self._project = project
             self._plans.clear()
         if (plan := self._plans.get(name)) is not None:
             return plan

@@ -46,13 +46,22 @@ class Sessions:
             pin = await self._daemon.catalogs.open(request.directory)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
+        try:
+            project = await asyncio.to_thread(self._daemon.ruleset.find_project, pin.catalog.directory)
+        except OSError as error:
+            pin.close()
+            text = f"{request.directory} cannot be opened without following links: {error}"
+            raise Refusal(RefusalReason.BAD_REQUEST, text, field=field) from error
+        except BaseException:
+            pin.close()
+            raise
         try:  # others were opened meanwhile
             self._refuse_if_draining()
             self._check_room()
         except Refusal:
             pin.close()
             raise
-        session = Session(self._daemon, request, pin, self._closed)
+        session = Session(self._daemon, request, pin, project, self._closed)
         self._sessions[session.id] = session
         self._emptied.clear()
         self._daemon.happened("session.opened", session_id=session.id)

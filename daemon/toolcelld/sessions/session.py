@@ -5,7 +5,10 @@ shows the resume token within the linger takes it over and finds every call agai
 linger, or when the client says so, or when the daemon drains, the session closes: it refuses
 new calls, has the running ones stopped, and is gone when the last of them has ended.
 
-`Session.admit` is the only door for a call.
+`Session.admit` is the only way in for a call.
+
+Longer than 400 lines because everything here changes the calls of one session, and the order of these changes is what
+lets each call end once.
 """
 
 from __future__ import annotations
@@ -31,12 +34,13 @@ from toolcelld.config.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import SESSION, CallEvent, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.profiles import project_of
+from toolcelld.policy.project import Project
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
+from toolcelld.sessions.project_watch import ProjectWatch
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.start_events import StartEvents
 
@@ -70,7 +74,12 @@ class Session:
     """A client session, created by `Sessions`."""
 
     def __init__(
-        self, daemon: Daemon, request: OpenRequest, pin: Pin, closed: Callable[[Session], None]
+        self,
+        daemon: Daemon,
+        request: OpenRequest,
+        pin: Pin,
+        project: Project,
+        closed: Callable[[Session], None],
     ) -> None:
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
@@ -81,7 +90,7 @@ class Session:
         self.answers = request.answers
         self.services = request.services
         self.directory = pin.catalog.directory
-        self.worktree = pin.catalog.worktree
+        self.worktree = project.worktree
         self.outbox = Outbox()
         self.opened_at = time.time()
         self.calls: dict[str, Call] = {}
@@ -104,10 +113,16 @@ class Session:
         self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
+        self.project = ProjectWatch(
+            project,
+            lambda: daemon.ruleset.find_project(self.directory),
+            daemon.pool.is_writing,
+            lambda now: daemon.pool.retire_unlike(self.directory, {*now.held, *now.protected}),
+        )
         self._admission = Admission(
             lambda: daemon.ruleset,
             self.directory,
-            project_of(self.directory, self.worktree, daemon.ruleset.host_paths.home),
+            self.project,
             allow=request.allow,
             deny=request.deny,
         )
@@ -180,6 +195,7 @@ class Session:
         self.retention.close()
         self.pool.retire_owned(self.id)
         self._pin.close()
+        self.project.close()
         if self.request.follow:
             self._daemon.watch.leave(self.directory)
         self.closed.set()

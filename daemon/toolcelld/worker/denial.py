@@ -55,7 +55,7 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
     for name in names:
         if "/" not in name and error.errno in (errno.ENOENT, errno.EACCES) and _is_program(error):
             return f"The cell finds no program {name!r} in its PATH. {_command(tool, name)}"
-        path = os.path.realpath(os.path.join(directory, name))
+        path = _resolved(os.path.join(directory, name))
         if error.errno in _WRITING:
             if (place := _around(path, policy.protected)) or not _around(path, policy.writable):
                 shown = redacted(path, (directory,))
@@ -100,6 +100,13 @@ def _command(tool: str, subject: str) -> str:
 
 def _subject(path: str, shown: str) -> str:
     return "PATH" if shown.startswith("…") else path if " " not in path else "PATH"
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a link that may not be read
+        return os.path.normpath(path)
 
 
 def _around(path: str, places: tuple[str, ...]) -> str:

@@ -14,15 +14,18 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
+from typing import Final
 
 from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "ToolSource", "load"]
+
+COMPILED: Final = "__pycache__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,37 @@ class _UncachedFileLoader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+class _OwnFinder(importlib.machinery.FileFinder):
+    """A finder for a directory of the tool's, also one that the tool puts on `sys.path`; compiled files are no modules.
+
+    The digest that a trust is pinned to does not cover `__pycache__`.
+    """
+
+    def find_spec(
+        self, fullname: str, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if COMPILED in (*self.path.split(os.sep), fullname.rpartition(".")[2]):
+            return None
+        return super().find_spec(fullname, target)
+
+
+def _own_finders(directory: str) -> Callable[[str], _OwnFinder]:
+    """Return a path hook for what is in the tool's directory."""
+
+    def hook(path: str) -> _OwnFinder:
+        real = os.path.realpath(path)
+        if real != directory and not real.startswith(directory + os.sep):
+            raise ImportError("not of the tool")
+        return _OwnFinder(
+            path,
+            (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+            (_UncachedFileLoader, importlib.machinery.SOURCE_SUFFIXES),
+            (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+        )
+
+    return hook
+
+
 class _SiblingFinder:
     """A finder for modules and packages next to the tool file, except names of the standard library."""
 
@@ -95,10 +129,7 @@ class _SiblingFinder:
             search_path = [] if name in sys.stdlib_module_names else [self._directory]
         else:
             search_path = [place for place in path if place.startswith(self._directory + os.sep)]
-        spec = importlib.machinery.PathFinder.find_spec(name, search_path, target) if search_path else None
-        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _UncachedFileLoader(name, spec.loader.path)
-        return spec
+        return importlib.machinery.PathFinder.find_spec(name, search_path, target) if search_path else None
 
 
 class _FreshFileLoader(_UncachedFileLoader):
@@ -153,6 +184,7 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     sys.meta_path.insert(position, _SiblingFinder(source.directory))
     if project[0]:
         sys.meta_path.insert(position + 1, _ProjectFinder(*project))
+    sys.path_hooks.insert(0, _own_finders(os.path.realpath(source.directory)))
     name = (
         source.stem
         if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names

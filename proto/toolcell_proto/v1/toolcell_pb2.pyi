@@ -1496,6 +1496,7 @@ class Facts(_message.Message):
     KILLED_PROCESSES_FIELD_NUMBER: _builtins.int
     LOGS_FIELD_NUMBER: _builtins.int
     REFUSED_HOSTS_FIELD_NUMBER: _builtins.int
+    MOVED_ASIDE_FIELD_NUMBER: _builtins.int
     queue_seconds: _builtins.float
     """Time spent waiting for a worker."""
     run_seconds: _builtins.float
@@ -1530,6 +1531,10 @@ class Facts(_message.Message):
     def refused_hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts that the tool asked for and may not reach, as the entries that would grant them; the first 16."""
 
+    @_builtins.property
+    def moved_aside(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Protected places that appeared in the project while the call ran and were renamed, each as "PATH to NEW_NAME"."""
+
     def __init__(
         self,
         *,
@@ -1548,10 +1553,11 @@ class Facts(_message.Message):
         killed_processes: _builtins.int = ...,
         logs: _abc.Iterable[Global___Output] | None = ...,
         refused_hosts: _abc.Iterable[_builtins.str] | None = ...,
+        moved_aside: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "refused_hosts", b"refused_hosts", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_seconds", b"cpu_seconds", "generation", b"generation", "killed_processes", b"killed_processes", "leftover_processes", b"leftover_processes", "leftover_threads", b"leftover_threads", "logs", b"logs", "memory_peak_bytes", b"memory_peak_bytes", "moved_aside", b"moved_aside", "output_bytes", b"output_bytes", "queue_seconds", b"queue_seconds", "refused_hosts", b"refused_hosts", "run_seconds", b"run_seconds", "spilled_bytes", b"spilled_bytes", "state_lost", b"state_lost", "stop_seconds", b"stop_seconds", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ def tool_file(
 
 
 def scanned(*found: ToolFile | Problem) -> Scan:
-    return Scan("/p", "/p", found)
+    return Scan("/p", found)
 
 
 def a_tool(name: str, description: str = "Does it.", **options: object) -> Described:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 
 from toolcelld.catalog import digest as digests
 from toolcelld.catalog import sources
-from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, find_worktree, scan, sources_of
+from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 
 PROJECT = ".toolcell/tools"
+USER = ".config/toolcell/tools"
 
 
 @pytest.fixture(autouse=True)
@@ -105,13 +107,13 @@ def test_a_project_in_the_home_directory_is_seen_once(home: Path) -> None:
     assert file.scope == "local"
 
 
-def test_two_names_of_one_file_are_one_tool_file(project: Path) -> None:
-    put(project / PROJECT / "a.py")
-    (project / PROJECT / "b.py").symlink_to("a.py")
+def test_two_names_of_one_file_are_one_tool_file(project: Path, home: Path) -> None:
+    put(home / USER / "a.py")
+    (home / USER / "b.py").symlink_to("a.py")
     found = look(project)
     assert [file.stem for file in found.files] == ["a"]
     assert found.problems[0].reason == "rejected"
-    assert found.problems[0].message == f"is the same file as {project / PROJECT / 'a.py'}, which is used"
+    assert found.problems[0].message == f"is the same file as {home / USER / 'a.py'}, which is used"
 
 
 @pytest.fixture
@@ -137,22 +139,22 @@ def test_a_socket_is_not_opened(project: Path, monkeypatch: pytest.MonkeyPatch) 
     path.unlink()
 
 
-def test_a_device_is_not_opened(project: Path) -> None:
-    path = project / PROJECT / "x.py"
+def test_a_device_is_not_opened(project: Path, home: Path) -> None:
+    path = home / USER / "x.py"
     path.parent.mkdir(parents=True)
     path.symlink_to("/dev/zero")
     assert only_problem(project).message == "is a device, not a file; it was not opened"
 
 
-def test_a_link_to_nothing_is_a_problem(project: Path) -> None:
-    path = project / PROJECT / "x.py"
+def test_a_link_to_nothing_is_a_problem(project: Path, home: Path) -> None:
+    path = home / USER / "x.py"
     path.parent.mkdir(parents=True)
     path.symlink_to("nowhere.py")
     assert only_problem(project).message == "the link points to nothing; fix or remove it"
 
 
-def test_a_loop_of_links_is_a_problem(project: Path) -> None:
-    path = project / PROJECT / "x.py"
+def test_a_loop_of_links_is_a_problem(project: Path, home: Path) -> None:
+    path = home / USER / "x.py"
     path.parent.mkdir(parents=True)
     path.symlink_to("x.py")
     (path.parent / "y").symlink_to("y")
@@ -271,16 +273,18 @@ def test_the_digest_changes_with_every_file_below_and_nothing_else(project: Path
     assert digest(project, config=python) != same
 
 
-def test_the_digest_covers_a_file_behind_a_link(project: Path, tmp_path: Path) -> None:
+def test_the_digest_covers_a_file_behind_a_link_of_the_user(
+    project: Path, home: Path, tmp_path: Path
+) -> None:
     target = put(tmp_path / "elsewhere/pack/__init__.py")
-    (project / PROJECT).mkdir(parents=True)
-    (project / PROJECT / "pack").symlink_to(target.parent)
+    (home / USER).mkdir(parents=True)
+    (home / USER / "pack").symlink_to(target.parent)
     before = digest(project, "pack")
     put(target, "x = 2\n")
     assert digest(project, "pack") != before
 
 
-def test_beyond_its_budget_the_digest_goes_by_size_and_time(
+def test_beyond_its_budget_the_digest_goes_by_size_and_times(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "BYTES_MAX", 20)
@@ -288,11 +292,87 @@ def test_beyond_its_budget_the_digest_goes_by_size_and_time(
     data = put(project / PROJECT / "data.bin", b"1" * 30)
     os.utime(data, (1, 1))
     before = digest(project)
+    assert digest(project) == before
+    put(project / PROJECT / "new.bin").rename(data)
     data.write_bytes(b"2" * 30)
     os.utime(data, (1, 1))
-    assert digest(project) == before
-    os.utime(data, (2, 2))
-    assert digest(project) != before
+    assert digest(project) != before, "the inode and the time of the last change cannot be set back"
+
+
+def uncovered(project: Path) -> str:
+    (file,) = look(project).files
+    return file.uncovered
+
+
+def test_what_the_digest_does_not_cover_is_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = project / PROJECT
+    put(tools / "a.py")
+    put(tools / "__pycache__/a.cpython-311.pyc")
+    assert uncovered(project) == ""
+    (tools / "_link.py").symlink_to("a.py")
+    assert uncovered(project) == f"{tools}/_link.py is a link"
+    (tools / "_link.py").unlink()
+    deep = "/".join(["_d"] * (digests.DEPTH_MAX + 1))
+    put(tools / deep / "x.py")
+    assert uncovered(project).endswith(f"_d is more than {digests.DEPTH_MAX} directories deep")
+    shutil.rmtree(tools / "_d")
+    put(tools / "_lib/.git/x.py")
+    assert uncovered(project) == f"{tools}/_lib/.git is not looked at"
+    shutil.rmtree(tools / "_lib")
+    monkeypatch.setattr(digests, "ENTRIES_MAX", 2)
+    put(tools / "_b.py")
+    assert uncovered(project) == f"{tools} has more than 2 entries"
+    shutil.rmtree(tools / "__pycache__")
+    assert uncovered(project) == ""
+    (tools / "_b.py").unlink()
+    put(tools / "_lib/c.py")
+    assert uncovered(project) == ""
+    put(tools / "_lib/d.py")
+    assert uncovered(project) == "there are more than 2 files"
+
+
+@pytest.mark.parametrize("link", [".toolcell", ".toolcell/tools"])
+def test_a_tools_directory_of_a_project_that_is_a_link_is_not_read(
+    project: Path, tmp_path: Path, link: str
+) -> None:
+    target = tmp_path / "elsewhere"
+    put(target / ("tools/a.py" if link == ".toolcell" else "a.py"))
+    (project / link).parent.mkdir(exist_ok=True)
+    (project / link).symlink_to(target)
+    found = look(project)
+    assert not found.files
+    problem = next(it for it in found.problems if not it.path.endswith("config.toml"))
+    assert (problem.path, problem.reason) == (str(project / PROJECT), "rejected")
+    assert problem.message.startswith("is a link, or is below one. ")
+    assert not look(project).files
+
+
+def test_a_project_above_a_link_is_read_no_more(project: Path, tmp_path: Path) -> None:
+    """As where a tool renames a directory above the session's own and puts a link there."""
+    put(project / "deep/work" / PROJECT / "a.py")
+    (project / "deep").rename(tmp_path / "was")
+    (project / "deep").symlink_to(tmp_path / "was")
+    assert not look(project / "deep/work").files
+
+
+@pytest.mark.parametrize("name", ["a.py", "pack", "real/__init__.py"])
+def test_a_linked_tool_of_a_project_is_rejected(project: Path, tmp_path: Path, name: str) -> None:
+    target = put(tmp_path / "elsewhere/__init__.py")
+    (project / PROJECT / name).parent.mkdir(parents=True)
+    (project / PROJECT / name).symlink_to(target.parent if name == "pack" else target)
+    assert only_problem(project).reason == "rejected"
+    assert not look(project).files
+
+
+def test_a_tools_directory_of_the_user_may_be_a_link(project: Path, home: Path, tmp_path: Path) -> None:
+    put(tmp_path / "dotfiles/tools/a.py")
+    (home / USER).parent.mkdir(parents=True)
+    (home / USER).symlink_to(tmp_path / "dotfiles/tools")
+    (file,) = look(project).files
+    assert (file.directory, file.path) == (
+        str(tmp_path / "dotfiles/tools"),
+        str(tmp_path / "dotfiles/tools/a.py"),
+    )
 
 
 def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, home: Path) -> None:
@@ -315,12 +395,3 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
         Source("team", "team", ("/team",), "/venv/bin/python"),
         Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
     )
-
-
-def test_the_worktree_is_the_nearest_repository_around(project: Path) -> None:
-    deep = project / "a/b"
-    deep.mkdir(parents=True)
-    assert find_worktree(str(deep)) == str(deep)
-    (project / ".git").write_text("gitdir: elsewhere\n")
-    assert find_worktree(str(deep)) == str(project)
-    assert look(deep).worktree == str(project)

@@ -10,8 +10,14 @@ from toolcelld.config.grants import Grant
 from toolcelld.config.hosts import HostEntry, covers, entry_for, is_granted, is_named, ports_of
 
 NAMES = st.sampled_from(["org", "x.org", "a.x.org", "b.a.x.org", "xx.org", "127.0.0.1", "[::1]"])
+
+
+def written(below: bool, name: str, port: str) -> str:
+    return ("*." if below and name[0] not in "[1" else "") + name + port
+
+
 ENTRIES = st.builds(
-    lambda below, name, port: ("*." if below and name[0] not in "[1" else "") + name + port,
+    written,
     st.booleans(),
     NAMES,
     st.sampled_from(["", ":80", ":443", ":22"]),

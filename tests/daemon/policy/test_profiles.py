@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +18,24 @@ from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
-from toolcelld.policy.profiles import HostPaths, project_of
+from toolcelld.policy.profiles import HostPaths
+from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, Trusts
+from toolcelld.sandbox.paths import Place
 from toolcelld.sandbox.policy import OPEN
 
 HOME = "/home/me"
 WORK = "/home/me/work"
 ENVIRONMENT = dict.fromkeys(["PATH", "LANG", "AWS_KEY", "TEAM_URL", "OTHER", "CACHE"], "value")
 TOKEN = {"TOKEN": SecretSection(env="TOKEN")}
+PROJECT = Project(
+    WORK,
+    WORK,
+    (Place(WORK, 1, 2), Place(f"{WORK}/below", 1, 3)),
+    (Place(f"{WORK}/.git", 1, 4),),
+    (f"{WORK}/.git",),
+)
 ALL = HostCapabilities()
 BARE = HostCapabilities(strict="unprivileged user namespaces are forbidden")
 NOTHING_AT_ALL = HostCapabilities(baseline="no Landlock", strict="no Landlock")
@@ -56,7 +64,7 @@ def permitted(
 ) -> CellSpec:  # fmt: skip
     around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
-    project = project_of(f"{WORK}/below", WORK, HOME)
+    project = PROJECT
     return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
 
 
@@ -90,9 +98,10 @@ def refusal(*arguments: Any, **values: Any) -> Refusal:
 def test_a_tool_may_write_its_project_and_no_more() -> None:
     policy = permitted(config()).policy
     assert (policy.enclosure, policy.network, policy.execute) == ("strict", "none", True)
-    assert policy.writable == (WORK, f"{WORK}/.git")
+    assert policy.writable == (WORK, f"{WORK}/below")
     assert f"{HOME}/.config/toolcell/tools" in policy.readable
-    assert {f"{WORK}/.git/hooks", f"{WORK}/.git/config", f"{WORK}/.toolcell"} <= set(policy.protected)
+    assert policy.protected == (f"{WORK}/.git",)
+    assert {PROJECT.held[0], PROJECT.protected[0]} <= set(policy.found)
     assert {HOME, "/state", "/run/toolcell"} <= set(policy.hidden)
 
 
@@ -107,17 +116,6 @@ def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
     file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
     assert directory not in permitted(config(), file=file).policy.readable
     assert directory not in Ruleset(config(), HostPaths(ALL, HOME)).describing(file).policy.readable
-
-
-def test_a_home_directory_under_git_is_no_project() -> None:
-    assert project_of(f"{HOME}/x", HOME, HOME).directory == f"{HOME}/x"
-    assert project_of(f"{HOME}/x", "/", HOME).directory == f"{HOME}/x"
-    assert project_of(f"{WORK}/x", WORK, HOME).directory == WORK
-
-
-def test_a_linked_worktree_keeps_the_file_that_says_where_its_hooks_are(tmp_path: Path) -> None:
-    (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
-    assert str(tmp_path / ".git") in project_of(str(tmp_path), str(tmp_path), HOME).protected
 
 
 def test_auto_is_the_best_that_there_is_and_never_nothing() -> None:
@@ -227,7 +225,7 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
     assert found.policy.network == "none"
     assert secrets(found) == ()
     assert variables(found) == {"PATH", "LANG"}
-    assert found.policy.writable == (WORK, f"{WORK}/.git")
+    assert found.policy.writable == (WORK, f"{WORK}/below")
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:

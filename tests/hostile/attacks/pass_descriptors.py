@@ -35,7 +35,7 @@ def pass_descriptors(target: dict[str, Any]) -> str:
     HELD.append(os.open(os.devnull, os.O_RDONLY))
     with contextlib.suppress(OSError):  # its cell has no network
         HELD.append(lingering().detach())
-    passed = []
+    passed: list[int] = []
     for number in (3, 4, 5, 6):
         for held in HELD:
             try:

@@ -44,7 +44,7 @@ def connect_by_name(host: str, port: int) -> str:
 @tool
 def find_sockets() -> list[str]:
     """Name the sockets that were left open in the worker, with what accepts or receives on them."""
-    found = []
+    found: list[str] = []
     for number in range(3, 64):
         try:
             with socket.socket(fileno=os.dup(number)) as one:

@@ -203,6 +203,7 @@ def _read_facts(facts: pb.Facts) -> Facts:
         facts.killed_processes,
         tuple(_read_output(log) for log in facts.logs),
         tuple(facts.refused_hosts),
+        tuple(facts.moved_aside),
     )
 
 

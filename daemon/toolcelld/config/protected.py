@@ -1,0 +1,41 @@
+"""The names that are protected in a project: what programs outside of a cell run or read as configuration or orders.
+
+`[defaults] protected` replaces the list. `.git`, `.toolcell` and `.atomic` are protected in addition, always.
+Sources that tools edit on purpose, such as `Makefile`, `package.json` or `conftest.py`, are not in it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ALWAYS", "PROTECTED", "protected_name"]
+
+ALWAYS: Final = (".git", ".toolcell", ".atomic")
+"""Protected whatever the setting says: git runs hooks and filters, and the others hold tools."""
+READ_OR_RUN: Final = (
+    ".venv", "venv", ".claude", ".mcp.json", ".cursor", ".cursorrules", ".vscode", "*.code-workspace", ".idea", ".zed",
+    ".opencode", "opencode.json", "opencode.jsonc", ".codex", ".gemini", ".windsurf", ".clinerules", ".roo",
+    ".aider.conf.yml", ".devcontainer", ".devcontainer.json", ".envrc", "mise.toml", ".mise.toml", ".exrc", ".nvim.lua",
+    ".dir-locals.el", ".gdbinit", ".cargo", "rust-toolchain.toml", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs",
+)  # fmt: skip
+"""Read or run by interpreters, editors, agents and package managers without a question."""
+AT_COMMITS: Final = (".husky", ".pre-commit-config.yaml", "lefthook.yml")
+ORDERS: Final = (
+    "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
+    ".github/hooks",
+)  # fmt: skip
+"""Told to agents."""
+PROTECTED: Final = (*READ_OR_RUN, *AT_COMMITS, *ORDERS)
+"""The default of `[defaults] protected`."""
+NAMES_MAX: Final = 256
+"""Looked for in each directory after a call that changed it."""
+
+
+def protected_name(value: str) -> str:
+    """Return a name of the list. Raises `ValueError` for one that is not a plain relative path."""
+    parts = value.split("/")
+    if "\0" in value or any(part in ("", ".", "..") for part in parts):
+        raise ValueError('should be names below a project, as ".vscode" or ".github/hooks"')
+    if any(letter in part for part in parts[:-1] for letter in "*?["):
+        raise ValueError("may have * and ? in the last part of a name only")
+    return value

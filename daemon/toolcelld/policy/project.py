@@ -1,0 +1,378 @@
+"""The project that a session works on: which directory its tools may write, and what in it stays as it is.
+
+A project is found once, when a session is opened, and again when one of its places was exchanged. It is found from the
+root directory downwards, by descriptor and without following links, because a repository comes with links of its
+author's choice. A session's directory is widened to the git worktree around it only through directories that belong to
+this user or to root and that no other user can write: a `.git` that another user made in a shared directory above
+widens nothing. A fault of that kind does not refuse the directory; it ends the widening, and `Project.fault` says it.
+
+In the project three kinds of places are told apart:
+
+    held        directories that stay writable, and must not be exchanged: the root, and those above a protected place
+    protected   what programs outside of cells run or read as configuration: read-only
+    looked      directories in which the names of protected places are looked for after a call, as a tool may make one
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from toolcelld.config.protected import ALWAYS
+from toolcelld.policy.repository import gitdir_named, named_by, submodules
+from toolcelld.sandbox.paths import Place, is_below
+
+__all__ = ["Looked", "Project", "find_project", "names_in"]
+
+ENTRIES_MAX: Final = 4096
+"""Listed of one directory for patterns; the names without `*` are looked for one by one beyond it."""
+LINKS_MAX: Final = 8
+"""Links that lead to links, of one protected name."""
+PLACES_MAX: Final = 1024
+"""Each costs a mount of some 10 µs in every cell."""
+ACL: Final = "system.posix_acl_access"
+
+
+class Looked(NamedTuple):
+    """A directory in which names are looked for, and those that were there."""
+
+    place: Place
+    names: tuple[str, ...]  # names and patterns, without a slash
+    present: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a session works on, as it was found."""
+
+    directory: str  # what its tools may write below: its root
+    worktree: str = ""  # the repository that it belongs to, else the session's directory
+    held: tuple[Place, ...] = ()  # the root first
+    protected: tuple[Place, ...] = ()
+    git: tuple[str, ...] = ()  # those of the protected places that are git's metadata
+    looked: tuple[Looked, ...] = ()
+    fault: str = ""  # why it cannot be trusted: who else can write in it; empty where that is nobody else
+
+
+def find_project(
+    directory: str,
+    *,
+    home: str,
+    names: Sequence[str] = (),
+    tools: Iterable[str] = (),
+    safe: Collection[str] = (),
+) -> Project:
+    """Find the project of a session. Blocks on the file system.
+
+    Args:
+        directory: The session's directory: an absolute path without links.
+        home: The user's home directory. A worktree that contains it holds dotfiles and is not a project.
+        names: The names and patterns to protect, beside those that always are.
+        tools: Absolute paths of directories of tools and of interpreters' environments, wherever they are; those in
+            the project are protected.
+        safe: Directories that are accepted although other users can write in them.
+
+    Raises:
+        OSError: The directory does not exist, or a component of its path is a link.
+    """
+    chain = [_Step(step.path, "", "") if step.path in safe else step for step in _walk(directory)]
+    root, worktree = directory, directory
+    for step in reversed(chain):
+        if step.fault_within:
+            break
+        if (owner := _owner(os.path.join(step.path, ".git"))) is not None:
+            ours = owner in (0, os.geteuid()) or step.path in safe
+            worktree = step.path
+            root = step.path if ours and not is_below(home, step.path) else directory
+            break
+    faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
+    finder = _Finder(root, names)
+    finder.hold(root)
+    for step in chain:
+        if is_below(step.path, root):
+            finder.hold(step.path)
+            finder.look(step.path, (*ALWAYS, *names))
+    for place in tools:
+        finder.protect_tools(place)
+    return finder.project(worktree, next(filter(None, faults), "") or _fault_of_places(directory, safe))
+
+
+# Who can write
+
+
+class _Step(NamedTuple):
+    path: str
+    fault_above: str  # as a directory on the way to the project
+    fault_within: str  # as a directory of the project
+
+
+def _walk(directory: str) -> list[_Step]:
+    """Look at every component of a path, from the root directory on."""
+    path = "/"
+    here = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        steps = [_step(path, here)]
+        for part in filter(None, directory.split("/")):
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here, path = below, os.path.join(path, part)
+            steps.append(_step(path, here))
+    finally:
+        os.close(here)
+    return steps
+
+
+def _step(path: str, descriptor: int) -> _Step:
+    status = os.fstat(descriptor)
+    has_acl = bool(status.st_mode & stat.S_IWGRP) and _has_acl(descriptor)
+    return _Step(
+        path, _fault(path, status, within=False, has_acl=has_acl), _fault(path, status, within=True, has_acl=has_acl)
+    )  # fmt: skip
+
+
+def _fault(path: str, status: os.stat_result, *, within: bool, has_acl: bool) -> str:
+    """Say who else can change what is in a directory; empty if only this user and root can."""
+    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != _unmapped()):
+        return f"{path} belongs to the user {_user(status.st_uid)}"
+    if status.st_mode & stat.S_ISVTX and not within:
+        return ""  # entries can be removed and renamed by their owners only
+    if status.st_mode & stat.S_IWOTH:
+        return f"{path} can be written by every user"
+    if status.st_mode & stat.S_IWGRP and (has_acl or not _is_private(status.st_gid)):
+        return f"{path} can be written by other users: by the group {_group(status.st_gid)} or an access list"
+    return ""
+
+
+def _has_acl(descriptor: int) -> bool:
+    """Whether a list of users and groups stands behind the mode: the bits of the group are its mask then."""
+    try:
+        return bool(os.getxattr(f"/proc/self/fd/{descriptor}", ACL))
+    except OSError:
+        return False
+
+
+@functools.cache
+def _unmapped() -> int:
+    """Return the user that stands for all that a user namespace does not map; -1 where all users are mapped."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            if [line.split()[2] for line in file] == ["4294967295"]:
+                return -1
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+@functools.cache
+def _is_private(group: int) -> bool:
+    """Whether a group is the user's own, as many systems give one to each user: its primary one, with no other member."""
+    try:
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    alone = all(name in (user.pw_name, "root") for name in found.gr_mem)
+    return alone and (group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name))
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _owner(path: str) -> int | None:
+    status = _status(path)
+    return None if status is None else status.st_uid
+
+
+def _fault_of_places(directory: str, safe: Collection[str]) -> str:
+    """Say which of the places that hold tools belongs to another user."""
+    if directory in safe:
+        return ""
+    for name in ALWAYS:
+        owner = _owner(path := os.path.join(directory, name))
+        if owner not in (None, 0, os.geteuid()):
+            return f"{path} belongs to the user {_user(owner or 0)}"
+    return ""
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (OSError, ValueError):
+        return None
+
+
+# What stays as it is
+
+
+class _Finder:
+    """Collects the places of a project."""
+
+    def __init__(self, root: str, names: Sequence[str]) -> None:
+        self._root = root
+        self._names = names
+        self._held: dict[str, Place] = {}
+        self._protected: dict[str, Place] = {}
+        self._git: dict[str, None] = {}
+        self._looked: dict[str, Looked] = {}
+
+    def project(self, worktree: str, fault: str) -> Project:
+        """Return what was collected."""
+        return Project(
+            self._root,
+            worktree,
+            tuple(self._held.values()),
+            tuple(self._protected.values()),
+            tuple(self._git),
+            tuple(self._looked.values()),
+            fault,
+        )
+
+    def hold(self, path: str) -> bool:
+        """Hold a directory of the project, and those above it; False if one of them is a link or missing."""
+        if path in self._held:
+            return True
+        if not is_below(path, self._root) or (path != self._root and not self.hold(os.path.dirname(path))):
+            return False
+        status = _status(path)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return False
+        if len(self._held) < PLACES_MAX and not self._is_protected(path):
+            self._held[path] = Place.of(path, status)
+        return True
+
+    def _is_protected(self, path: str) -> bool:
+        return any(is_below(path, place) for place in self._protected)
+
+    def look(self, directory: str, names: Sequence[str]) -> None:
+        """Protect what of these names is in a directory, and have the others looked for."""
+        status = _status(directory)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return
+        here = tuple(name for name in names if "/" not in name)
+        if (before := self._looked.get(directory)) is not None:
+            if set(names) <= set(before.names):
+                return
+            here = tuple(dict.fromkeys((*before.names, *here)))
+        present = names_in(directory, here)
+        self._looked[directory] = Looked(Place.of(directory, status), here, present)
+        for name in present:
+            self.protect(os.path.join(directory, name))
+        further: dict[str, list[str]] = {}
+        for name in names:
+            first, _, rest = name.partition("/")
+            if rest:
+                further.setdefault(first, []).append(rest)
+        for first, rest_names in further.items():
+            below = os.path.join(directory, first)
+            if self.hold(below):
+                self.look(below, rest_names)
+            elif os.path.islink(below):
+                self.protect(below)
+
+    def protect(self, path: str, links: int = 0) -> None:
+        """Protect what is at a path: a link itself, and what it leads to where that is in the project."""
+        above = os.path.realpath(os.path.dirname(path))
+        path = os.path.join(above, os.path.basename(path))
+        status = _status(path)
+        if path == self._root or not is_below(path, self._root):
+            return
+        if status is None:
+            self._look_for_missing(path)
+            return
+        if not self.hold(above):
+            return
+        if len(self._protected) < PLACES_MAX and not self._is_protected(path):
+            self._protected[path] = Place.of(path, status)
+            self._held.pop(path, None)
+        if stat.S_ISLNK(status.st_mode) and links < LINKS_MAX:
+            self.protect(os.path.normpath(os.path.join(above, os.readlink(path))), links + 1)
+        if os.path.basename(path) == ".git" and path not in self._git:
+            self._git[path] = None
+            self._protect_repository(path)
+
+    def _look_for_missing(self, path: str) -> None:
+        """Have the first component that is missing of a path looked for: a link or a setting names it already."""
+        above = os.path.dirname(path)
+        while not os.path.lexists(above) and is_below(above, self._root):
+            path, above = above, os.path.dirname(above)
+        if is_below(above, self._root) and self.hold(above):
+            self.look(above, (os.path.basename(path),))
+
+    def _protect_repository(self, path: str) -> None:
+        """Protect what git runs or reads for a repository, beside its `.git`."""
+        git = gitdir_named(path) if os.path.isfile(path) else os.path.realpath(path)
+        if not git:
+            return
+        self.protect(git)
+        for named in named_by(git):
+            self.protect(named)
+        if not is_below(git, path):  # a link or a file: what it names belongs to this worktree
+            return
+        for name in submodules(git):
+            below = os.path.join(os.path.dirname(path), name)
+            if os.path.lexists(os.path.join(below, ".git")) and self.hold(below):
+                self.look(below, (".git",))
+
+    def protect_tools(self, path: str) -> None:
+        """Protect a directory that is not named by the project, and is in it or is a link to a place in it."""
+        for place in dict.fromkeys((path, os.path.realpath(path))):
+            above = os.path.dirname(place)
+            if is_below(above, self._root) and self.hold(above):
+                self.look(above, (os.path.basename(place),))
+
+
+def names_in(directory: str | int, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the entries of a directory that have one of these names, in their order; patterns beyond a bound are missed.
+
+    Args:
+        directory: A path, or a descriptor that was opened for reading.
+        names: Names, and patterns with `*`, `?` or `[`.
+    """
+    entries: list[str] = []
+    complete = True
+    try:
+        with os.scandir(directory) as listing:
+            for entry in listing:
+                if len(entries) >= ENTRIES_MAX:
+                    complete = False
+                    break
+                entries.append(entry.name)
+    except OSError:
+        return ()
+    found: dict[str, None] = {}
+    known = set(entries)
+    for name in names:
+        if any(letter in name for letter in "*?["):
+            found.update(dict.fromkeys(sorted(fnmatch.filter(entries, name))))
+        elif name in known or (not complete and _is_in(directory, name)):
+            found[name] = None
+    return tuple(found)
+
+
+def _is_in(directory: str | int, name: str) -> bool:
+    try:
+        if isinstance(directory, int):
+            os.lstat(name, dir_fd=directory)
+        else:
+            os.lstat(os.path.join(directory, name))
+    except OSError:
+        return False
+    return True

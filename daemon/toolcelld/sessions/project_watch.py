@@ -1,0 +1,195 @@
+"""Keeps the project of a session up to date: before a call, and after it.
+
+A mount of a cell protects what was at a name, not the name. Another process can put something else there: the user,
+with an editor that saves by renaming, or a tool in a place that no mount can hold because nothing was there. So the
+change times of the directories in which the project's places are were noted, one `fstat` each, and where one changed
+the places are compared:
+
+    before a call   what is there then is what the cells of this project hold; a cell that holds something else is
+                    another kind of cell, and is retired
+    after a call    a protected name that has appeared is moved aside, as the call may have made it
+
+A name that appears while no cell works in the project was made by the user, and stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+from toolcelld.policy.project import Looked, Project, names_in
+from toolcelld.sandbox.paths import Place, open_place
+
+__all__ = ["ProjectWatch"]
+
+UNSETTLED_NS: Final = 10_000_000
+"""Change times are as coarse as a tick of the kernel before Linux 6.13: a directory that changed so recently may change
+again without another time."""
+NAMES_TRIED: Final = 100
+"""Of a place that is moved aside: .envrc.moved-aside, .envrc.moved-aside-2, and so on."""
+
+
+class ProjectWatch:
+    """The project of a session. It holds descriptors until `close`.
+
+    Args:
+        project: As it was found when the session was opened.
+        find: Finds it again. Raises `OSError`.
+        in_use: Whether a cell may be writing in the project with that root now.
+        on_change: Called with the project when it is another one than before.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        find: Callable[[], Project],
+        in_use: Callable[[str], bool],
+        on_change: Callable[[Project], None],
+    ) -> None:
+        self._find = find
+        self._on_change = on_change
+        self._in_use = in_use
+        # The mutable state: the project, a descriptor of each looked directory with its change time, and what was moved.
+        self.project = project
+        self._directories: list[tuple[int, Looked]] = []
+        self._changed_ns: list[tuple[int, int]] = []
+        self._moved: list[str] = []
+        self._open()
+
+    def close(self) -> None:
+        """Close the descriptors. Idempotent."""
+        for descriptor, _ in self._directories:
+            os.close(descriptor)
+        self._directories.clear()
+        self._changed_ns.clear()
+
+    def before_call(self) -> Project:
+        """Return the project as it is now; the same object while nothing was exchanged."""
+        if self._changed():
+            if self._in_use(self.project.directory):
+                self._move_new_aside()
+            self._compare()
+        return self.project
+
+    def after_call(self) -> tuple[str, ...]:
+        """Move aside what has appeared at protected names; return what was moved since the last call ended, as text."""
+        if self._changed():
+            self._move_new_aside()
+            self._compare()
+        moved = tuple(self._moved)
+        self._moved.clear()
+        return moved
+
+    def renew(self) -> None:
+        """Find the project again, because what is protected has changed."""
+        with contextlib.suppress(OSError):
+            self._replace(self._find())
+
+    # Comparing
+
+    def _changed(self) -> bool:
+        for descriptor, before in self._changed_ns:  # noqa: SIM110  # twice in each warm call; a generator costs as much
+            if os.fstat(descriptor).st_ctime_ns != before:
+                return True
+        return False
+
+    def _compare(self) -> None:
+        """Find the project again if one of its places was exchanged."""
+        self._note()  # before comparing: what changes meanwhile is seen the next time
+        if not self._is_as_before():
+            self.renew()
+
+    def _is_as_before(self) -> bool:
+        project = self.project
+        return all(map(_is_there, (*project.held, *project.protected))) and all(
+            names_in(descriptor, looked.names) == looked.present for descriptor, looked in self._directories
+        )
+
+    def _replace(self, project: Project) -> None:
+        if project == self.project:
+            return
+        self.close()
+        self.project = project
+        self._open()
+        self._on_change(project)
+
+    def _open(self) -> None:
+        for looked in self.project.looked:
+            with contextlib.suppress(OSError):  # it went meanwhile, and so the directory above it has changed
+                opened = open_place(looked.place)
+                try:
+                    readable = os.open(f"/proc/self/fd/{opened}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                finally:
+                    os.close(opened)
+                self._directories.append((readable, looked))
+        self._note()
+
+    def _note(self) -> None:
+        """Note the change times; 0 for one that is too recent to be relied upon."""
+        settled_ns = time.time_ns() - UNSETTLED_NS
+        times = [(descriptor, os.fstat(descriptor).st_ctime_ns) for descriptor, _ in self._directories]
+        self._changed_ns = [(descriptor, at if at < settled_ns else 0) for descriptor, at in times]
+
+    # Moving aside
+
+    def _move_new_aside(self) -> None:
+        for descriptor, looked in self._directories:
+            for name in names_in(descriptor, looked.names):
+                if name not in looked.present:
+                    self._move(descriptor, looked.place.path, name)
+        with contextlib.suppress(OSError):
+            self._move_new_directories_aside(self._find())
+
+    def _move_new_directories_aside(self, project: Project) -> None:
+        """Move aside what counts in a directory that is new, as instructions in a `.github`, or is a link to one."""
+        known = {looked.place for looked in self.project.looked}
+        names = [
+            (looked.place, name)
+            for looked in project.looked
+            if looked.place not in known
+            for name in looked.present
+        ]
+        parents = {place.path: place for place in known}
+        before = {place.path for place in self.project.protected}
+        for place in project.protected:
+            above, name = os.path.split(place.path)
+            if place.path not in before and above in parents and os.path.islink(place.path):
+                names.append((parents[above], name))
+        for above_place, name in names:
+            with contextlib.suppress(OSError):
+                opened = open_place(above_place)
+                try:
+                    self._move(opened, above_place.path, name)
+                finally:
+                    os.close(opened)
+
+    def _move(self, directory: int, path: str, name: str) -> None:
+        try:
+            aside = _move_aside(directory, name)
+        except OSError as error:
+            self._moved.append(f"{os.path.join(path, name)} (NOT moved: {error.strerror})")
+        else:
+            self._moved.append(f"{os.path.join(path, name)} to {aside}")
+
+
+def _is_there(place: Place) -> bool:
+    try:
+        return place.is_at(os.lstat(place.path))
+    except OSError:
+        return False
+
+
+def _move_aside(directory: int, name: str) -> str:
+    """Rename an entry of a directory to a name that does not count; return that name."""
+    for number in range(1, NAMES_TRIED + 1):
+        aside = f"{name}.moved-aside" + (f"-{number}" if number > 1 else "")
+        try:
+            os.lstat(aside, dir_fd=directory)
+        except FileNotFoundError:
+            os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+            return aside
+    raise OSError(errno.EEXIST, f"{NAMES_TRIED} were moved aside before")

@@ -1,0 +1,217 @@
+"""The project of a session: its root, who else can write in it, and what in it stays as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolcelld.policy import project as module
+from toolcelld.policy.project import Project, find_project
+from toolcelld.policy.repository import named_by, submodules
+
+NAMES = (".claude", ".envrc", "*.code-workspace", ".github/hooks", "CLAUDE.md", ".venv")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A directory that only this user can write."""
+    root = tmp_path / "around" / "work"
+    root.mkdir(parents=True, mode=0o755)
+    yield root
+    for path in (tmp_path / "around", root):
+        path.chmod(0o755)
+
+
+def put(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def find(directory: Path, home: str = "/home/me", tools: tuple[str, ...] = ()) -> Project:
+    return find_project(str(directory), home=home, names=NAMES, tools=tools)
+
+
+def protected(found: Project) -> list[str]:
+    return sorted(os.path.relpath(place.path, found.directory) for place in found.protected)
+
+
+def held(found: Project) -> list[str]:
+    return [os.path.relpath(place.path, found.directory) for place in found.held]
+
+
+def test_a_project_is_the_nearest_repository_around(place: Path) -> None:
+    deep = place / "a/b"
+    deep.mkdir(parents=True)
+    assert (find(deep).directory, find(deep).worktree) == (str(deep), str(deep))
+    put(place / ".git/HEAD")
+    found = find(deep)
+    assert (found.directory, found.worktree, found.fault) == (str(place), str(place), "")
+    assert held(found) == [".", "a", "a/b"], "what is above the session's tools must not be renamed"
+    assert [look.place.path for look in found.looked] == [str(place), str(place / "a"), str(deep)]
+
+
+def test_a_repository_that_holds_the_home_directory_is_no_project(place: Path) -> None:
+    put(place / ".git/HEAD")
+    work = place / "src"
+    work.mkdir()
+    found = find(work, home=str(place))
+    assert (found.directory, found.worktree) == (str(work), str(place))
+    assert find(work, home=str(place / "home/me")).directory == str(work)
+
+
+def test_a_directory_that_others_can_write_ends_the_widening(place: Path) -> None:
+    put(place.parent / ".git/HEAD")
+    assert find(place).directory == str(place.parent)
+    for mode in (0o777, 0o1777):
+        place.parent.chmod(mode)
+        assert find(place).directory == str(place), oct(mode)
+    assert find(place).fault == "", "in a sticky directory others cannot rename what is this user's"
+    place.parent.chmod(0o777)
+    assert find(place).fault == f"{place.parent} can be written by every user"
+    place.parent.chmod(0o755)
+    place.chmod(0o1777)
+    assert find(place).fault == f"{place} can be written by every user"
+
+
+def test_a_group_that_is_only_this_users_may_write(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.chmod(0o775)
+    monkeypatch.setattr(module, "_is_private", {place.stat().st_gid: True}.get)
+    assert find(place).fault == ""
+    monkeypatch.setattr(module, "_is_private", {place.stat().st_gid: False}.get)
+    assert "by the group" in find(place).fault
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of other users")
+def test_a_directory_of_another_user_ends_the_widening(place: Path) -> None:
+    put(place.parent / ".git/HEAD")
+    os.chown(place.parent, 4242, 4242)
+    found = find(place)
+    assert (found.directory, found.fault) == (str(place), f"{place.parent} belongs to the user 4242")
+    os.chown(place.parent, 0, 0)
+    os.chown(place.parent / ".git", 4242, 4242)
+    assert find(place).directory == str(place), "a .git that another user made"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of other users")
+def test_an_owner_that_a_namespace_does_not_map_is_accepted_on_the_way_only(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(place.parent, 65534, 65534)
+    monkeypatch.setattr(module, "_unmapped", lambda: 65534)
+    assert find(place).fault == ""
+    os.chown(place, 65534, 65534)
+    assert find(place).fault
+
+
+def test_a_path_that_became_a_link_is_refused(place: Path) -> None:
+    (place / "real").mkdir()
+    (place / "link").symlink_to("real")
+    with pytest.raises(OSError):
+        find(place / "link")
+
+
+def test_what_programs_outside_of_cells_read_is_protected(place: Path) -> None:
+    for name in (
+        ".git/config",
+        ".claude/settings.json",
+        ".github/hooks/x",
+        "x.code-workspace",
+        ".toolcell/tools/t.py",
+        "src/x",
+    ):
+        put(place / name)
+    found = find(place)
+    assert protected(found) == [".claude", ".git", ".github/hooks", ".toolcell", "x.code-workspace"]
+    assert held(found) == [".", ".github"]
+    assert found.git == (str(place / ".git"),)
+
+
+def test_links_are_protected_with_what_they_lead_to(place: Path) -> None:
+    put(place / "agents/claude/settings.json")
+    (place / ".claude").symlink_to("agents/claude")
+    (place / "CLAUDE.md").symlink_to("docs/agents.md")
+    put(place / "docs/agents.md")
+    (place / ".envrc").symlink_to("/etc/passwd")
+    assert protected(find(place)) == [".claude", ".envrc", "CLAUDE.md", "agents/claude", "docs/agents.md"]
+    assert held(find(place)) == [".", "agents", "docs"]
+
+
+def test_what_a_link_will_lead_to_is_looked_for(place: Path) -> None:
+    (place / "later").mkdir()
+    (place / ".claude").symlink_to("later/claude")
+    looked = {os.path.relpath(look.place.path, place): look.names for look in find(place).looked}
+    assert looked["later"] == ("claude",)
+
+
+def test_a_loop_of_links_ends(place: Path) -> None:
+    (place / ".claude").symlink_to(".envrc")
+    (place / ".envrc").symlink_to(".claude")
+    assert protected(find(place)) == [".claude", ".envrc"]
+
+
+def test_tools_and_environments_of_the_user_in_the_project_are_protected(place: Path, tmp_path: Path) -> None:
+    put(place / "company/tools/t.py")
+    (tmp_path / "mine").symlink_to(place / "company/tools")
+    assert protected(find(place, tools=(str(tmp_path / "mine"), "/usr/lib", str(place)))) == ["company/tools"]
+    assert held(find(place, tools=(str(place / "company/tools"),))) == [".", "company"]
+    missing = find(place, tools=(str(place / "company/other"),))
+    assert str(place / "company") in [look.place.path for look in missing.looked]
+
+
+def test_what_gits_configuration_names_is_protected(place: Path) -> None:
+    put(
+        place / ".git/config",
+        '[core]\n\thooksPath = "my hooks"\n[include]\n\tpath = ../git/config\n[core]\n\tHooksPath=x\n',
+    )
+    put(place / "my hooks/pre-commit")
+    put(place / "git/config")
+    put(place / "scripts/check")
+    (place / ".git/hooks").mkdir()
+    (place / ".git/hooks/pre-push").symlink_to("../../scripts/check")
+    assert protected(find(place)) == [".git", "git/config", "my hooks", "scripts/check"]
+    assert str(place / "x") in set(named_by(str(place / ".git")))
+
+
+def test_a_file_in_place_of_git_is_protected_with_the_directory_that_it_names(place: Path) -> None:
+    put(place / ".git", "gitdir: meta\n")
+    put(place / "meta/config")
+    assert protected(find(place)) == [".git", "meta"]
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_the_git_of_each_submodule_is_protected(place: Path, version: str) -> None:
+    def git(*words: str, at: Path = place) -> None:
+        options = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
+        subprocess.run(["git", *options, *words], cwd=at, check=True, capture_output=True, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})  # fmt: skip
+
+    put(place / "libs/sub/f")
+    git("init", at=place / "libs/sub")
+    git("add", "f", at=place / "libs/sub")
+    git("commit", "-m", "x", at=place / "libs/sub")
+    git("init")
+    git("config", "index.version", version)
+    git("add", "libs/sub")
+    if version == "4":  # names are compressed there, and `.gitmodules` has them
+        put(place / ".gitmodules", '[submodule "sub"]\n\tpath = libs/sub\n')
+    assert "libs/sub" in submodules(str(place / ".git"))
+    found = find(place)
+    assert protected(found) == [".git", "libs/sub/.git"]
+    assert held(found) == [".", "libs", "libs/sub"]
+
+
+@pytest.mark.parametrize("index", [b"", b"DIRC" + b"\0\0\xe0\0" * 5000, os.urandom(50_000)])
+def test_an_index_that_is_none_names_nothing_that_counts(place: Path, index: bytes) -> None:
+    put(place / ".git/config", "[core\nhooksPath = \0\n")
+    (place / ".git/index").write_bytes(index)
+    assert protected(find(place)) == [".git"]
+
+
+def test_a_directory_that_the_user_accepts_is_no_fault(place: Path) -> None:
+    place.chmod(0o777)
+    assert find(place).fault
+    assert not find_project(str(place), home="/", safe=(str(place),)).fault

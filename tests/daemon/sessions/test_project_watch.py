@@ -1,0 +1,175 @@
+"""A project that changes under its session: what is compared, what is moved aside, and what it costs when nothing changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolcelld.policy.project import Project, find_project
+from toolcelld.sessions import project_watch
+from toolcelld.sessions.project_watch import ProjectWatch
+
+NAMES = (".envrc", ".mcp.json", "*.code-workspace", ".github/hooks")
+
+
+class Watched:
+    """A watch with the number of times that the project was looked at, and whether a cell is at work."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.in_use = False
+        self.finds = 0
+        self.changes: list[Project] = []
+        self.watch = ProjectWatch(self.find(), self.find, lambda _: self.in_use, self.changes.append)
+        self.finds = 0
+
+    def find(self) -> Project:
+        self.finds += 1
+        return find_project(str(self.directory), home="/home/me", names=NAMES)
+
+    def protected(self) -> list[str]:
+        return sorted(os.path.basename(place.path) for place in self.watch.project.protected)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    (tmp_path / ".mcp.json").write_text("{}")
+    # The times of these tests are their own: a directory changed long ago unless a test changes it.
+    os.utime(tmp_path)
+    monkeypatch.setattr(project_watch, "UNSETTLED_NS", 0)
+    watched = Watched(tmp_path)
+    yield watched
+    watched.watch.close()
+
+
+def change_time_moves(path: Path, before: int) -> None:
+    """Touch a directory until its change time differs, as the kernel's clock may be coarse."""
+    deadline = time.monotonic() + 10
+    while path.stat().st_ctime_ns == before:
+        assert time.monotonic() < deadline
+        os.utime(path)
+
+
+def made(directory: Path, name: str, text: str = "planted") -> Path:
+    before = directory.stat().st_ctime_ns
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    change_time_moves(directory, before)
+    return path
+
+
+def test_an_unchanged_project_is_not_looked_at(watched: Watched) -> None:
+    project = watched.watch.before_call()
+    for _ in range(3):
+        assert watched.watch.before_call() is project
+        assert watched.watch.after_call() == ()
+    assert watched.finds == 0
+
+
+def test_files_that_do_not_count_leave_the_project_as_it_is(watched: Watched) -> None:
+    project = watched.watch.project
+    made(watched.directory, "result.txt")
+    assert watched.watch.after_call() == ()
+    assert watched.watch.before_call() is project
+    assert (watched.directory / "result.txt").exists()
+
+
+@pytest.mark.parametrize("name", [".envrc", ".git/config", "x.code-workspace", ".toolcell/tools/t.py"])
+def test_what_a_call_made_is_moved_aside_and_said_once(watched: Watched, name: str) -> None:
+    made(watched.directory, name)
+    first = name.partition("/")[0]
+    assert watched.watch.after_call() == (f"{watched.directory / first} to {first}.moved-aside",)
+    assert not (watched.directory / first).exists()
+    assert (watched.directory / f"{first}.moved-aside").exists()
+    assert watched.watch.after_call() == ()
+    made(watched.directory, name)
+    assert watched.watch.after_call() == (f"{watched.directory / first} to {first}.moved-aside-2",)
+
+
+def test_a_link_is_moved_and_not_what_it_leads_to(
+    watched: Watched, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "hooks").mkdir()
+    before = watched.directory.stat().st_ctime_ns
+    (watched.directory / ".envrc").symlink_to(other)
+    (watched.directory / ".github").symlink_to(other)
+    change_time_moves(watched.directory, before)
+    moved = watched.watch.after_call()
+    assert [text.rpartition("/")[2] for text in moved] == [
+        ".envrc to .envrc.moved-aside",
+        ".github to .github.moved-aside",
+    ]
+    assert os.listdir(other) == ["hooks"]
+
+
+def test_what_counts_in_a_directory_that_a_call_made_is_moved_aside(watched: Watched) -> None:
+    made(watched.directory, ".github/workflows/ci.yml")
+    (watched.directory / ".github/hooks").mkdir()
+    assert len(watched.watch.after_call()) == 1
+    assert sorted(os.listdir(watched.directory / ".github")) == ["hooks.moved-aside", "workflows"]
+
+
+def test_what_the_user_makes_between_calls_stays_and_is_protected(watched: Watched) -> None:
+    made(watched.directory, ".envrc")
+    assert watched.watch.before_call() is watched.watch.project
+    assert watched.protected() == [".envrc", ".mcp.json"]
+    assert watched.changes == [watched.watch.project]
+    assert watched.watch.after_call() == ()
+    assert (watched.directory / ".envrc").exists()
+
+
+def test_what_appears_while_another_call_runs_is_no_users(watched: Watched) -> None:
+    watched.in_use = True
+    made(watched.directory, ".envrc")
+    watched.watch.before_call()
+    assert watched.protected() == [".mcp.json"]
+    assert not (watched.directory / ".envrc").exists()
+    assert len(watched.watch.after_call()) == 1, "the call that ends next says it"
+
+
+def test_a_place_that_was_exchanged_makes_another_project(watched: Watched) -> None:
+    before = watched.watch.project
+    made(watched.directory, "new").rename(watched.directory / ".mcp.json")
+    now = watched.watch.before_call()
+    assert now is not before
+    assert watched.changes == [now]
+    assert [place.path for place in now.protected] == [place.path for place in before.protected]
+    assert now.protected != before.protected
+
+
+def test_a_change_that_is_too_recent_for_its_time_is_compared_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two changes within a tick have one time."""
+    now, fstat = time.time_ns(), os.fstat
+
+    def at_one_time(descriptor: int) -> os.stat_result:
+        return os.stat_result(fstat(descriptor)[:10], {"st_ctime_ns": now, "st_mtime_ns": now})
+
+    monkeypatch.setattr(os, "fstat", at_one_time)
+    monkeypatch.setattr(project_watch, "UNSETTLED_NS", 3600 * 10**9)
+    watched.watch.after_call()
+    (watched.directory / ".envrc").write_text("planted")
+    assert len(watched.watch.after_call()) == 1
+
+
+def test_a_project_that_is_gone_ends_no_session(watched: Watched, tmp_path: Path) -> None:
+    watched.directory.rename(tmp_path.parent / f"{tmp_path.name}-gone")
+    assert watched.watch.before_call() is watched.watch.project
+    assert watched.watch.after_call() == ()
+    (tmp_path.parent / f"{tmp_path.name}-gone").rename(watched.directory)
+
+
+def test_descriptors_are_closed(watched: Watched) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    another = Watched(watched.directory)
+    another.watch.renew()
+    another.watch.close()
+    another.watch.close()
+    assert len(os.listdir("/proc/self/fd")) == before
