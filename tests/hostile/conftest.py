@@ -5,6 +5,7 @@ With xdist every process has daemons of its own; which attacks may run side by s
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +56,7 @@ class HostileDaemon(RunningDaemon):
         """What an attack is told of the daemon."""
         return {
             "daemon": self.pid,
+            "priority": os.getpriority(os.PRIO_PROCESS, self.pid),
             "daemon_socket": self.socket,
             "daemon_state": str(self.state),
             "daemon_config": str(self.config),

@@ -127,6 +127,10 @@ def no_x86() -> str:
     return "" if platform.machine() == "x86_64" else "on x86-64 only"
 
 
+def lowest_priority() -> str:
+    return "this process has the lowest priority already" if os.nice(0) == 19 else ""
+
+
 def no_ipv6() -> str:
     try:
         with socket.socket(socket.AF_INET6) as any_socket:
@@ -347,7 +351,7 @@ def _attacks() -> tuple[Attack, ...]:
         (
             "renice_victim",
             victim_changed,
-            {"missing": lambda: "this process has the lowest priority already" if os.nice(0) == 19 else ""},
+            {"missing": lowest_priority},
         ),
         ("idle_victim", victim_changed),
         (
@@ -368,6 +372,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("hold_output_open", processes_left),
         ("stop_itself", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
         ("ignore_everything", never, {"endings": "timed_out/timeout", "limits": {"timeout": 1}}),
+        ("raise_priority", returned("not behind"), {**as_root, "missing": lowest_priority}),
         ("kill_victim", victim_changed, as_root),
         ("kill_daemon", never, as_root),
         ("kill_parent", never, as_root),
@@ -479,6 +484,21 @@ def _attacks() -> tuple[Attack, ...]:
         ("memory_in_detached_segments", survived, {**memory, "not_prevented": {"none": BETWEEN_LOOKS}, "endings": "limit_exceeded/memory tool_error"}),
         root="differs",
     )  # fmt: skip
+    reused = {"limits": {"isolation": "worker"}, "endings": "ok"}
+    add(
+        "after the result",
+        ("spin_after_result", worked, reused),
+        ("sleep_after_result", worked, reused),
+        ("tick_after_result", worked, reused),
+        ("fork_after_result", worked, reused),
+        (
+            "grow_after_result",
+            worked,
+            {"limits": {"isolation": "worker", "memory": "128MiB"}, "endings": "ok"},
+        ),
+        ("wake_itself", worked_awake, reused),
+        root="differs",
+    )
     protocol = {"endings": "crashed/protocol crashed"}
     add(
         "protocol",
@@ -491,6 +511,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("print_into_protocol", never, protocol),
         ("shut_protocol_down", never, {"limits": {"timeout": 1}, "endings": "ok crashed timed_out/timeout"}),
         ("pass_descriptors", returned("passed"), {"endings": "ok"}),
+        ("take_life_line", returned("it was sent"), {"root": "differs", "endings": "ok"}),
         ("read_protocol", returned("it heard")),
         ("forge_result_of_another", returned("forged"), {"endings": "ok"}),
         ("forge_unknown_word", never, protocol),

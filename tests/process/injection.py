@@ -79,7 +79,7 @@ def close_all_above_stderr(pid: int) -> None:
     inject(pid, CLOSE_RANGE, 3, 0xFFFFFFFF, 0)
 
 
-def inject(pid: int, number: int, *arguments: int) -> None:
+def inject(pid: int, call: int, *arguments: int) -> None:
     ptrace(ATTACH, pid)
     os.waitpid(pid, 0x40000000)  # __WALL: a tracer waits for what is not its child
     before, registers = Registers(), Registers()
@@ -92,14 +92,20 @@ def inject(pid: int, number: int, *arguments: int) -> None:
     code = ptrace(PEEKTEXT, pid, there) & WORD
     ptrace(POKETEXT, pid, there, (code & ~0xFFFF) | SYSCALL)
     registers.rip = there
-    registers.rax, registers.orig_rax = number, WORD
+    registers.rax, registers.orig_rax = call, WORD
     for name, value in zip(("rdi", "rsi", "rdx"), arguments, strict=False):
         setattr(registers, name, value)
     ptrace(SETREGS, pid, 0, ctypes.byref(registers))
     ptrace(SINGLESTEP, pid)
     _, status = os.waitpid(pid, 0x40000000)
+    arrived: list[int] = []  # meanwhile: an abort is repeated every few milliseconds
+    while os.WIFSTOPPED(status) and os.WSTOPSIG(status) != signal.SIGTRAP:
+        arrived.append(os.WSTOPSIG(status))
+        ptrace(SINGLESTEP, pid)
+        _, status = os.waitpid(pid, 0x40000000)
     if os.WIFSTOPPED(status):
-        assert os.WSTOPSIG(status) == signal.SIGTRAP, status
         ptrace(POKETEXT, pid, there, code)
         ptrace(SETREGS, pid, 0, ctypes.byref(before))
         ptrace(DETACH, pid)
+        for number in arrived:
+            os.kill(pid, number)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from tests.daemons import RunningDaemon
 
 from toolcell.client import Kind
+from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +39,82 @@ async def a_task_of_another_factory() -> None:
 def a_thread() -> None:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 """
+
+
+IDLE = """
+import atexit, os, signal
+from pathlib import Path
+from toolcell import tool
+
+atexit.register(Path("exited").touch)
+
+@tool
+def pid() -> int:
+    return os.getpid()
+
+@tool
+def spin_later() -> None:
+    def spin(*_: object) -> None:
+        while True:
+            pass
+    signal.signal(signal.SIGALRM, spin)
+    signal.setitimer(signal.ITIMER_REAL, 0.06)
+"""
+
+
+def state_of(daemon: RunningDaemon) -> str:
+    """The state of the process that works in the project; empty where there is none."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{name}/cwd") == str(daemon.project):
+                return Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+async def until(daemon: RunningDaemon, state: str) -> None:
+    async with asyncio.timeout(20):
+        while state_of(daemon) != state:
+            await asyncio.sleep(0.01)  # the kernel tells only the parent
+
+
+async def test_an_idle_worker_is_stopped_and_goes_on_with_the_next_call(daemon: RunningDaemon) -> None:
+    daemon.tool("idle", IDLE)
+    async with daemon.connect() as session:
+        first = await session.call("idle_pid")
+        await until(daemon, "T")
+        second = await session.call("idle_pid")
+        assert (second.text, second.facts.worker_id) == (first.text, first.facts.worker_id)
+        await until(daemon, "T")
+
+
+async def test_a_stopped_worker_that_is_retired_runs_what_is_to_run_at_its_exit(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.tool("idle", IDLE)
+    async with daemon.connect() as session:
+        await session.call("idle_pid")
+        await until(daemon, "T")
+        assert not (daemon.project / "exited").exists()
+        daemon.ask(
+            "Operator/RestartWorkers",
+            operator_pb2.RestartWorkersRequest(),
+            operator_pb2.RestartWorkersResponse,
+        )
+        await until(daemon, "")
+        assert (daemon.project / "exited").exists()
+
+
+async def test_a_worker_that_works_after_its_result_is_ended_and_the_log_says_why(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.tool("idle", IDLE)
+    async with daemon.connect() as session:
+        first = await session.call("idle_spin_later")
+        assert first.kind is Kind.ok
+        await until(daemon, "")
+        second = await session.call("idle_pid")
+        assert second.facts.worker_id != first.facts.worker_id
+    assert "idle, after its result: it used " in daemon.log.read_text()
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,13 @@ import select
 import signal
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
-from toolcelld.cell.channel import WorkerChannel, open_pipe
+from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
@@ -42,6 +43,8 @@ END_SECONDS_MAX: Final = 2.0
 """A keeper ends its cell within milliseconds. After this time it is killed, and the zygote kills the rest."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
+PROCESS_CLOCK: Final = 2
+"""The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 ABORT_HEADER: Final = struct.Struct(">Q")
 
 
@@ -88,6 +91,7 @@ class Cell:
             None  # until the worker has handed over its sockets, or will not
         )
         self._process_list: ProcessList | None = None
+        self._worker_pidfd = -1
         self.usage: Usage | None = None
         """What its processes used at the last measurement; None before the first."""
 
@@ -121,6 +125,7 @@ class Cell:
         child_ends: list[int] = []
         try:
             cell._life, life = _pair(socket.SOCK_SEQPACKET)
+            refuse_descriptors(cell._life)
             child_ends.append(life)
             protocol, protocol_child = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(protocol_child)
@@ -286,6 +291,28 @@ class Cell:
         except OSError:
             return False
 
+    def used_nanoseconds(self) -> int:
+        """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
+        return time.clock_gettime_ns(~self.worker_pid << 3 | PROCESS_CLOCK)
+
+    def main_thread_nanoseconds(self) -> int:
+        """Return the processor time of the worker's main thread; 0 where the kernel does not tell.
+
+        Raises `OSError` when it has exited.
+        """
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{self.worker_pid}/schedstat", "rb") as file:
+            return int(file.read().split()[0])
+        return 0
+
+    def stop_worker(self) -> None:
+        """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
+        signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)
+
+    def continue_worker(self) -> None:
+        """Continue a stopped worker."""
+        with contextlib.suppress(OSError):  # it has exited
+            signal.pidfd_send_signal(self._worker_pidfd, signal.SIGCONT)
+
     def count_leftovers(self) -> asyncio.Future[int]:
         """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
         answer: asyncio.Future[int] = self.loop.create_future()
@@ -349,6 +376,8 @@ class Cell:
             elif word == "pid":
                 self.worker_pid = int(values[0])
                 self._init_pid = int(values[1]) if len(values) > 1 else 0
+                with contextlib.suppress(OSError):  # it has exited already
+                    self._worker_pidfd = os.pidfd_open(self.worker_pid)
             elif word == "exit":
                 if self._status is not None:
                     continue  # init has reported it, and this is its own exit
@@ -422,6 +451,9 @@ class Cell:
         if self._process_list is not None:
             self._process_list.close()
             self._process_list = None
+        if self._worker_pidfd >= 0:
+            os.close(self._worker_pidfd)
+            self._worker_pidfd = -1
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)

@@ -20,11 +20,12 @@ from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Decoder, Frame, FrameError
 from toolcelld.protocol.messages import ToWorker, split
 
-__all__ = ["WorkerChannel", "open_pipe"]
+__all__ = ["WorkerChannel", "open_pipe", "refuse_descriptors"]
 
 PIPE_BYTES: Final = 256 * 1024
 """As much as a socket holds, so that a long result takes as few switches between the processes."""
 READ_BYTES: Final = PIPE_BYTES
+SO_PASSRIGHTS: Final = 83  # <asm-generic/socket.h>
 
 
 def open_pipe() -> tuple[int, int]:
@@ -33,6 +34,15 @@ def open_pipe() -> tuple[int, int]:
     with contextlib.suppress(OSError):  # a user's pipes together have a bound
         fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return reading, writing
+
+
+def refuse_descriptors(end: socket.socket) -> None:
+    """Have the kernel refuse messages to this end of a unix socket that carry descriptors; since Linux 6.16.
+
+    Closing one of them, or receiving a message that has one, can take as long as its sender likes.
+    """
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
 
 
 class WorkerChannel(asyncio.Protocol):

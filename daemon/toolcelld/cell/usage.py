@@ -80,7 +80,7 @@ def measure(
     Args:
         builders: The pids of the cell's keeper and, in `strict`, of its init, in that order.
         memory_limit_bytes: The exact memory is read only above it; None, the default, for never.
-        tasks_limit: Processes beyond it are counted but not measured; None, the default, for no limit.
+        tasks_limit: Of more processes and threads than this no memory is read; None, the default, for no limit.
     """
     members: list[Member] = []
     cpu_seconds = 0.0
@@ -98,13 +98,17 @@ def measure(
         cpu_seconds += of_children
         if pid not in builders:
             cpu_seconds += member.cpu_seconds
-            members.append(replace(member, memory_bytes=_resident(pid)))
+            members.append(member)
     # Processes that were listed and not measured count as well.
-    members += [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
-    usage = Usage(tuple(members), cpu_seconds)
+    unmeasured = [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
+    usage = Usage((*members, *unmeasured), cpu_seconds)
+    if tasks_limit is not None and usage.tasks > tasks_limit:
+        return usage  # it is to be killed, and reading the memory of many processes would delay that
+    members = [replace(member, memory_bytes=_resident(member.pid)) for member in members]
+    usage = replace(usage, members=(*members, *unmeasured))
     if memory_limit_bytes is not None and usage.memory_bytes > memory_limit_bytes:
-        exact = (replace(each, memory_bytes=_proportional(each)) for each in members)
-        usage = replace(usage, members=tuple(exact))
+        members = [replace(member, memory_bytes=_proportional(member)) for member in members]
+        usage = replace(usage, members=(*members, *unmeasured))
     return usage
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.idle_watch import IdleWatch
 from toolcelld.pool.worker import Worker
 
 __all__ = ["IdleWorkers"]
@@ -17,9 +18,12 @@ class IdleWorkers:
     Args:
         seconds: how long one is kept.
         expired: retires one that was kept so long; it calls `discard`.
+        active: ends one that goes on though it has no call, and is told what it does; it calls `discard`.
     """
 
-    def __init__(self, seconds: float, expired: Callable[[Worker], object]) -> None:
+    def __init__(
+        self, seconds: float, expired: Callable[[Worker], object], active: Callable[[Worker, str], object]
+    ) -> None:
         self._seconds = seconds
         self._expired = expired
         self._loop = asyncio.get_running_loop()
@@ -27,6 +31,7 @@ class IdleWorkers:
         self._workers: dict[CellSpec, list[Worker]] = {}  # the one that was used last is the last
         self._since: dict[Worker, float] = {}  # the one that has been idle longest first
         self._timer: asyncio.TimerHandle | None = None
+        self._watch = IdleWatch(self._since, active)
 
     def add(self, worker: Worker) -> None:
         """Keep a worker that has become idle."""
@@ -34,6 +39,7 @@ class IdleWorkers:
         self._since[worker] = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
+        self._watch.wake()
 
     def take(self, spec: CellSpec) -> Worker | None:
         """Remove and return the worker with such a cell that was used last; None where there is none."""
@@ -44,6 +50,7 @@ class IdleWorkers:
         if not workers:
             del self._workers[spec]
         del self._since[worker]
+        self._watch.forget(worker)
         return worker
 
     def discard(self, worker: Worker) -> None:
@@ -54,6 +61,11 @@ class IdleWorkers:
         workers.remove(worker)
         if not workers:
             del self._workers[worker.spec]
+        self._watch.forget(worker)
+
+    def leave(self, worker: Worker) -> None:
+        """Hold a worker that was asked to exit to its limits until it has."""
+        self._watch.leave(worker)
 
     def keep(self, seconds: float) -> None:
         """Keep workers so long from now on."""
@@ -61,14 +73,18 @@ class IdleWorkers:
         self._look()
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Stop the timers."""
+        self._watch.close()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
         """Retire the workers that have been idle too long. One timer for all: a call would set and stop its own."""
-        self.close()
+        self._stop_timer()
         now = self._loop.time()
         for worker, since in list(self._since.items()):
             if (left := since + self._seconds - now) > 0:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
@@ -38,6 +39,8 @@ from toolcelld.pool.worker import Worker
 from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
+
+logger = logging.getLogger(__name__)
 
 WAITING_MAX: Final = 1000
 """Calls with a place in their session that wait for a worker, all sessions together; each holds up to 16 MiB."""
@@ -91,7 +94,7 @@ class Pool:
         self._starting: set[Worker] = (
             set()
         )  # until it is known how the start has ended, so longer than they live
-        self._idle = IdleWorkers(idle_seconds, self.retire)
+        self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._emptied = asyncio.Event()
@@ -234,7 +237,7 @@ class Pool:
         if worker.state is not WorkerState.DEAD:
             worker.fire(event)
             if worker.state is WorkerState.STOPPING:
-                worker.retire(self.grace_seconds)
+                self._let_exit(worker)
             else:
                 self._idle.add(worker)
                 if self.quarantine.holds(worker.spec.file):
@@ -268,8 +271,21 @@ class Pool:
             self._idle.discard(worker)
         worker.fire(WorkerEvent.RETIRE)
         if worker.state is WorkerState.STOPPING:
-            worker.retire(self.grace_seconds)
+            self._let_exit(worker)
         return worker.state in (WorkerState.STOPPING, WorkerState.DEAD)
+
+    def _let_exit(self, worker: Worker) -> None:
+        worker.retire(self.grace_seconds)
+        self._idle.leave(worker)
+
+    def _end_active(self, worker: Worker, doing: str) -> None:
+        """End an idle worker that goes on after its result."""
+        logger.warning(
+            "%s %s, after its result: %s; its cell is ended", worker.id, worker.spec.file.stem, doing
+        )
+        self._idle.discard(worker)
+        worker.fire(WorkerEvent.RETIRE)
+        worker.cell.end()
 
     def retire_unlike(self, directory: str, places: AbstractSet[Place]) -> None:
         """Retire the workers of a directory whose cells may write there and do not hold all of these places."""
@@ -394,7 +410,7 @@ class Pool:
         if worker.state is WorkerState.IDLE:
             self._idle.add(worker)
         elif worker.state is not WorkerState.DEAD:
-            worker.retire(self.grace_seconds)
+            self._let_exit(worker)
         self._settle()
 
     def _fail(self, lease: Lease, failure: StartFailed) -> None:

@@ -10,7 +10,8 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
 4.  `strict`: new namespaces, entered before any other process of the cell exists. Then no-new-privileges and a Landlock
     domain with the signal scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way
     to kill and not a policy, so every profile has it. It is verified before use: a signal to the zygote must be refused.
-5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent.
+5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent,
+    and has a lower priority than the processes that can stop it.
 6.  The worker sends `hello` and waits for `become`.
 7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
     working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
@@ -70,6 +71,9 @@ and closing a socket can take as long as its sender likes."""
 HANDOVER: Final = 7
 """The socket over which a cell with a network of its own hands over its listeners; closed before code of the user runs."""
 
+NICE: Final = 5
+"""How far the priority of a cell's processes is below that of its keeper and of the daemon, which stop them; it counts
+between the processes of one session or cpu group."""
 PROCESSES_OF_OTHERS: Final = 1024
 """How many the user's other programs may start later, where a limit counts them too."""
 SIGNALS_MAX: Final = 512
@@ -252,6 +256,10 @@ def _pids(plan: Plan) -> str | None:
     return "bounded number of processes"
 
 
+def _priority(_: Plan) -> None:
+    os.nice(NICE)
+
+
 def _names(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.network != "proxy" or plan.setup.policy.enclosure != "strict":
@@ -369,7 +377,7 @@ def own_places() -> tuple[str, ...]:
 AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)
 """Run by the keeper before it forks the worker."""
 
-BORN: Final[Sequence[Step]] = (_tie_to_parent,)
+BORN: Final[Sequence[Step]] = (_tie_to_parent, _priority)
 """Run by the worker before it sends `hello`."""
 
 WANTED: Final[Sequence[Step]] = (

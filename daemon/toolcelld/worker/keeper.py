@@ -187,6 +187,9 @@ class _Keeper:
         # children that their parent has not waited for.
         in_namespace = 0
         if self._first_alive:
+            if self._scoped:  # a stopped process does not fork while the others are read
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(-1, signal.SIGSTOP)
             below = descendants(self._first)
             in_namespace = len(below) if self._apart else 0
             self._sampled = measure_usage([self._first, *below])

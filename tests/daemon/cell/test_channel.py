@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from toolcelld.cell.channel import WorkerChannel
+from toolcelld.cell.channel import SO_PASSRIGHTS, WorkerChannel, refuse_descriptors
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Frame, FrameError, encode
 from toolcelld.protocol.messages import RetireMessage
@@ -208,3 +208,20 @@ async def test_a_worker_that_has_ended_is_held_no_more() -> None:
         it.worker.close()
         it.wire.read_remaining()
         assert it.heard == ["a", "b"]
+
+
+def test_an_end_that_refuses_descriptors_gets_plain_messages_only() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        try:
+            ours.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS)
+        except OSError:
+            pytest.skip("the kernel cannot refuse them")
+        socket.send_fds(theirs, [b"before"], [0])
+        for number in socket.recv_fds(ours, 10, 1)[1]:
+            os.close(number)
+        refuse_descriptors(ours)
+        with pytest.raises(PermissionError):
+            socket.send_fds(theirs, [b"after"], [0])
+        theirs.send(b"plain")
+        assert ours.recv(10) == b"plain"

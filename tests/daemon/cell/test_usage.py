@@ -83,6 +83,13 @@ def test_shared_pages_count_once_above_the_limit() -> None:
         assert measure([pid], memory_limit_bytes=100 * MIB).memory_bytes < 60 * MIB
 
 
+def test_no_memory_is_read_of_more_processes_than_the_limit() -> None:
+    with builder("held = b'x' * (40 * 2**20)\nfor _ in range(4):\n    below(lambda: None)", 4) as pid:
+        bomb = measure([pid], memory_limit_bytes=MIB, tasks_limit=2)
+        assert (bomb.tasks, bomb.memory_bytes) == (4, 0)
+        assert measure([pid], tasks_limit=4).memory_bytes > 160 * MIB
+
+
 def test_the_processor_time_of_reaped_processes_counts() -> None:
     code = """
 def spin():

@@ -1,0 +1,149 @@
+"""Looks at idle workers, stops them, and ends those that go on after their result.
+
+A tool can write its result early, or leave a timer or a signal handler behind; what it does then is under no timeout and
+in no outcome. So an idle worker is looked at twice, after 50 and after 100 ms. At the second look it is stopped (SIGSTOP),
+and ended if its main thread has used the processor since the first one, or if it has started a process or is over a limit
+of its cell. The next call continues it. A timer can send SIGCONT to its own process, so stopped workers are looked at
+every second.
+
+Only the main thread counts before the stop: threads of numerical libraries spin for up to 200 ms after their last task.
+
+One timer serves all workers. Calls that follow each other within 50 ms cost one test of an attribute each, and one look
+at the list of the idle workers in that time.
+
+A frozen control group would need no looks, but the keeper is in it, and has to end the cell when the daemon exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from toolcelld.cell.usage import measure, passed
+from toolcelld.pool.worker import Worker
+
+__all__ = ["IdleWatch"]
+
+LOOK_SECONDS: Final = 0.05
+"""Between the result, the first and the second look; as often as the limits of running calls are measured."""
+STOPPED_SECONDS: Final = 1.0
+"""Between looks at stopped workers."""
+CLEANUP_NS: Final = 10_000_000
+"""Processor time of the main thread between the first looks: objects of the call may be freed after its result."""
+STOPPED_NS: Final = 1_000_000
+"""Processor time of a stopped worker: the kernel's own, to stop it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """What was seen of one worker since it is idle."""
+
+    used_ns: int
+    """Processor time: of the main thread at the first look, and of the process when it was stopped."""
+    stopped: bool = False
+
+
+class IdleWatch:
+    """Looks at idle workers and at those that were asked to exit.
+
+    Args:
+        idle: The idle workers, each with the loop's time since when it is idle.
+        on_active: Called with an idle worker that goes on, and with what it does; it ends the worker's cell.
+    """
+
+    def __init__(self, idle: Mapping[Worker, float], on_active: Callable[[Worker, str], object]) -> None:
+        self._idle = idle
+        self._on_active = on_active
+        self._loop = asyncio.get_running_loop()
+        # The mutable state: what was seen, the workers that were asked to exit, and the timer of the next look.
+        self._looks: dict[Worker, _Look] = {}
+        self._leaving: set[Worker] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._hurried = False  # whether the next look is within LOOK_SECONDS
+
+    def wake(self) -> None:
+        """Look soon, because a worker has become idle."""
+        if not self._hurried:
+            self._schedule(LOOK_SECONDS)
+
+    def forget(self, worker: Worker) -> None:
+        """Continue a worker that is idle no more."""
+        if (look := self._looks.pop(worker, None)) is not None and look.stopped:
+            worker.cell.continue_worker()
+
+    def leave(self, worker: Worker) -> None:
+        """Hold a worker that was asked to exit to the limits of its cell until it has."""
+        self._leaving.add(worker)
+        self.wake()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._hurried = False
+
+    def _schedule(self, seconds: float) -> None:
+        self.close()
+        self._hurried = seconds == LOOK_SECONDS
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer, self._hurried = None, False
+        now = self._loop.time()
+        for worker, since in list(self._idle.items()):
+            if worker.pid and now - since >= LOOK_SECONDS and (doing := self._look_at(worker)):
+                self._on_active(worker, doing)
+        for worker in list(self._leaving):
+            if not worker.pid or worker.cell.ended.done():
+                self._leaving.discard(worker)
+            elif _over_limit(worker):
+                worker.cell.end()
+        waiting = self._leaving or any(worker.pid and not self._is_stopped(worker) for worker in self._idle)
+        if waiting or self._looks:
+            self._schedule(LOOK_SECONDS if waiting else STOPPED_SECONDS)
+
+    def _is_stopped(self, worker: Worker) -> bool:
+        look = self._looks.get(worker)
+        return look is not None and look.stopped
+
+    def _look_at(self, worker: Worker) -> str:
+        """Return what an idle worker does that it must not do; empty where it does nothing."""
+        cell = worker.cell
+        try:
+            look = self._looks.get(worker)
+            if look is None:
+                self._looks[worker] = _Look(cell.main_thread_nanoseconds())
+                return _over_limit(worker)
+            if look.stopped:
+                used_ns = cell.used_nanoseconds() - look.used_ns
+                return "it continued itself when it was stopped" if used_ns > STOPPED_NS else ""
+            cell.stop_worker()
+            used_ns = cell.main_thread_nanoseconds() - look.used_ns
+            look.used_ns, look.stopped = cell.used_nanoseconds(), True
+        except OSError:
+            return ""  # it has exited, and its keeper reports that
+        if used_ns > CLEANUP_NS:
+            return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
+        # After it was stopped: it could have forked since the last look.
+        if len(measure(cell.builders).members) > 1:
+            return "it started a process"
+        return _over_limit(worker)
+
+
+def _over_limit(worker: Worker) -> str:
+    """Return the limit of its cell that a worker is over; empty where it is over none."""
+    limits = worker.spec.limits
+    usage = measure(
+        worker.cell.builders, memory_limit_bytes=limits.memory_bytes, tasks_limit=limits.processes
+    )
+    for key, figure, limit in (
+        ("memory", usage.memory_bytes, limits.memory_bytes),
+        ("processes", usage.tasks, limits.processes),
+    ):
+        if limit is not None and figure > limit:
+            return f"it has {passed(key, figure, limit, time.time() - worker.since, usage)}"
+    return ""

@@ -1,0 +1,33 @@
+"""Leaves a timer that continues the worker when the daemon stops it, and works in the signal's handler."""
+
+import ctypes
+import signal
+import struct
+import time
+from typing import Any
+
+from _after import work
+from _kernel import checked, libc
+
+from toolcell import tool
+
+signal.alarm(20)
+
+CLOCK_MONOTONIC = 1
+SIGEV_SIGNAL = 0
+AFTER_SECONDS = 0.4
+
+
+def go_on(*_: object) -> None:
+    work(3.0)
+
+
+@tool
+def wake_itself(target: dict[str, Any]) -> str:
+    signal.signal(signal.SIGCONT, go_on)
+    timer = ctypes.c_void_p()
+    event = struct.pack("=Qii48x", 0, signal.SIGCONT, SIGEV_SIGNAL)
+    checked(libc.timer_create(CLOCK_MONOTONIC, event, ctypes.byref(timer)))
+    first = struct.pack("=qqqq", 0, 0, 0, int(AFTER_SECONDS * 1e9))
+    checked(libc.timer_settime(timer, 0, first, None))
+    return f"done at {time.monotonic()}"
