@@ -20,6 +20,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from toolcelld.config.hosts import is_granted
@@ -27,7 +28,7 @@ from toolcelld.network import proxy
 from toolcelld.network.dialer import PIECE_BYTES, Dialer, DialError
 from toolcelld.network.names import MESSAGE_BYTES_MAX, Names
 from toolcelld.network.refusals import Refusals, Refused
-from toolcelld.network.relay import relay
+from toolcelld.network.relay import closing, relay
 
 __all__ = ["CONNECTIONS_MAX", "Egress"]
 
@@ -45,6 +46,7 @@ ACCEPTS_PER_SECOND: Final = 500.0
 ANY: Final = "0.0.0.0"  # noqa: S104  # within the cell's own network
 LOOPBACK: Final = "127.0.0.1"
 LINGER_NONE: Final = struct.pack("ii", 1, 0)
+Serve = Callable[[socket.socket], Coroutine[Any, Any, None]]
 
 
 class Egress:
@@ -66,38 +68,46 @@ class Egress:
         self._dialer = Dialer(granted, self.refusals)
         self._loop = asyncio.get_running_loop()
         self._connections: set[asyncio.Task[None]] = set()
-        self._accepting: list[asyncio.Task[None]] = []
-        self._questions: socket.socket | None = None
-        self._pause: asyncio.TimerHandle | None = None
+        self._served: dict[socket.socket, Callable[[], None]] = {}
+        """The sockets of the cell, and what is called when one has something."""
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._pace = _Pace(ACCEPTS_PER_SECOND, ACCEPTS_BURST)
 
     def serve(self, opened: socket.socket) -> None:
         """Serve a socket that the cell opened; it is closed with this."""
         opened.setblocking(False)
         if opened.type == socket.SOCK_DGRAM:
-            self._questions = opened
-            self._loop.add_reader(opened, self._answer)
+            on_ready = partial(self._answer, opened)
         else:
             direct = opened.getsockname()[0] == ANY
-            self._accepting.append(self._own(self._accept(opened, direct=direct)))
+            on_ready = partial(self._accept, opened, self._connect if direct else self._proxy)
+        self._served[opened] = on_ready
+        self._loop.add_reader(opened, on_ready)
 
     def close(self) -> None:
         """Drop every connection; returns at once."""
-        if self._pause is not None:
-            self._pause.cancel()
-        if self._questions is not None:
-            self._loop.remove_reader(self._questions)
-            self._questions.close()
-            self._questions = None
-        for task in (*self._accepting, *self._connections):
+        for pause in self._pauses.values():
+            pause.cancel()
+        for opened in self._served:
+            self._loop.remove_reader(opened)
+            opened.close()
+        self._served.clear()
+        for task in self._connections:
             task.cancel()
+
+    def _rest(self, opened: socket.socket, seconds: float) -> None:
+        """Leave a socket alone for some time."""
+        self._loop.remove_reader(opened)
+        self._pauses[opened] = self._loop.call_later(seconds, self._go_on, opened)
+
+    def _go_on(self, opened: socket.socket) -> None:
+        del self._pauses[opened]
+        self._loop.add_reader(opened, self._served[opened])
 
     # Names
 
-    def _answer(self) -> None:
+    def _answer(self, questions: socket.socket) -> None:
         """Answer some questions; after many at once, rest."""
-        questions = self._questions
-        assert questions is not None
         for _ in range(QUESTIONS_AT_ONCE):
             try:
                 message, sender = questions.recvfrom(MESSAGE_BYTES_MAX + 1)
@@ -108,60 +118,47 @@ class Egress:
             if (answer := self._names.answer(message)) is not None:
                 with contextlib.suppress(OSError):  # the reader has gone, or does not read
                     questions.sendto(answer, sender)
-        self._loop.remove_reader(questions)
-        self._pause = self._loop.call_later(QUESTIONS_PAUSE_SECONDS, self._go_on)
-
-    def _go_on(self) -> None:
-        if self._questions is not None:
-            self._loop.add_reader(self._questions, self._answer)
+        self._rest(questions, QUESTIONS_PAUSE_SECONDS)
 
     # Connections
 
-    async def _accept(self, listener: socket.socket, *, direct: bool) -> None:
-        with listener:
-            while True:
-                client, _ = await self._loop.sock_accept(listener)
-                if len(self._connections) >= CONNECTIONS_MAX:
-                    client.close()
-                else:
-                    task = self._own(self._connect(client) if direct else self._proxy(client))
-                    self._connections.add(task)
-                    task.add_done_callback(self._connections.discard)
-                if (seconds := self._pace.take()) > 0:
-                    await asyncio.sleep(seconds)
+    def _accept(self, listener: socket.socket, serve: Serve) -> None:
+        """Accept one connection; its socket is closed with its task, also with one that never begins."""
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return  # it was reset meanwhile
+        client.setblocking(False)
+        if len(self._connections) >= CONNECTIONS_MAX:
+            client.close()
+        else:
+            task = self._loop.create_task(_until_gone(serve, client), name=f"network of {self._name}")
+            self._connections.add(task)
+            task.add_done_callback(partial(self._ended, client))
+        if (seconds := self._pace.take()) > 0:
+            self._rest(listener, seconds)
 
-    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work, name=f"network of {self._name}")
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        client.close()
+        self._connections.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("The network of %s: %r", self._name, error)
 
     async def _connect(self, client: socket.socket) -> None:
         """Connect a client to the host whose address it used."""
-        with client:
-            address, port = client.getsockname()[:2]
-            # The kernel has accepted the connection, so that a failure can only be told by a reset.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NONE)
-            try:
-                server = await self._dialer.connect(self._host_at(address, port), port)
-            except DialError as error:
-                logger.debug("%s: %s", self._name, error)
-                return
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes(8))
-            try:
-                streams = await asyncio.open_connection(sock=client.dup(), limit=PIECE_BYTES)
-            except BaseException:
-                server[1].close()
-                raise
+        address, port = client.getsockname()[:2]
+        # The kernel has accepted the connection, so that a failure can only be told by a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NONE)
         try:
-            await relay(streams, server)
-        except* OSError:
-            pass  # either side has gone
-        finally:
-            streams[1].close()
+            server = await self._dialer.connect(self._host_at(address, port), port)
+        except DialError as error:
+            logger.debug("%s: %s", self._name, error)
+            return
+        with closing(server):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes(8))
+            streams = await asyncio.open_connection(sock=client.dup(), limit=PIECE_BYTES)
+            with closing(streams):
+                await relay(streams, server)
 
     def _host_at(self, address: str, port: int) -> str:
         name = self._names.name_of(address)
@@ -172,13 +169,17 @@ class Egress:
         return address
 
     async def _proxy(self, client: socket.socket) -> None:
-        streams = await asyncio.open_connection(sock=client, limit=proxy.HEAD_BYTES_MAX)
-        try:
+        streams = await asyncio.open_connection(sock=client.dup(), limit=proxy.HEAD_BYTES_MAX)
+        with closing(streams):
             await proxy.serve(streams, self._dialer)
-        except* OSError:
-            pass  # either side has gone
-        finally:
-            streams[1].close()
+
+
+async def _until_gone(serve: Serve, client: socket.socket) -> None:
+    """Serve a client; that has ended well when one of the sides has gone."""
+    try:
+        await serve(client)
+    except* OSError:
+        pass
 
 
 class _Pace:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from toolcelld.network.dialer import Dialer, DialError, Reason, Streams
-from toolcelld.network.relay import relay
+from toolcelld.network.relay import closing, relay
 from toolcelld.network.requests import SOCKS_VERSION, Target, read_socks_target, read_target
 
 __all__ = ["HEAD_BYTES_MAX", "serve"]
@@ -65,11 +65,12 @@ async def _serve_http(client: Streams, target: Target, dialer: Dialer) -> None:
     except DialError as error:
         await _answer(client[1], _STATUS[error.reason], str(error))
         return
-    if target.head:
-        server[1].write(target.head)
-    else:
-        client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    await relay(client, server)
+    with closing(server):
+        if target.head:
+            server[1].write(target.head)
+        else:
+            client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await relay(client, server)
 
 
 async def _serve_socks(client: Streams, target: Target, dialer: Dialer) -> None:
@@ -79,8 +80,9 @@ async def _serve_socks(client: Streams, target: Target, dialer: Dialer) -> None:
         client[1].write(_socks_reply(_SOCKS_REPLY[error.reason]))
         await client[1].drain()
         return
-    client[1].write(_socks_reply(0))
-    await relay(client, server)
+    with closing(server):
+        client[1].write(_socks_reply(0))
+        await relay(client, server)
 
 
 def _socks_reply(code: int) -> bytes:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Generator
 
 from toolcelld.network.dialer import PIECE_BYTES, Streams
 
-__all__ = ["relay"]
+__all__ = ["closing", "relay"]
+
+
+@contextlib.contextmanager
+def closing(streams: Streams) -> Generator[None]:
+    """Close a connection after the body: with what was written to it or, if the body raises, at once.
+
+    What the other side does not read would keep the socket of a cell that has ended.
+    """
+    try:
+        yield
+    except BaseException:
+        streams[1].transport.abort()
+        raise
+    streams[1].close()
 
 
 async def relay(client: Streams, server: Streams) -> None:
-    """Carry between a client and a server; closes the server's connection. Raises a group of `OSError`."""
-    try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_carry(client[0], server[1]))
-            both.create_task(_carry(server[0], client[1]))
-    finally:
-        server[1].close()
+    """Carry between a client and a server until both have ended. Raises a group of `OSError`."""
+    async with asyncio.TaskGroup() as both:
+        both.create_task(_carry(client[0], server[1]))
+        both.create_task(_carry(server[0], client[1]))
 
 
 async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import os
 import socket
 import struct
 from collections.abc import AsyncGenerator, Sequence
@@ -293,3 +296,42 @@ async def test_a_name_may_lead_to_an_address_of_this_machine_that_is_granted_its
         said = await asked(address, b"CONNECT db.example:%d HTTP/1.1\r\n\r\n" % port, b"hello")
     assert said == b"<hello>"
     assert "db.example" in names
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_no_socket_is_left_of_a_cell_that_ends_while_it_connects() -> None:
+    gc.disable()  # what only a collection would close is left
+    try:
+        before = descriptors()
+        for pause in range(5):
+            async with serving(["granted.test"]) as (_, address):
+                clients = [socket.create_connection(address) for _ in range(8)]
+                for client in clients:
+                    client.close()
+                for _ in range(pause):
+                    await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert descriptors() == before
+    finally:
+        gc.enable()
+
+
+async def test_a_host_that_does_not_read_keeps_no_socket_of_a_cell_that_has_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        before = descriptors()
+        async with serving([f"127.0.0.1:{port}"]) as (_, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % port)
+            await reader.readuntil(b"\r\n\r\n")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    while True:
+                        writer.write(bytes(1 << 20))
+                        await writer.drain()
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+        assert descriptors() == before
