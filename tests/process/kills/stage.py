@@ -49,13 +49,16 @@ CONFIG = """
 [daemon]
 calls_per_session = 20
 abort_grace = "8s"
+load_timeout = "16s"
 [defaults]
 timeout = "16s"
 memory = "128MiB"
 [tool.running]
 concurrency = 1
 """
-"""A call of `running` waits for the one before it; the grace is how long `aborting` and `ending` last at most."""
+"""A call of `running` waits for the one before it; the grace is how long `aborting` and `ending` last at most.
+Loading may take as long as a call: the stage stands when all of them do, on a busy machine too.
+"""
 
 SEEN = {
     "waiting": ("waiting", "busy"),  # the worker of the call before it
@@ -137,8 +140,9 @@ class Stage:
     async def _until_there(self, *marks: str) -> None:
         def there() -> bool:
             early = {state: call.result() for state, call in self.calls.items() if call.done()}
-            assert not early, early
-            return all((self.where / mark).exists() for mark in marks)
+            missing = {mark for mark in marks if not (self.where / mark).exists()}
+            assert not early, f"{early} before {missing}"
+            return not missing
 
         await until(there)
 
