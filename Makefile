@@ -13,9 +13,11 @@ endif
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-# The tests of `pytest` and `test-unprivileged`; for example TESTS="tests/client -k abort".
+# The tests of `pytest`, `test-slow` and `test-unprivileged`; for example TESTS="tests/client -k abort".
 # The hostile suite, the kill matrix and the agents have targets of their own, because each takes minutes.
 TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
+# By their marks: "slow" for those of `test-slow`, "" for all.
+SELECTED ?= not slow
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 AGENTS ?= tests/adapters
@@ -38,7 +40,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -76,7 +78,10 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
 pytest: $(READY) ## the tests alone
-	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 $(TESTS)
+	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 -m "$(SELECTED)" $(TESTS)
+
+test-slow: $(READY) ## the tests that take some seconds each; two to three minutes
+	@$(MAKE) --no-print-directory pytest SELECTED=slow
 
 # Only for pure modules: the others run in daemons, zygotes and cells, where a figure would say little.
 coverage: $(READY) ## the tests of the pure modules cover every branch of them; ten seconds
@@ -99,7 +104,7 @@ types-agents: $(VENV)/agents
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
 test-unprivileged: $(READY) ## for root: the tests as the user `nobody`
-	@.ci/unprivileged $(BIN)/python $(BY_FILE) $(TESTS)
+	@.ci/unprivileged $(BIN)/python $(BY_FILE) -m "$(SELECTED)" $(TESTS)
 
 test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `nobody`
 	@.ci/unprivileged $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE)

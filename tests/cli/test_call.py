@@ -101,6 +101,7 @@ def here(daemon: Project) -> Project:
     return daemon
 
 
+@pytest.mark.slow
 def test_the_result_is_alone_on_stdout_and_the_rest_on_stderr(here: Project) -> None:
     done = here.run("call", "t_talk")
     assert (done.code, done.out) == (0, "result\n")
@@ -108,6 +109,7 @@ def test_the_result_is_alone_on_stdout_and_the_rest_on_stderr(here: Project) -> 
     assert here.run("call", "t_talk", "--quiet").err == ""
 
 
+@pytest.mark.slow
 def test_every_ending_has_its_exit_code_and_its_message(here: Project) -> None:
     def call(*words: str) -> tuple[int, str, str]:
         done = here.run("call", *words)
@@ -171,6 +173,7 @@ def test_arguments_come_from_files_and_stdin(here: Project) -> None:
     assert here.run("call", "t_sku", "code=@-", stdin="ABC").out == "ABC\n"
 
 
+@pytest.mark.slow
 def test_an_output_that_was_cut_is_read_whole_and_in_ranges(here: Project) -> None:
     done = here.run("call", "t_big", "lines=30000")
     assert done.code == 0
@@ -266,6 +269,7 @@ def test_a_file_in_the_home_directory_reads_nothing_else_of_it(project: Project,
     assert done.code == 0
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_called_like_our_packages_is_not_imported(project: Project) -> None:
     trace = project.home / "trace"
     for package in ("toolcelld", "toolcell_proto", "grpc", "pydantic"):

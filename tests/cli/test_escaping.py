@@ -65,6 +65,7 @@ def forbidden(text: str) -> list[str]:
     return FORBIDDEN.findall(OWN.sub("\n", text))
 
 
+@pytest.mark.slow
 def test_calls_pass_no_control_characters_of_others_to_a_terminal(here: Project) -> None:
     shown(here, "call", "says")
     shown(here, "call", "says", "--json")
@@ -74,6 +75,7 @@ def test_calls_pass_no_control_characters_of_others_to_a_terminal(here: Project)
     shown(here, "call", "broken")
 
 
+@pytest.mark.slow
 def test_lists_of_tools_pass_no_control_characters_of_others_to_a_terminal(here: Project) -> None:
     for words in (("tools",), ("tools", "says"), ("check",), ("trust", "--show")):
         shown(here, *words)
@@ -81,6 +83,7 @@ def test_lists_of_tools_pass_no_control_characters_of_others_to_a_terminal(here:
     shown(here, "reload")
 
 
+@pytest.mark.slow
 def test_records_of_calls_pass_no_control_characters_of_others_to_a_terminal(here: Project) -> None:
     here.run_bytes("call", "says")
     here.run_bytes("call", "says", "fails:=true")

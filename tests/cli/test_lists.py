@@ -87,6 +87,7 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     assert [file["tools"] for file in checked["files"]] == [["add"], [], []]
 
 
+@pytest.mark.slow
 def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     other = project.home / "other"
     other.mkdir()
@@ -102,6 +103,7 @@ def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     assert project.run("check", "../other/unknown.py").code == 2
 
 
+@pytest.mark.slow
 def test_a_call_is_listed_told_and_logged(own_daemon: Project) -> None:
     own_daemon.tool("add", ADD)
     assert own_daemon.run("call", "add", "a=1", "b=2").out == "3\n"
@@ -125,6 +127,7 @@ def test_a_call_is_listed_told_and_logged(own_daemon: Project) -> None:
     assert own_daemon.run("restart").out == "0 workers retired.\n"
 
 
+@pytest.mark.slow
 def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) -> None:
     daemon.tool("slow", SLOW)
     mark = daemon.directory / "mark"

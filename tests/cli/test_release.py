@@ -32,6 +32,7 @@ def is_quarantined(called: Done) -> bool:
     return called.code == REFUSED and "toolcell release sick" in called.err
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_tool_that_was_shut_out_is_released_by_its_name_or_its_path(daemon: Project) -> None:
     path = shut_out(daemon)

@@ -11,6 +11,7 @@ import pytest
 from .conftest import Project
 
 
+@pytest.mark.slow
 def test_init_writes_a_tool_that_works_and_never_overwrites(project: Project) -> None:
     done = project.run("init")
     assert done.out == "Wrote .toolcell/tools/hello.py. Call it:\n  toolcell call hello name=World\n"
@@ -32,6 +33,7 @@ def test_a_private_daemon_leaves_nothing(project: Project) -> None:
     assert set(os.listdir(project.home)) - before <= {".local"}  # the user's state
 
 
+@pytest.mark.slow
 def test_a_file_of_its_own_runs_where_it_is_and_nothing_beside_it_runs(project: Project) -> None:
     other = project.home / "other"
     other.mkdir()
@@ -62,6 +64,7 @@ def test_a_file_of_its_own_runs_where_it_is_and_nothing_beside_it_runs(project: 
     assert not (other / "ran").exists()
 
 
+@pytest.mark.slow
 def test_leaving_a_private_daemon_at_once_leaves_nothing_either(project: Project) -> None:
     (project.directory / "deaf.py").write_text(
         "import time\n"
@@ -107,6 +110,7 @@ def test_version_is_said_for_people_and_programs(project: Project) -> None:
     assert said == f"toolcell {project.run('--json', 'version').json('version')['version']}\n"
 
 
+@pytest.mark.slow
 def test_c_works_as_if_started_there_and_options_stand_everywhere(project: Project) -> None:
     project.run("init")
     for words in (["-C", str(project.directory), "tools"], ["tools", "-C", str(project.directory)]):

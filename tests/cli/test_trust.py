@@ -36,6 +36,7 @@ def configured(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
     configured(daemon)
     assert daemon.run("reload").code == 0
@@ -66,6 +67,7 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
     assert daemon.run("call", "asks").code == 3
 
 
+@pytest.mark.slow
 def test_a_pin_holds_until_the_code_changes_and_outlives_the_daemon(project: Project) -> None:
     configured(project)
     pinned = project.run("trust", "--yes", "--digest", "--json").json("trust")
@@ -82,6 +84,7 @@ def test_a_directory_that_is_none_is_refused(project: Project) -> None:
     assert done.json("error")["error"]["code"] == "bad_request"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["/tmp", "home", "/"])
 def test_a_shared_directory_and_the_home_directory_cannot_be_trusted(project: Project, place: str) -> None:
     directory = str(project.home) if place == "home" else place
@@ -90,6 +93,7 @@ def test_a_shared_directory_and_the_home_directory_cannot_be_trusted(project: Pr
     assert project.run("trust", "--list", "--json").json("trust --list")["trusts"] == []
 
 
+@pytest.mark.slow
 def test_the_question_is_asked_on_a_terminal(project: Project) -> None:
     configured(project)
     with project.screen("trust") as screen:
@@ -116,6 +120,7 @@ def deploy() -> str:
 """
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_new_in_a_trusted_project_is_asked_about_and_only_that(daemon: Project) -> None:
     configured(daemon)
     with (daemon.home / ".config/toolcell/config.toml").open("a") as config:
@@ -164,6 +169,7 @@ def runs() -> str:
 """
 
 
+@pytest.mark.slow
 def test_ask_loads_nothing_of_an_untrusted_project_and_one_trust_is_enough(daemon: Project) -> None:
     configured(daemon)
     config = daemon.home / ".config/toolcell/config.toml"
@@ -184,6 +190,7 @@ def test_ask_loads_nothing_of_an_untrusted_project_and_one_trust_is_enough(daemo
     assert daemon.run("call", "runs").code == 0
 
 
+@pytest.mark.slow
 def test_an_untrusted_tool_does_not_take_the_place_of_the_users_own(daemon: Project) -> None:
     own = daemon.home / ".config/toolcell/tools"
     own.mkdir(parents=True)
@@ -208,6 +215,7 @@ def note(text: str) -> str:
 """
 
 
+@pytest.mark.slow
 def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) -> None:
     told = project.run("doctor", "--json").json("doctor")
     profiles = {it["name"]: it for it in told["findings"] if it["kind"] == "profile"}
@@ -238,6 +246,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """A host without namespaces for any user, as many containers do."""
 
 
+@pytest.mark.slow
 def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Project) -> None:
     config = project.home / ".config/toolcell/config.toml"
     config.parent.mkdir(parents=True)

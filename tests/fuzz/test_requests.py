@@ -275,6 +275,7 @@ def test_a_request_of_anything_is_answered_or_refused(data: st.DataObject, daemo
         assert_serves(daemon, channel, len(request))
 
 
+@pytest.mark.slow
 def test_the_one_descriptor_that_a_client_costs_is_its_connection_and_goes_with_it(
     daemon: RunningDaemon,
 ) -> None:

@@ -308,6 +308,7 @@ async def test_a_call_is_stopped_by_cancelling_call_tool(daemon: RunningDaemon) 
     assert bearing(*MARKS) == []
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_the_deadline_of_call_tool(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()
@@ -417,6 +418,7 @@ def linger(deadline, done, stopped):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "kind", "cause"),
     [

@@ -110,6 +110,7 @@ def global_tools(daemon: RunningDaemon) -> Path:
     return tools
 
 
+@pytest.mark.slow
 async def test_every_broken_file_is_a_problem_with_its_cause_and_its_neighbours_work(
     daemon: RunningDaemon,
 ) -> None:

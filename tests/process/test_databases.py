@@ -191,6 +191,7 @@ async def call(daemon: RunningDaemon, tool: str, entry: str, **arguments: Any) -
         return await session.call(f"data_{tool}", arguments)
 
 
+@pytest.mark.slow
 async def test_psycopg_reaches_a_granted_postgresql_by_tls(
     daemon: RunningDaemon, postgres: tuple[int, Path | None]
 ) -> None:

@@ -105,6 +105,7 @@ def make_unfit(environment: Path) -> None:
     (packages / "pydantic-0.0.1.dist-info").mkdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("fits", [True, False])
 async def test_a_trusted_project_has_the_packages_and_programs_of_its_environment(
@@ -171,6 +172,7 @@ async def test_the_environment_of_an_untrusted_project_is_not_used_and_the_error
     assert f"toolcell trust {daemon.project}" in str(outcome.message), outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["baseline", "strict"])
 async def test_code_planted_in_an_environment_never_runs_outside_of_a_cell(
     profile: Literal["baseline", "strict"], make_daemon: Callable[..., RunningDaemon]
@@ -239,6 +241,7 @@ def packages(make_daemon: Callable[..., RunningDaemon], tmp_path: Path) -> Itera
     shutil.rmtree(daemon.state / "environments", ignore_errors=True)
 
 
+@pytest.mark.slow
 async def test_the_packages_of_a_script_block_are_installed_before_the_call_and_the_wait_is_told(
     packages: RunningDaemon,
 ) -> None:
@@ -261,6 +264,7 @@ async def test_the_packages_of_a_script_block_are_installed_before_the_call_and_
     assert not os.path.lexists(packages.directory / "ran-outside"), "a package's start-up code ran outside"
 
 
+@pytest.mark.slow
 async def test_a_second_tool_with_the_same_packages_shares_their_environment(packages: RunningDaemon) -> None:
     packages.tool("place", SCRIPT.format(package="mark"))
     packages.tool("again", SCRIPT.format(package="mark").replace("def place", "def again"))
@@ -279,6 +283,7 @@ async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(pack
     assert "missing" in outcome.message
 
 
+@pytest.mark.slow
 async def test_uv_and_interpreters_of_the_project_are_never_run(packages: RunningDaemon) -> None:
     """A `uv` in the project's environment, and an interpreter that uv would find in the working directory."""
     programs = packages.project / ".venv" / "bin"
@@ -298,6 +303,7 @@ async def test_uv_and_interpreters_of_the_project_are_never_run(packages: Runnin
     assert not os.path.lexists(mark)
 
 
+@pytest.mark.slow
 async def test_without_uv_the_error_says_how_to_install_it(packages: RunningDaemon) -> None:
     packages.config.write_text('trust = "all"\n[environments]\nuv = "/nowhere/uv"\n')
     packages.reload()
@@ -319,6 +325,7 @@ async def test_an_untrusted_project_has_no_packages_installed(packages: RunningD
     assert not (packages.state / "environments").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 async def test_a_package_with_compiled_code_is_installed_from_the_registry(
     make_daemon: Callable[..., RunningDaemon],

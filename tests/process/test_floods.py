@@ -78,6 +78,7 @@ def flooded(daemon: RunningDaemon) -> RunningDaemon:
     return daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments", "source", "size", "expected"),
     [
@@ -204,6 +205,7 @@ async def test_telling_in_a_tight_loop_coalesces_and_the_last_word_arrives(flood
         assert "dropped: too large" in "".join(event.text for event in events if isinstance(event, Log))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "piece"), [(20_000_000, 500), (100_000_000, 100_000)])
 async def test_a_flood_of_log_lines_arrives_or_is_counted(
     flooded: RunningDaemon, peak_at_start: int, size: int, piece: int

@@ -109,6 +109,7 @@ def test_what_a_dead_daemon_left_is_ended_and_removed(
     assert not stale.exists()
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_s_groups_are_removed_by_the_next(
     serving: RunningDaemon, delegated: Path, make_daemon: Callable[[], RunningDaemon]
 ) -> None:

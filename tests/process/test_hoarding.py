@@ -133,6 +133,7 @@ def quota_of(status: Any) -> tuple[int, str]:
     return status.code, found.violations[0].subject if found.violations else ""
 
 
+@pytest.mark.slow
 async def test_outcomes_that_are_not_acknowledged_stop_further_calls_until_they_are(
     daemon: RunningDaemon,
 ) -> None:
@@ -164,6 +165,7 @@ async def test_outcomes_that_are_not_acknowledged_stop_further_calls_until_they_
         assert hoarder.outcomes["again"].kind == pb.OUTCOME_KIND_OK
 
 
+@pytest.mark.slow
 async def test_a_neighbour_is_served_while_all_sessions_hold_too_much(daemon: RunningDaemon) -> None:
     daemon.tool("hoard", TOOLS)
     daemon.describe()

@@ -48,6 +48,7 @@ async def assert_whole(session: Session) -> None:
         assert (await session.call(f"t{number:03}")).details == number
 
 
+@pytest.mark.slow
 async def test_a_session_opens_at_once_and_the_rest_of_its_tools_arrives(daemon: RunningDaemon) -> None:
     write_files(daemon)
     arrived = asyncio.Event()
@@ -96,6 +97,7 @@ async def test_a_list_waits_for_all_that_can_be_described(daemon: RunningDaemon)
     assert answer.text.endswith(f"  .toolcell/tools/t{BROKEN:03}.py line 1: ValueError: broken")
 
 
+@pytest.mark.slow
 async def test_what_was_described_once_is_known_after_a_restart(daemon: RunningDaemon) -> None:
     write_files(daemon)
     async with daemon.operate() as operator:

@@ -30,6 +30,7 @@ async def call(session: Session, times: int) -> None:
         assert outcome.details == text
 
 
+@pytest.mark.slow
 async def test_ended_calls_keep_neither_their_arguments_nor_their_results(daemon: RunningDaemon) -> None:
     daemon.tool("echo", ECHO)
     async with daemon.connect() as session:

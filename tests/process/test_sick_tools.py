@@ -39,6 +39,7 @@ SICK_TOOLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sickness", SICK_TOOLS)
 async def test_a_sick_tool_is_shut_out_and_its_neighbour_is_served(
     daemon: RunningDaemon, sickness: str
@@ -101,6 +102,7 @@ GREEDY = """
     """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", ["memory", "cpu"])
 async def test_a_tool_that_has_to_be_ended_for_its_limit_is_sick(daemon: RunningDaemon, what: str) -> None:
@@ -156,6 +158,7 @@ async def test_workers_that_die_side_by_side_are_one_strike(daemon: RunningDaemo
         assert (await session.call("sick", {"meet": 0})).cause == "quarantined"
 
 
+@pytest.mark.slow
 async def test_a_directory_with_a_newline_in_its_name_forges_no_line_of_the_log(
     daemon: RunningDaemon,
 ) -> None:

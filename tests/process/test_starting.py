@@ -60,6 +60,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.timeout(20 + 20 * ROUNDS)
 async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Place) -> None:
     for number in range(ROUNDS):
@@ -76,6 +77,7 @@ async def test_two_clients_that_start_at_once_are_served_by_one_daemon(place: Pl
                 fresh.end()
 
 
+@pytest.mark.slow
 async def test_what_a_killed_daemon_left_behind_is_no_obstacle(place: Place) -> None:
     async with connect(directory=place.directory) as session:
         first = (await session.call("tools_who")).check().text
@@ -183,6 +185,7 @@ with connect(directory=sys.argv[1]) as session:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_daemon_outlives_the_client_that_started_it(place: Place, end: End) -> None:
     client = await place.client(STARTS_AND_WAITS)
@@ -204,6 +207,7 @@ async def test_a_daemon_outlives_the_process_tree_of_the_blocking_client_that_st
         await reap(client)
 
 
+@pytest.mark.slow
 async def test_a_daemon_outlives_the_process_tree_of_the_mcp_server_that_started_it(place: Place) -> None:
     pytest.importorskip("mcp")
     opening = {

@@ -118,6 +118,7 @@ def test_the_files_of_every_directory_in_memory_are_bounded(place: Path, wrap: W
     assert set(others) == {(4096, 2**20)}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)  # some 300 processes, each a copy of this one
 def test_the_processes_of_a_cell_are_bounded_for_root_too(place: Path, wrap: Wrap) -> None:
     if not namespaces.bounds_processes():
