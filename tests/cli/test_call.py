@@ -140,6 +140,7 @@ def test_every_ending_has_its_exit_code_and_its_message(here: Project) -> None:
     assert err.endswith("toolcell tools\n")
 
 
+@pytest.mark.slow
 def test_a_wrong_command_line_exits_with_2_and_runs_nothing(here: Project) -> None:
     assert here.run("call", "t_add", "a").code == 2
     assert here.run("call", "t_add", "a=1", "a=2").code == 2

@@ -92,6 +92,7 @@ def test_records_of_calls_pass_no_control_characters_of_others_to_a_terminal(her
         shown(here, *words, "--json")
 
 
+@pytest.mark.slow
 def test_the_story_of_a_call_has_no_control_characters(here: Project) -> None:
     here.run_bytes("call", "says", "fails:=true")
     call, *_ = (call for call in here.run("calls", "--json").json("calls")["calls"] if call["tool"] == "says")

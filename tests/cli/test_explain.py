@@ -74,6 +74,7 @@ PATHS = {
 }
 
 
+@pytest.mark.slow
 def test_paths(confined: Project) -> None:
     for path, answer in PATHS.items():
         place = path.format(project=confined.directory, home=confined.home, tools=confined.tools)
@@ -95,6 +96,7 @@ def a_path(confined: Project, place: str, answer: str | None) -> None:
     assert (found["read"], found["write"]) == expected.get(told["answer"], (False, False)), place
 
 
+@pytest.mark.slow
 def test_a_variable_and_a_program(confined: Project) -> None:
     assert asked(confined, "HOME")["allowed"] is tried(confined, variable="HOME")["variable"] is True
     told = asked(confined, "AWS_KEY")
@@ -129,6 +131,7 @@ def test_a_tool_that_is_refused_altogether_says_why(confined: Project) -> None:
     assert (done.code, "toolcell trust" in done.err) == (3, True)
 
 
+@pytest.mark.slow
 def test_a_strange_subject_is_answered(daemon: Project) -> None:
     daemon.tool("reaches", REACHES)
     for subject in ("x" * 5000, "\x1b[2J", "../" * 300, "[::1]:80", "~root", "%s{}"):

@@ -68,6 +68,7 @@ def test_one_tool_is_shown_with_its_schema_and_where_its_settings_come_from(daem
     assert daemon.run("tools", "unknown").code == 3
 
 
+@pytest.mark.slow
 def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     daemon.tool("add", ADD)
     assert daemon.run("check").code == 0

@@ -26,6 +26,7 @@ def test_init_writes_a_tool_that_works_and_never_overwrites(project: Project) ->
     assert project.run("init", "no-name").code == 2
 
 
+@pytest.mark.slow
 def test_a_private_daemon_leaves_nothing(project: Project) -> None:
     project.run("init")
     before = set(os.listdir(project.home))

@@ -59,6 +59,7 @@ def test_progress_is_one_line_that_is_rewritten_and_an_abort_says_how_it_ended(h
     assert remark == "  What it had done until then is not undone."
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_leaves_at_once_and_the_daemon_ends_the_call(here: Project) -> None:
     here.tool(
         "stubborn",

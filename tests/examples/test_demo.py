@@ -13,6 +13,7 @@ SECONDS_MAX = 120
 """The demo takes about ten seconds; other tests may be running at the same time."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="its tools work on the history of this repository")
 @pytest.mark.timeout(SECONDS_MAX + 30)
 def test_the_demo_shows_what_it_promises(tmp_path: Path) -> None:

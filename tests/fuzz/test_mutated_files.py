@@ -162,6 +162,7 @@ def is_python(content: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @tried(ROUNDS)
 @given(contents=st.lists(mutated(), min_size=FILES, max_size=FILES))
 def test_a_changed_file_is_tools_or_problems_and_the_others_work(

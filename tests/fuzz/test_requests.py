@@ -219,6 +219,7 @@ def sequences(draw: st.DrawFn, daemon: RunningDaemon) -> list[bytes]:
     return said
 
 
+@pytest.mark.slow
 @tried(SEQUENCES)
 @given(data=st.data())
 def test_a_stream_of_anything_is_answered_and_left(data: st.DataObject, daemon: RunningDaemon) -> None:
@@ -249,6 +250,7 @@ def short_lived(data: bytes) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @tried(REQUESTS)
 @given(data=st.data())
 def test_a_request_of_anything_is_answered_or_refused(data: st.DataObject, daemon: RunningDaemon) -> None:

@@ -213,6 +213,7 @@ async def outcomes_by_the_daemon(daemon: RunningDaemon, ids: Mapping[str, str]) 
             await asyncio.sleep(0.02)  # no client is notified, on purpose
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_abort_call(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()
@@ -292,6 +293,7 @@ async def call_tool(daemon: RunningDaemon, name: str, seconds: float | None, the
                 there.set()
 
 
+@pytest.mark.slow
 async def test_a_call_is_stopped_by_cancelling_call_tool(daemon: RunningDaemon) -> None:
     write_tools(daemon)
     daemon.reload()

@@ -487,6 +487,7 @@ async def test_a_draining_daemon_lets_running_calls_finish_and_refuses_new_ones(
     assert (finished.kind, finished.text) == (Kind.ok, "go")
 
 
+@pytest.mark.slow
 async def test_a_drain_that_lasts_too_long_stops_what_runs(make_daemon: Callable[[], RunningDaemon]) -> None:
     daemon = make_daemon()
     daemon.start("--drain", "0.3")

@@ -274,6 +274,7 @@ async def test_a_second_tool_with_the_same_packages_shares_their_environment(pac
     assert len(os.listdir(packages.state / "environments" / "environments")) == 1
 
 
+@pytest.mark.slow
 async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(packages: RunningDaemon) -> None:
     packages.tool("place", SCRIPT.format(package="missing"))
     async with packages.connect() as session:

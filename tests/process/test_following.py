@@ -49,6 +49,7 @@ async def following(daemon: RunningDaemon, directory: Path | None = None) -> Asy
         yield heard
 
 
+@pytest.mark.slow
 async def test_edits_of_every_kind_are_heard_of(daemon: RunningDaemon) -> None:
     file = daemon.tool("say", says("one"))
     async with following(daemon) as heard:

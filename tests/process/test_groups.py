@@ -68,6 +68,7 @@ def breed(path: str) -> str:
 """
 
 
+@pytest.mark.slow
 async def test_every_cell_is_in_a_group_of_its_own_and_ends_with_it(
     serving: RunningDaemon, delegated: Path
 ) -> None:

@@ -144,6 +144,7 @@ return "spun"
     assert "To raise it: [tool.bomb] cpu = 2 in" in outcome.message
 
 
+@pytest.mark.slow
 async def test_processor_time_counts_from_the_call_s_beginning(daemon: RunningDaemon) -> None:
     body = """
 end = time.process_time() + 0.6

@@ -75,6 +75,7 @@ async def test_a_session_opens_at_once_and_the_rest_of_its_tools_arrives(daemon:
             await assert_whole(second)
 
 
+@pytest.mark.slow
 async def test_a_reload_brings_what_has_come_meanwhile(daemon: RunningDaemon) -> None:
     write_files(daemon)
 

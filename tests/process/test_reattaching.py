@@ -217,6 +217,7 @@ async def test_a_call_that_ended_while_the_line_was_down_has_its_outcome(daemon:
     assert (daemon.project / "ran").read_text() == "once "
 
 
+@pytest.mark.slow
 async def test_what_had_to_go_while_the_line_was_down_is_counted_in_a_gap(daemon: RunningDaemon) -> None:
     daemon.tool("talking", TALKING)
 

@@ -196,6 +196,7 @@ async def test_a_daemon_outlives_the_client_that_started_it(place: Place, end: E
         await reap(client)
 
 
+@pytest.mark.slow
 async def test_a_daemon_outlives_the_process_tree_of_the_blocking_client_that_started_it(
     place: Place,
 ) -> None:
