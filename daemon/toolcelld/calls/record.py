@@ -109,7 +109,7 @@ class CallRecord:
             stop_seconds=stop_seconds,
             killed_processes=death.killed if death is not None and stop is not None else 0,
             logs=logs,
-            refused_hosts=tuple(dict.fromkeys(refused.entry for refused in self.refused)),
+            refused_hosts=tuple(dict.fromkeys(each.entry for each in self.refused)) if self.refused else (),
             moved_aside=self.moved_aside,
         )
         metadata = heard.encoded_metadata() if heard.metadata else b""

@@ -37,16 +37,12 @@ class IdempotencyCache:
     def __init__(self) -> None:
         self._running: dict[str, bytes] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
-        self._ended_bytes = 0
+        self.retained_bytes = 0
+        """The memory of the kept endings in bytes."""
         self._forgotten: OrderedDict[str, bytes] = OrderedDict()
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._ended or call_id in self._forgotten
-
-    @property
-    def retained_bytes(self) -> int:
-        """The memory of the kept endings in bytes."""
-        return self._ended_bytes
 
     def drop_endings(self) -> None:
         """Keep of all ended calls only that they were."""
@@ -55,7 +51,7 @@ class IdempotencyCache:
 
     def _drop_oldest(self) -> None:
         old_id, old = self._ended.popitem(last=False)
-        self._ended_bytes -= old.size_bytes
+        self.retained_bytes -= old.size_bytes
         self._forgotten[old_id] = old.digest
         if len(self._forgotten) > FORGOTTEN_MAX:
             self._forgotten.popitem(last=False)
@@ -72,8 +68,10 @@ class IdempotencyCache:
         """Store the events of an ended call; drop the oldest ones beyond the bounds."""
         size = size_bytes + sum(event.size_bytes for event in told)
         self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), told, size, call)
-        self._ended_bytes += size
-        while len(self._ended) > ENDED_MAX or (self._ended_bytes > ENDED_BYTES_MAX and len(self._ended) > 1):
+        self.retained_bytes += size
+        while len(self._ended) > ENDED_MAX or (
+            self.retained_bytes > ENDED_BYTES_MAX and len(self._ended) > 1
+        ):
             self._drop_oldest()
 
     def call(self, call_id: str) -> CallSummary | None:

@@ -44,14 +44,10 @@ class Outbox:
         self._again: deque[Event] = deque()
         self._newest: dict[tuple[str, type[Event]], Event] = {}
         self._number = 0
-        self._bytes = 0
+        self.retained_bytes = 0
+        """The approximate memory of the held events in bytes."""
         self._droppable_bytes = 0
         self._company: asyncio.TimerHandle | None = None
-
-    @property
-    def retained_bytes(self) -> int:
-        """The approximate memory of the held events in bytes."""
-        return self._bytes
 
     def holds(self, event: Event) -> bool:
         """Whether an event is not acknowledged yet."""
@@ -90,7 +86,7 @@ class Outbox:
 
     def _count(self, event: Event, size_bytes: int) -> None:
         """Count an event, or with a size below zero count it no more."""
-        self._bytes += size_bytes
+        self.retained_bytes += size_bytes
         if event.droppable:
             self._droppable_bytes += size_bytes
 

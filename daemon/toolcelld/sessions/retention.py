@@ -5,8 +5,8 @@ not acknowledged, outcomes above all, and the endings that are kept for repeated
 all sessions together have one. Beyond the latter a session that holds little is still served, so that a client that
 reads nothing does not stop the others: the whole is bounded by the limit and that little of each session.
 
-A session is counted when it asks for something, when a call ends and when its client acknowledges. In between it can
-only grow by droppable events, which have a bound of their own.
+A session is counted when it asks for something and when a call ends. In between it can only grow by droppable events,
+which have a bound of their own; what its client acknowledges is noticed late, at the latest before anybody is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TotalRetention:
 
     Args:
         limits: Returns the section of the configuration with the limits.
-        make_room: Drops the endings that are kept for repeated call ids, in all sessions.
+        make_room: Drops the endings that are kept for repeated call ids, in all sessions, and counts the sessions.
     """
 
     __slots__ = ("bytes", "limits", "make_room")

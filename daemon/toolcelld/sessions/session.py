@@ -342,7 +342,6 @@ class Session:
                 field="acknowledged",
             )
         self.outbox.acknowledge(number)
-        self.retention.count()
 
     def answer(self, call_id: str, ask_id: int, *, allowed: bool, always: bool, message: str) -> None:
         """Send an answer to the tool; a late one is ignored. Raises `Refusal` for a question that was not asked."""
