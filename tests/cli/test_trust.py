@@ -270,3 +270,58 @@ def test_the_doctor_fails_where_the_configured_profile_cannot_be_had(project: Pr
         config.write_text('[defaults]\nsandbox = "none"\n')
         assert project.run("reload").code == 0
         assert project.run("doctor").code == 0
+
+
+READS = """
+import os
+from toolcell import tool
+
+@tool
+def reads() -> list[str]:
+    \"\"\"Tell what the project asks for.\"\"\"
+    return [name for name in ("DATABASE_URL", "PGHOST", "TOKEN", "https_proxy") if name in os.environ]
+"""
+
+
+@pytest.mark.slow
+def test_what_the_project_asks_for_in_its_own_configuration_is_granted_by_trust(project: Project) -> None:
+    directory = project.home / ".config/toolcell"
+    directory.mkdir(parents=True)
+    (project.home / "token").write_text("hunter2-hunter2\n")
+    (directory / "config.toml").write_text(
+        f'[secrets]\nTOKEN = {{ file = "{project.home}/token" }}\n[defaults]\nsandbox = "strict"\n'
+    )
+    project.tool("reads", READS)
+    asks = project.directory / ".toolcell/config.toml"
+    asks.write_text(
+        'network = ["api.example.com"]\nsecrets = ["TOKEN"]\nenv = ["DATABASE_URL"]\n[limits]\ntimeout = "7s"\n'
+    )
+    daemon = user_daemon(project.home)
+    daemon.environment |= {"DATABASE_URL": "postgres://", "PGHOST": "localhost"}
+    with checked(daemon):
+        daemon.start()
+        refused = project.run("call", "reads")
+        if "toolcell doctor" in refused.err:
+            pytest.skip("this host has no strict cells")
+        assert (refused.code, f"toolcell trust {project.directory}" in refused.err) == (3, True)
+        shown = project.run("trust", "--show").out
+        assert (
+            "reads (.toolcell/tools/reads.py): the network to api.example.com, the secret TOKEN, the variable DATABASE_URL"
+            in shown
+        )
+
+        below = project.directory / "a/b"
+        below.mkdir(parents=True)
+        assert project.run("-C", str(below), "trust", "--yes").code == 0
+        called = project.run("-C", str(below), "call", "reads", "--quiet")
+        assert json.loads(called.out) == ["DATABASE_URL", "TOKEN", "https_proxy"], called.err
+        timeout = next(line for line in project.run("tools", "reads").out.splitlines() if "timeout" in line)
+        assert timeout.split() == ["timeout", "7", "file"]
+
+        asks.write_text(asks.read_text().replace('["DATABASE_URL"]', '["DATABASE_URL", "PGHOST"]'))
+        assert project.run("reload").code == 0
+        called = project.run("call", "reads", "--quiet")
+        assert json.loads(called.out) == ["DATABASE_URL", "TOKEN", "https_proxy"], "what is new was not shown"
+        assert "the variable PGHOST (more than before)" in project.run("trust", "--show").out
+        assert project.run("trust", "--yes").code == 0
+        assert "PGHOST" in project.run("call", "reads", "--quiet").out

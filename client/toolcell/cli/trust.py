@@ -139,9 +139,10 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
         ("variables", ", ".join(asked.env)),
         ("programs of", ", ".join(asked.programs)),
         ("the interpreter", asked.python),
+        ("the packages", ", ".join(asked.requires)),
     ]
     if any(value for _, value in given):
-        yield "Once it is trusted, your configuration also gives it:"
+        yield "Once it is trusted, its tools also get:"
         yield from (f"  {what} {clean(value)}" for what, value in given if value)
     if asked.problems:
         yield "Not known, because they could not be described:"
@@ -153,7 +154,7 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
 def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
     for tool in tools:
         wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
-        wants += [f"the variable {name}, by a rule with its name" for name in tool.env]
+        wants += [f"the variable {name}" for name in tool.env]
         if tool.sandbox:
             wants.append(f'the sandbox "{tool.sandbox}", by a rule with its name')
         more = " (more than before)" if tool.state == "more" else ""

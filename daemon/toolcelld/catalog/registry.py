@@ -18,6 +18,7 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
+from toolcelld.sandbox.paths import is_below
 
 __all__ = ["CatalogRegistry", "DirectoryError", "Pin"]
 
@@ -107,15 +108,20 @@ class CatalogRegistry:
         finally:
             pin.close()
 
-    async def describe_anew(self, directory: str, *, wait_seconds: float) -> Catalog:
-        """Rescan a directory after a change of the rules; what was being described under the old ones is described again.
+    async def describe_anew(self, directory: str, *, wait_seconds: float) -> None:
+        """Rescan what is watched of a project after a change of the rules; what was being described under the old ones is described again.
 
         Args:
-            directory: An absolute path.
+            directory: The project's, an absolute path.
             wait_seconds: How long to wait, for each of the two.
         """
         await self._descriptions.settle(wait_seconds)
-        return await self.refresh(directory, wait_seconds=wait_seconds)
+        pins = [watched.pin() for place, watched in self._directories.items() if is_below(place, directory)]
+        try:
+            await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))
+        finally:
+            for pin in pins:
+                pin.close()
 
     async def refresh_all(self, *, wait_seconds: float | None = None) -> list[Catalog]:
         """Rescan every directory in use; return their newest catalogs."""

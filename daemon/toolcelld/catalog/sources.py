@@ -12,20 +12,22 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.config.load import Config, ConfigError
-from toolcelld.config.project_file import PROJECT_FILE
+from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import open_plain
+from toolcelld.sandbox.owners import walk
+from toolcelld.sandbox.paths import is_below, open_plain
 
 __all__ = [
-    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_directory", "scan",
+    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
     "sources_of",
 ]  # fmt: skip
 
@@ -57,6 +59,7 @@ class Source:
     programs: tuple[str, ...] = ()  # directories put before the system's on PATH
     requires: tuple[str, ...] = ()  # packages that an environment is built of
     project_file: bytes = b""  # the content of the project's own configuration
+    asked: ProjectFile = ASKS_NOTHING  # what it says
     mistakes: str = ""  # what is wrong with it
     only: str = ""  # the name of one file of the directory; empty for all
 
@@ -76,6 +79,7 @@ class ToolFile:
     programs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()  # packages that its project asks for
     uncovered: str = ""  # what in the directory the digest does not cover
+    asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +111,45 @@ class Scan:
         return tuple(entry for entry in self.found if isinstance(entry, Problem))
 
 
+def project_above(directory: str, safe: Collection[str] = ()) -> str:
+    """Return the project that a directory is in: the nearest one upwards that has a place for tools, else the directory.
+
+    The search ends at the root of a git worktree, below the home directory, and at a directory that another user can
+    write: a `.toolcell` that somebody made in a shared directory is nobody's project but their own.
+
+    Args:
+        directory: An absolute path without links.
+        safe: Directories that are accepted although other users can write in them.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    try:
+        chain = walk(directory, safe)
+    except OSError:
+        return directory  # it has gone
+    for step in reversed(chain):
+        if step.path != directory and (step.fault_within or is_below(home, step.path)):
+            break
+        if any(_is_directory(os.path.join(step.path, name)) for name in PROJECT_PLACES):
+            return step.path
+        if os.path.lexists(os.path.join(step.path, ".git")):
+            break
+    return directory
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
-    """Return the sources for a session's directory, in order of precedence."""
+    """Return the sources for a session's directory, in order of precedence. Blocks on the file system."""
+    project = project_above(directory, config.daemon.safe_directories)
     places = {
         PROJECT: (
             "local",
-            [os.path.join(directory, hidden, "tools") for hidden in PROJECT_PLACES],
+            [os.path.join(project, hidden, "tools") for hidden in PROJECT_PLACES],
         ),
         "user": ("global", _paths.tool_directories()),
     }
@@ -124,13 +161,13 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         section = config.sources.get(name)
         if section is None:
             return Source(name, scope, tuple(directories))
-        base = directory if name == PROJECT else directories[0]
+        base = project if name == PROJECT else directories[0]
         python = section.python and os.path.abspath(os.path.join(base, section.python))
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
         return Source(name, scope, tuple(directories), python, programs)
 
     found = tuple(source(name, *place) for name, place in places.items())
-    found = tuple(_asked(one, directory) if one.name == "project" else one for one in found)
+    found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
     return tuple(_source_of(path, found) for path in config.only) or found
 
 
@@ -151,6 +188,7 @@ def _asked(source: Source, directory: str) -> Source:
         programs=source.programs or programs,
         requires=asked.requires,
         project_file=raw,
+        asked=asked,
     )
 
 
@@ -176,8 +214,8 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     budget = CONTENT_BYTES_MAX
     for source in sources:
         if source.mistakes:
-            file = os.path.join(directory, PROJECT_FILE)
-            found.append(Problem(file, "", "broken", source.mistakes))
+            above = os.path.dirname(os.path.dirname(source.directories[0]))
+            found.append(Problem(os.path.join(above, PROJECT_FILE), "", "broken", source.mistakes))
         for place in source.directories:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:
@@ -250,6 +288,7 @@ def _scan_directory(
             source.programs,
             source.requires,
             digest.uncovered,
+            source.asked,
         )
 
 

@@ -32,7 +32,7 @@ from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["PROJECT_FILE", "ProjectFile", "parse", "read"]
+__all__ = ["ASKS_NOTHING", "PROJECT_FILE", "ProjectFile", "parse", "read"]
 
 PROJECT_FILE: Final = os.path.join(".toolcell", "config.toml")
 FILE_BYTES_MAX: Final = 64 * 1024
@@ -58,7 +58,7 @@ def _packages(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ProjectFile(Section):
-    """What the tools of a project ask for; every key is optional."""
+    """What the tools of a project ask for, each in addition to what its file declares; every key is optional."""
 
     python: Annotated[str, AfterValidator(_inside)] | None = None
     programs: Annotated[
@@ -71,6 +71,10 @@ class ProjectFile(Section):
     network: Hosts = False
     secrets: SecretNames = ()
     limits: LimitKeys = LimitKeys()
+    """Of tools whose file declares no other."""
+
+
+ASKS_NOTHING: Final = ProjectFile()
 
 
 def read(project: str) -> tuple[ProjectFile, bytes] | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from toolcell._units import show_bytes, show_seconds
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config, dotted, shown
+from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.schema import (
     Declared,
     DefaultsSection,
@@ -49,6 +50,7 @@ __all__ = [
     "declare",
     "lower",
     "resolve",
+    "with_env",
 ]
 
 
@@ -151,6 +153,7 @@ def resolve(
     declared: Mapping[str, object],
     source: str,
     standing: Standing = Standing.FULL,
+    asked: ProjectFile = ASKS_NOTHING,
 ) -> Settings:
     """Return the settings of a tool.
 
@@ -160,11 +163,13 @@ def resolve(
         declared: The options that its file declares.
         source: The name of its source.
         standing: What the rules by name may give it.
+        asked: What the configuration of its project asks for all tools of the project. The variables are given by
+            name alone, so they are as a rule that grants them; the rest is as if the file had declared it.
 
     Raises:
         DeclarationError: The declaration is invalid.
     """
-    file = declare(declared)
+    file = declare({**asked.limits.model_dump(by_alias=True, exclude_unset=True), **declared})
     rules = [(f"config [{dotted(('tool', name))}]", section) for name, section in config.rules_for(tool)]
     rules.reverse()  # the strongest first
     lines: list[Setting] = []
@@ -183,9 +188,12 @@ def resolve(
         sandbox, sandbox_origin, least, programs = _tightened(config, rules, sandbox, sandbox_origin, least)
     profile = config.profiles.get(sandbox)
     concurrency, concurrency_origin = _concurrency(rules)
-    env, origins = _granted_env(config, loosening, source, profile)
+    env, origins = _granted_env(
+        config, loosening, source, profile, asked if standing is Standing.FULL else ASKS_NOTHING
+    )
     granted, network_origin, secrets_origin = _granted(loosening, profile, sandbox)
-    needs = Grant(file.network, file.secrets)
+    own = Grant(file.network, file.secrets)
+    needs = own.beside(Grant(asked.network, asked.secrets))
     both = granted.beside(needs)
     return Settings(
         limits=limits,
@@ -204,9 +212,11 @@ def resolve(
             Setting(
                 "network",
                 json.dumps((granted if network_origin else both).network),
-                network_origin or _asked(needs.network),
+                network_origin or _asked(own.network, needs.network),
             ),
-            Setting("secrets", json.dumps(both.secrets), secrets_origin or _asked(needs.secrets)),
+            Setting(
+                "secrets", json.dumps(both.secrets), secrets_origin or _asked(own.secrets, needs.secrets)
+            ),
         ),
         concurrency=concurrency,
         sandbox=sandbox,
@@ -218,6 +228,19 @@ def resolve(
         network_most=_network_most(() if standing is Standing.FULL else rules),
         programs=programs and (profile is None or profile.programs),
     )
+
+
+def with_env(settings: Settings, names: Sequence[str]) -> Settings:
+    """Return the settings with more variables, which were shown when the project was trusted."""
+    more = tuple(name for name in names if name not in settings.env)
+    if not more:
+        return settings
+    env = (*settings.env, *more)
+    lines = (
+        Setting("env", json.dumps(env), f"{line.origin}, trusted") if line.key == "env" else line
+        for line in settings.lines
+    )
+    return replace(settings, env=env, lines=tuple(lines))
 
 
 Rules = Sequence[tuple[str, ToolSection]]
@@ -329,12 +352,12 @@ def _network_most(rules: Rules) -> bool | tuple[str, ...]:
     return most.network
 
 
-def _asked(need: object) -> str:
-    return "asked for by the file" if need else "default"
+def _asked(by_file: object, together: object) -> str:
+    return f"asked for by the {'file' if by_file else 'project'}" if together else "default"
 
 
 def _granted_env(
-    config: Config, rules: Rules, source: str, profile: ProfileSection | None
+    config: Config, rules: Rules, source: str, profile: ProfileSection | None, asked: ProjectFile
 ) -> tuple[tuple[str, ...], str]:
     """The variables that pass through: a grant adds to the one before it, as none can take PATH away by accident."""
     defaults = "config [defaults]" if "env" in config.defaults.model_fields_set else "default"
@@ -344,6 +367,7 @@ def _granted_env(
         (f"config [{dotted(('source', source))}]", section.env if section else ()),
     ]
     grants.append(("config [profile]", profile.env if profile else ()))
+    grants.append(("asked for by the project", asked.env))
     grants += [(origin, rule.env) for origin, rule in reversed(rules)]
     names = dict.fromkeys(name for _, granted in grants for name in granted)
     return tuple(names), ", ".join(

@@ -16,10 +16,7 @@ In the project three kinds of places are told apart:
 from __future__ import annotations
 
 import fnmatch
-import functools
-import grp
 import os
-import pwd
 import stat
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +24,7 @@ from typing import Final, NamedTuple
 
 from toolcelld.config.protected import ALWAYS
 from toolcelld.policy.repository import gitdir_named, named_by, submodules
+from toolcelld.sandbox.owners import user_name, walk
 from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]
@@ -37,7 +35,6 @@ LINKS_MAX: Final = 8
 """Links that lead to links, of one protected name."""
 PLACES_MAX: Final = 1024
 """Each costs a mount of some 10 µs in every cell."""
-ACL: Final = "system.posix_acl_access"
 
 
 class Looked(NamedTuple):
@@ -68,6 +65,7 @@ def find_project(
     names: Sequence[str] = (),
     tools: Iterable[str] = (),
     safe: Collection[str] = (),
+    project: str = "",
 ) -> Project:
     """Find the project of a session. Blocks on the file system.
 
@@ -78,19 +76,21 @@ def find_project(
         tools: Absolute paths of directories of tools and of interpreters' environments, wherever they are; those in
             the project are protected.
         safe: Directories that are accepted although other users can write in them.
+        project: The directory above that has the tools; the root where there is no repository. "", the default, for
+            the session's directory.
 
     Raises:
         OSError: The directory does not exist, or a component of its path is a link.
     """
-    chain = [_Step(step.path, "", "") if step.path in safe else step for step in _walk(directory)]
-    root, worktree = directory, directory
+    chain = walk(directory, safe)
+    root = worktree = project or directory
     for step in reversed(chain):
         if step.fault_within:
             break
         if (owner := _owner(os.path.join(step.path, ".git"))) is not None:
             ours = owner in (0, os.geteuid()) or step.path in safe
             worktree = step.path
-            root = step.path if ours and not is_below(home, step.path) else directory
+            root = step.path if ours and not is_below(home, step.path) else project or directory
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
     finder = _Finder(root, names)
@@ -101,99 +101,9 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    return finder.project(worktree, next(filter(None, faults), "") or _fault_of_places(directory, safe))
-
-
-# Who can write
-
-
-class _Step(NamedTuple):
-    path: str
-    fault_above: str  # as a directory on the way to the project
-    fault_within: str  # as a directory of the project
-
-
-def _walk(directory: str) -> list[_Step]:
-    """Look at every component of a path, from the root directory on."""
-    path = "/"
-    here = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        steps = [_step(path, here)]
-        for part in filter(None, directory.split("/")):
-            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
-            os.close(here)
-            here, path = below, os.path.join(path, part)
-            steps.append(_step(path, here))
-    finally:
-        os.close(here)
-    return steps
-
-
-def _step(path: str, descriptor: int) -> _Step:
-    status = os.fstat(descriptor)
-    has_acl = bool(status.st_mode & stat.S_IWGRP) and _has_acl(descriptor)
-    return _Step(
-        path, _fault(path, status, within=False, has_acl=has_acl), _fault(path, status, within=True, has_acl=has_acl)
-    )  # fmt: skip
-
-
-def _fault(path: str, status: os.stat_result, *, within: bool, has_acl: bool) -> str:
-    """Say who else can change what is in a directory; empty if only this user and root can."""
-    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != _unmapped()):
-        return f"{path} belongs to the user {_user(status.st_uid)}"
-    if status.st_mode & stat.S_ISVTX and not within:
-        return ""  # entries can be removed and renamed by their owners only
-    if status.st_mode & stat.S_IWOTH:
-        return f"{path} can be written by every user"
-    if status.st_mode & stat.S_IWGRP and (has_acl or not _is_private(status.st_gid)):
-        return f"{path} can be written by other users: by the group {_group(status.st_gid)} or an access list"
-    return ""
-
-
-def _has_acl(descriptor: int) -> bool:
-    """Whether a list of users and groups stands behind the mode: the bits of the group are its mask then."""
-    try:
-        return bool(os.getxattr(f"/proc/self/fd/{descriptor}", ACL))
-    except OSError:
-        return False
-
-
-@functools.cache
-def _unmapped() -> int:
-    """Return the user that stands for all that a user namespace does not map; -1 where all users are mapped."""
-    try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            if [line.split()[2] for line in file] == ["4294967295"]:
-                return -1
-        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError, IndexError):
-        return -1
-
-
-@functools.cache
-def _is_private(group: int) -> bool:
-    """Whether a group is the user's own, as many systems give one to each user: its primary one, with no other member."""
-    try:
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
-    except KeyError:
-        return False
-    alone = all(name in (user.pw_name, "root") for name in found.gr_mem)
-    return alone and (group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name))
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
-
-
-def _group(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)
+    return finder.project(
+        worktree, next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
+    )
 
 
 def _owner(path: str) -> int | None:
@@ -208,7 +118,7 @@ def _fault_of_places(directory: str, safe: Collection[str]) -> str:
     for name in ALWAYS:
         owner = _owner(path := os.path.join(directory, name))
         if owner not in (None, 0, os.geteuid()):
-            return f"{path} belongs to the user {_user(owner or 0)}"
+            return f"{path} belongs to the user {user_name(owner or 0)}"
     return ""
 
 

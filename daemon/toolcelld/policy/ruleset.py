@@ -17,11 +17,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import PROJECT, PROJECT_PLACES, ToolFile, project_directory, sources_of
+from toolcelld.catalog.sources import (
+    PROJECT,
+    PROJECT_PLACES,
+    ToolFile,
+    project_above,
+    project_directory,
+    sources_of,
+)
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
-from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve
+from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve, with_env
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
@@ -100,9 +107,8 @@ class Ruleset:
 
     def asked(self, tool: ToolInfo) -> Asked:
         """Return what a tool would get beyond the smallest cell if it were trusted."""
-        name, declared, source = tool.name, tool.declared, tool.file.source
-        full = resolve(self.config, name, declared, source)
-        tight = resolve(self.config, name, declared, source, Standing.CHANGED)
+        full = self._resolved(tool.name, tool.declared, tool.file, Standing.FULL)
+        tight = self._resolved(tool.name, tool.declared, tool.file, Standing.CHANGED)
         return Asked(
             full.granted.beside(full.needs),
             tuple(name for name in full.env if name not in tight.env),
@@ -111,18 +117,31 @@ class Ruleset:
 
     def settings(self, tool: ToolInfo) -> Settings:
         """Return the settings that hold for a tool."""
-        return resolve(self.config, tool.name, tool.declared, tool.file.source, self.standing(tool)[0])
+        return self._decided(tool)[2]
+
+    def _decided(self, tool: ToolInfo) -> tuple[Standing, Grant | None, Settings]:
+        standing, may = self.standing(tool)
+        settings = self._resolved(tool.name, tool.declared, tool.file, standing)
+        if standing is Standing.CHANGED and (trusted := self.trusts.of(tool.file)) is not None:
+            shown = trusted.shown(tool.file, tool.name)
+            asked = self.asked(tool).env
+            settings = with_env(settings, [name for name in asked if shown is not None and name in shown.env])
+        return standing, may, settings
+
+    def _resolved(
+        self, name: str, declared: Mapping[str, object], file: ToolFile, standing: Standing
+    ) -> Settings:
+        return resolve(self.config, name, declared, file.source, standing, file.asked)
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
         """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
         name, file = tool.name, tool.file
-        standing, may = self.standing(tool)
-        settings = resolve(self.config, name, tool.declared, file.source, standing)
+        standing, may, settings = self._decided(tool)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
         if project.fault and file.source == PROJECT and self.config.trust != "all":
             standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
-            settings = resolve(self.config, name, tool.declared, file.source, standing)
+            settings = self._resolved(name, tool.declared, file, standing)
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
@@ -157,6 +176,7 @@ class Ruleset:
             names=self.config.defaults.protected,
             tools=(*tools, *own_places()),
             safe=self.config.daemon.safe_directories,
+            project=project_above(directory, self.config.daemon.safe_directories),
         )
 
     def describing(self, file: ToolFile) -> CellSpec:
@@ -176,7 +196,7 @@ class Ruleset:
             may = None if trusted is None else most_of_source(self.config, file, trusted.shown_of(file).grant)
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, os.path.basename(file.path))
-        settings = resolve(self.config, file.stem, {}, file.source, standing)
+        settings = self._resolved(file.stem, {}, file, standing)
         file = file if may is not None else _without_programs(file)
         root = self._root_of(file) if may is not None and file.source == PROJECT else ""
         interpreter = interpreter_of(file, self.host_paths.home, root=root, trusted=may is not None)

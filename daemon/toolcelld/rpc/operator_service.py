@@ -22,7 +22,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.catalog.sources import PROJECT
+from toolcelld.catalog.sources import PROJECT, project_above
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
@@ -338,8 +338,8 @@ class Operator(rpc.OperatorServicer):
                     "the next one will trust it again. See its log for the reason.",
                     field="directory",
                 )
-            if was_trusted and os.path.isdir(directory):  # noqa: ASYNC240  # a look at one inode
-                await self._daemon.catalogs.refresh(directory)  # its tools replace no others any more
+            if was_trusted:  # its tools replace no others any more
+                await self._daemon.catalogs.describe_anew(directory, wait_seconds=LOOK_SECONDS_MAX)
             return pb.DistrustResponse(was_trusted=was_trusted)
         raise AssertionError
 
@@ -373,6 +373,11 @@ class Operator(rpc.OperatorServicer):
     async def _trust_request(self, directory: str) -> TrustRequest:
         pin = await self._pin(directory)
         pin.close()
+        safe = self._daemon.config.daemon.safe_directories
+        project = await asyncio.to_thread(project_above, pin.catalog.directory, safe)
+        if project != pin.catalog.directory:
+            pin = await self._pin(project)
+            pin.close()
         files = tuple(file for file in pin.scanned if file.source == PROJECT)
         return TrustRequest(pin.catalog, files, self._daemon.ruleset)
 

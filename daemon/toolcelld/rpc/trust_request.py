@@ -96,8 +96,9 @@ class TrustRequest:
             digest=digest_of(self.files),
             tools=[self._asks(tool, known) for tool in sorted(self.tools, key=lambda tool: tool.name)],
             env=section.env if section is not None else (),
-            programs=section.programs if section is not None else (),
-            python=(section.python or "") if section is not None else "",
+            programs=dict.fromkeys(program for file in self.files for program in file.programs),
+            python=next((file.python for file in self.files if file.python), ""),
+            requires=dict.fromkeys(package for file in self.files for package in file.requires),
             trust=encode_trusted(known) if known is not None else None,
             problems=[
                 encode_problem(problem) for problem in self.catalog.problems if problem.reason == "broken"

@@ -916,6 +916,7 @@ class GetTrustResponse(_message.Message):
     PYTHON_FIELD_NUMBER: _builtins.int
     TRUST_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
+    REQUIRES_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The resolved directory."""
     state: _builtins.str
@@ -925,7 +926,7 @@ class GetTrustResponse(_message.Message):
     digest: _builtins.str
     """The digest of the code of its tools. A TrustRequest with this digest trusts only the code that was shown."""
     python: _builtins.str
-    """The interpreter that the configuration names for trusted projects; empty is Toolcell's own."""
+    """The interpreter that the user's configuration, or else the project's, names; empty is Toolcell's own."""
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolAsks]:
         """The tools of the project."""
@@ -936,7 +937,9 @@ class GetTrustResponse(_message.Message):
 
     @_builtins.property
     def programs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Directories of programs that the configuration makes available to the tools of trusted projects."""
+        """Directories of programs that the user's configuration, or else the project's, puts on the PATH of its tools once it
+        is trusted.
+        """
 
     @_builtins.property
     def trust(self) -> Global___TrustInfo:
@@ -947,6 +950,10 @@ class GetTrustResponse(_message.Message):
         """Files that could not be described; what they ask for is unknown. With trust, they are described under its terms, and
         may then ask for something.
         """
+
+    @_builtins.property
+    def requires(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The packages that the project's configuration asks for; uv installs them once it is trusted."""
 
     def __init__(
         self,
@@ -960,10 +967,11 @@ class GetTrustResponse(_message.Message):
         python: _builtins.str = ...,
         trust: Global___TrustInfo | None = ...,
         problems: _abc.Iterable[_toolcell_pb2.Problem] | None = ...,
+        requires: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "problems", b"problems", "programs", b"programs", "python", b"python", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "directory", b"directory", "env", b"env", "problems", b"problems", "programs", b"programs", "python", b"python", "requires", b"requires", "state", b"state", "tools", b"tools", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1000,7 +1008,7 @@ class ToolAsks(_message.Message):
 
     @_builtins.property
     def env(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Variables that rules with its name pass to it."""
+        """Variables that rules with its name, or the project's configuration, pass to it."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import pytest
 
 from toolcelld.catalog import digest as digests
 from toolcelld.catalog import sources
-from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, scan, sources_of
+from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, project_above, scan, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 
@@ -395,3 +395,50 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
         Source("team", "team", ("/team",), "/venv/bin/python"),
         Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
     )
+
+
+# The project above
+
+
+def test_the_tools_of_the_nearest_project_upwards_are_found(project: Path) -> None:
+    put(project / PROJECT / "t.py")
+    deep = project / "a/b"
+    deep.mkdir(parents=True)
+    assert [file.path for file in look(deep).files] == [str(project / PROJECT / "t.py")]
+    put(project / "a" / ".atomic/tools/u.py")
+    assert [file.stem for file in look(deep).files] == ["u"], "the nearest one alone"
+    put(project / ".toolcell/config.toml", "network = 7\n")
+    assert [problem.path for problem in look(project).problems] == [str(project / ".toolcell/config.toml")]
+
+
+def test_the_search_ends_at_a_worktree_and_below_the_home_directory(project: Path, home: Path) -> None:
+    put(project / PROJECT / "t.py")
+    (project / "sub" / "x").mkdir(parents=True)
+    assert project_above(str(project / "sub/x")) == str(project)
+    put(project / "sub/.git", "gitdir: ../.git/modules/sub\n")
+    assert project_above(str(project / "sub/x")) == str(project / "sub/x")
+    put(home / PROJECT / "t.py")
+    (home / "work").mkdir()
+    assert project_above(str(home / "work")) == str(home / "work")
+    assert project_above(str(home)) == str(home)
+
+
+def test_what_another_user_may_have_made_above_is_nobodys_project(project: Path) -> None:
+    below = project / "mine/deep"
+    below.mkdir(parents=True)
+    put(project / PROJECT / "t.py")
+    for mode in (0o777, 0o1777):
+        project.chmod(mode)
+        assert project_above(str(below)) == str(below)
+        assert project_above(str(below), (str(project),)) == str(project)
+    project.chmod(0o755)
+    assert project_above(str(below)) == str(project)
+
+
+def test_a_place_for_tools_that_is_a_link_makes_no_project(project: Path, tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere" / "tools" / "t.py")
+    below = project / "below"
+    below.mkdir()
+    (project / ".toolcell").symlink_to(tmp_path / "elsewhere")
+    assert project_above(str(below)) == str(below)
+    assert project_above(str(project / "gone")) == str(project / "gone")

@@ -1,0 +1,115 @@
+"""Who else can change what is in the directories of a path: the question of git's `safe.directory` and ssh's StrictModes."""
+
+from __future__ import annotations
+
+import functools
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+__all__ = ["Step", "user_name", "walk"]
+
+ACL: Final = "system.posix_acl_access"
+
+
+class Step(NamedTuple):
+    """A directory on a path, and who else can change what is in it; empty where only this user and root can."""
+
+    path: str
+    fault_above: str  # as a directory on the way to the project
+    fault_within: str  # as a directory of the project
+
+
+def walk(directory: str, safe: Collection[str] = ()) -> list[Step]:
+    """Look at every component of a path, from the root directory on.
+
+    Args:
+        directory: An absolute path without links.
+        safe: Directories that are accepted although other users can write in them.
+
+    Raises:
+        OSError: The directory does not exist, or a component of its path is a link.
+    """
+    path = "/"
+    here = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        steps = [_step(path, here)]
+        for part in filter(None, directory.split("/")):
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here, path = below, os.path.join(path, part)
+            steps.append(_step(path, here))
+    finally:
+        os.close(here)
+    return [Step(step.path, "", "") if step.path in safe else step for step in steps]
+
+
+def _step(path: str, descriptor: int) -> Step:
+    status = os.fstat(descriptor)
+    has_acl = bool(status.st_mode & stat.S_IWGRP) and _has_acl(descriptor)
+    return Step(
+        path, _fault(path, status, within=False, has_acl=has_acl), _fault(path, status, within=True, has_acl=has_acl)
+    )  # fmt: skip
+
+
+def _fault(path: str, status: os.stat_result, *, within: bool, has_acl: bool) -> str:
+    """Say who else can change what is in a directory; empty if only this user and root can."""
+    if status.st_uid not in (0, os.geteuid()) and (within or status.st_uid != _unmapped()):
+        return f"{path} belongs to the user {user_name(status.st_uid)}"
+    if status.st_mode & stat.S_ISVTX and not within:
+        return ""  # entries can be removed and renamed by their owners only
+    if status.st_mode & stat.S_IWOTH:
+        return f"{path} can be written by every user"
+    if status.st_mode & stat.S_IWGRP and (has_acl or not _is_private(status.st_gid)):
+        return f"{path} can be written by other users: by the group {_group(status.st_gid)} or an access list"
+    return ""
+
+
+def _has_acl(descriptor: int) -> bool:
+    """Whether a list of users and groups stands behind the mode: the bits of the group are its mask then."""
+    try:
+        return bool(os.getxattr(f"/proc/self/fd/{descriptor}", ACL))
+    except OSError:
+        return False
+
+
+@functools.cache
+def _unmapped() -> int:
+    """Return the user that stands for all that a user namespace does not map; -1 where all users are mapped."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            if [line.split()[2] for line in file] == ["4294967295"]:
+                return -1
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+@functools.cache
+def _is_private(group: int) -> bool:
+    """Whether a group is the user's own, as many systems give one to each user: its primary one, with no other member."""
+    try:
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    alone = all(name in (user.pw_name, "root") for name in found.gr_mem)
+    return alone and (group == 0 or (user.pw_gid == group and found.gr_name == user.pw_name))
+
+
+def user_name(number: int) -> str:
+    """Return the name of a user, or the number where there is none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
