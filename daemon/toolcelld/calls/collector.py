@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 from pydantic_core import from_json
 
 from toolcelld.calls import events
-from toolcelld.calls.allowance import UNIT_BYTES, MessageAllowance
 from toolcelld.calls.outcome import EMPTY_BODY, Report
 from toolcelld.calls.questions import Questions
+from toolcelld.calls.timers import UNIT_BYTES, MessageAllowance
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source

@@ -1,4 +1,4 @@
-"""Timers of a call, which pause while a question is open, and the escalation of an abort."""
+"""Timers of a call, which pause while a question is open, the escalation of an abort, and how fast messages are taken."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["AbortEscalation", "IdleTimer", "PausableTimer"]
+__all__ = [
+    "UNITS_MAX",
+    "UNIT_BYTES",
+    "WINDOW_SECONDS",
+    "AbortEscalation",
+    "IdleTimer",
+    "MessageAllowance",
+    "PausableTimer",
+]
 
+WINDOW_SECONDS: Final = 0.02
+UNITS_MAX: Final = 128
+"""Of one call in a window: a fifteenth of the loop's time."""
+UNIT_BYTES: Final = 4096
+"""Of JSON that is parsed or written for a message."""
 REMINDER_SECONDS: Final = 0.01
 """Until the abort signal is repeated for the first time; the interval then doubles."""
 
@@ -113,3 +126,29 @@ class AbortEscalation:
         else:
             self._resend_abort()
             self._wait(2 * waited)
+
+
+class MessageAllowance:
+    """What the messages of one call may cost, so that a tool that sends without a pause does not slow its neighbours.
+
+    A message costs units, about ten microseconds of the loop each. Who has spent the units of a window waits until they
+    are earned: the daemon stops reading, and the tool's writes block. Nothing is lost by it. Workers send at most four
+    messages in a window (`worker.channel`), so only a tool that writes frames itself, or logs thousands of lines, waits.
+    """
+
+    __slots__ = ("_loop", "_spent", "_start")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._spent = 0
+
+    def spend(self, units: int) -> float:
+        """Spend units, and return the seconds until they are earned; zero within the allowance."""
+        self._spent += units
+        if self._spent < UNITS_MAX:
+            return 0.0
+        now = self._loop.time()
+        earned = self._start + WINDOW_SECONDS * self._spent / UNITS_MAX
+        self._start, self._spent = max(now, earned), 0
+        return max(0.0, earned - now)

@@ -22,8 +22,8 @@ from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
+from toolcelld.owners import walk
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.owners import walk
 from toolcelld.sandbox.paths import is_below, open_plain
 
 __all__ = [

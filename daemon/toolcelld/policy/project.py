@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from toolcelld.config.protected import ALWAYS
+from toolcelld.owners import user_name, walk
 from toolcelld.policy.repository import gitdir_named, named_by, submodules
-from toolcelld.sandbox.owners import user_name, walk
 from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]

@@ -15,11 +15,24 @@ from typing import Final
 from toolcell._results.exception_text import redacted
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["denial"]
+__all__ = ["denial", "is_unreached"]
 
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
 CAUSES_MAX: Final = 8
+WRAPPERS_MAX: Final = 12
+"""Exceptions that are looked at; requests wraps four times."""
+_UNREACHED: Final = frozenset(
+    {
+        errno.EAFNOSUPPORT,
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EADDRNOTAVAIL,
+    }
+)
 
 
 def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: str) -> str:
@@ -115,3 +128,21 @@ def _around(path: str, places: tuple[str, ...]) -> str:
         if path == place or path.startswith(place.rstrip("/") + "/"):
             return place
     return ""
+
+
+def is_unreached(error: BaseException) -> bool:
+    """Return whether an exception, or one that it wraps, is a failure to resolve a name or to connect.
+
+    Libraries wrap the exception of the socket: as cause, as context, or in an attribute `reason` as urllib does.
+    """
+    pending: list[object] = [error]
+    for _ in range(WRAPPERS_MAX):
+        if not pending:
+            return False
+        one = pending.pop()
+        if isinstance(one, socket.gaierror) or (isinstance(one, OSError) and one.errno in _UNREACHED):
+            return True
+        if isinstance(one, BaseException):
+            pending += [one.__context__, one.__cause__, getattr(one, "reason", None)]
+            pending = [each for each in pending if isinstance(each, BaseException)]
+    return False

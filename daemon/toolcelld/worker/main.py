@@ -70,7 +70,6 @@ from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.imports import ImportedFiles
 from toolcelld.worker.loader import Broken, ToolSource, load
-from toolcelld.worker.network_errors import is_unreached
 from toolcelld.worker.report import Report, Usage
 
 __all__ = ["main"]
@@ -316,9 +315,9 @@ class _Worker:
         traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
         channel.tell("log", {"level": "error", "text": traceback_text})
         text = describe_exception(error, (self._directory,))
-        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
-            from toolcelld.worker.denial import denial  # most calls end without one
+        from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
 
+        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
             assert self._plan.setup is not None
             if refused := denial(error, tool, self._plan.setup.policy, self._directory):
                 text = f"{text}\n{refused}"

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from toolcelld.calls.allowance import UNITS_MAX, WINDOW_SECONDS, MessageAllowance
+from toolcelld.calls.timers import UNITS_MAX, WINDOW_SECONDS, MessageAllowance
 
 pytestmark = pytest.mark.anyio
 

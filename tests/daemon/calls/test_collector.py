@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
-from toolcelld.calls.allowance import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
 from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
+from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
 from toolcelld.cell.cell import Cell
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from toolcelld import owners as module
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.repository import named_by, submodules
-from toolcelld.sandbox import owners as module
 
 NAMES = (".claude", ".envrc", "*.code-workspace", ".github/hooks", "CLAUDE.md", ".venv")
 
