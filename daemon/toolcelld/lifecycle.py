@@ -280,35 +280,33 @@ class InvalidTransition(Exception):
     """An event that is not possible in this state: a bug in the daemon, never in a tool."""
 
 
-STORY_EVENTS_MAX = 32
+EVENTS_MAX = 32
 """The latest events that are kept: several times as many as one call has."""
 
 
 class Machine(Generic[S, E]):
-    """The current state of one object, and its latest events.
+    """The current state of one object, and its latest events. What has a state is a subclass: it is read at every step.
 
     Args:
         table: The transitions: state, event, next state.
         initial: The first state.
     """
 
-    __slots__ = ("_table", "state", "story")
-
     def __init__(self, table: Mapping[S, Mapping[E, S]], initial: S) -> None:
         self._table = table
         self.state = initial
-        self.story: deque[E] = deque(maxlen=STORY_EVENTS_MAX)
+        self.events: deque[E] = deque(maxlen=EVENTS_MAX)
 
     def fire(self, event: E) -> S:
         """Move to the next state and return it. Raises `InvalidTransition` with the latest events."""
         try:
             target = self._table[self.state][event]
         except KeyError:
-            history = ", ".join(self.story) or "nothing"
+            history = ", ".join(self.events) or "nothing"
             raise InvalidTransition(f"{event} while {self.state}, after {history}") from None
-        self.story.append(event)
+        self.events.append(event)
         self.state = target
         return target
 
     def __repr__(self) -> str:
-        return f"<{self.state.upper()} after {', '.join(self.story) or 'nothing'}>"
+        return f"<{self.state.upper()} after {', '.join(self.events) or 'nothing'}>"

@@ -92,7 +92,7 @@ class DaemonOptions:
     drain_seconds: float = DRAIN_SECONDS
 
 
-class Daemon:
+class Daemon(Machine[DaemonState, DaemonEvent]):
     """The parts of a running daemon, as the services, sessions and calls use them."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Daemon:
     ) -> None:
         self.options = options
         self.socket = runtime_directory.socket
-        self.machine = Machine(DAEMON, DaemonState.STARTING)
+        super().__init__(DAEMON, DaemonState.STARTING)
         self.tasks = tasks
         self.started_at = time.time()
         self.environment: Mapping[str, str] = dict(os.environ)
@@ -161,11 +161,6 @@ class Daemon:
         self._meter = LimitMonitor(
             lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
         )
-
-    @property
-    def state(self) -> DaemonState:
-        """The state of the daemon."""
-        return self.machine.state
 
     @property
     def config(self) -> Config:
@@ -363,14 +358,14 @@ class Daemon:
             # What is alive now stays alive: a full collection, which stops every call, need not look at it.
             gc.collect()
             gc.freeze()
-            self.machine.fire(DaemonEvent.BOUND)
+            self.fire(DaemonEvent.BOUND)
             notify_systemd("READY=1", f"STATUS=Serving {self.socket}")
             on_serving()
             logger.info("toolcelld %s serves %s", toolcelld.version(), self.socket)
             watching = self.tasks.create_task(self._stop_when_idle())
             await self._stopping.wait()
             watching.cancel()
-            self.machine.fire(DaemonEvent.DRAIN)
+            self.fire(DaemonEvent.DRAIN)
             notify_systemd("STOPPING=1", "STATUS=Draining")
             for name in ("", *names):
                 health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -381,7 +376,7 @@ class Daemon:
         sweeping.cancel()
         await self.spills.aclose()
         await self.store.aclose()
-        self.machine.fire(DaemonEvent.GONE)
+        self.fire(DaemonEvent.GONE)
 
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:

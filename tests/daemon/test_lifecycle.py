@@ -84,7 +84,7 @@ def test_a_machine_makes_only_the_transitions_of_its_table(name: str, data: st.D
             machine.fire(event)
         assert str(caught.value).startswith(f"{event} while {before}, after ")
         assert machine.state is before
-        assert list(machine.story) == told[-len(machine.story) :]
+        assert list(machine.events) == told[-len(machine.events) :]
 
 
 def test_a_retired_worker_is_never_idle_again() -> None:
@@ -128,5 +128,5 @@ def test_only_the_latest_events_are_kept() -> None:
     for _ in range(1000):
         machine.fire(SessionEvent.DETACH)
         machine.fire(SessionEvent.ATTACH)
-    assert len(machine.story) < 100
-    assert machine.story[-1] is SessionEvent.ATTACH
+    assert len(machine.events) < 100
+    assert machine.events[-1] is SessionEvent.ATTACH

@@ -48,7 +48,7 @@ SHOWN: Final = {CallState.WAITING: "waiting", CallState.ABORTING: "aborting", Ca
 """The states that have a name in the contract; all others are "running"."""
 
 
-class Call:
+class Call(Machine[CallState, CallEvent]):
     """One request to run one tool in one context.
 
     Args:
@@ -57,10 +57,10 @@ class Call:
     """
 
     def __init__(self, request: Request, session: Session) -> None:
+        super().__init__(CALL, CallState.WAITING)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.session = session
-        self.machine = Machine(CALL, CallState.WAITING)
         self.accepted_at = time.time()
         self.accepted = time.monotonic()
         # The mutable state, beside that of the machine.
@@ -74,14 +74,9 @@ class Call:
         self._lease: Lease | None = None
 
     @property
-    def state(self) -> CallState:
-        """The state of the call."""
-        return self.machine.state
-
-    @property
     def ended(self) -> bool:
         """Whether the call has an outcome or a refusal."""
-        return self.machine.state is CallState.ENDED
+        return self.state is CallState.ENDED
 
     @property
     def outcome(self) -> Outcome | None:
@@ -90,7 +85,7 @@ class Call:
 
     def summary(self) -> CallSummary:
         """Return a snapshot for lists of calls."""
-        request, plan, run, state = self.request, self.plan, self.run, self.machine.state
+        request, plan, run, state = self.request, self.plan, self.run, self.state
         running = "running" if run is None or run.record.stop is None else "aborting"
         return CallSummary(
             self.id,
@@ -239,7 +234,7 @@ class Call:
                 ending, body = outcome.unread(ending), EMPTY_BODY
             told = parts(self.id, ending, body)
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
-        self.machine.fire(event)
+        self.fire(event)
         self.ending = ending
         self.note(text)
         self._arguments = b""
@@ -250,5 +245,5 @@ class Call:
         self.session.on_ended(self, told)
 
     def __repr__(self) -> str:
-        story = ", ".join(self.machine.story)
+        story = ", ".join(self.events)
         return f"<Call {self.id} {self.request.tool} {self.state.upper()} after {story}>"

@@ -82,7 +82,7 @@ class Run:
     def begin(self, arguments: bytes) -> None:
         """Send the call to its worker and start the timers."""
         call, session, worker = self.call, self.call.session, self.worker
-        call.machine.fire(CallEvent.LEASED)
+        call.fire(CallEvent.LEASED)
         worker.call_id = call.id
         request = call.request
         context: CallContext = {
@@ -117,7 +117,7 @@ class Run:
         self.record.wish_to_stop(stop)
         call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
         self.questions.close("the call is being stopped")
-        call.machine.fire(CallEvent.ABORT)
+        call.fire(CallEvent.ABORT)
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
         self._grace = AbortEscalation(self.plan.grace_seconds, worker.cell.resend_abort, self._grace_over)
@@ -165,13 +165,13 @@ class Run:
         """Pause the timers and free the session's place while a question is open."""
         call = self.call
         if self.questions.open and call.state is CallState.RUNNING:
-            call.machine.fire(CallEvent.ASKED)
+            call.fire(CallEvent.ASKED)
             call.deadline.pause()
             self.stop_clocks()
             self._pool.give_place(call.session.places)
         elif not self.questions.open and call.state is CallState.ASKING:
             call.session.places.take()
-            call.machine.fire(CallEvent.ANSWERED)
+            call.fire(CallEvent.ANSWERED)
             call.deadline.run()
             self.run_clocks()
 
@@ -179,12 +179,12 @@ class Run:
 
     def _over(self) -> None:
         """Handle the report of the worker or the exit of its cell; end the call at once if nothing has to be awaited."""
-        call, report, state = self.call, self.collector.report, self.call.machine.state
+        call, report, state = self.call, self.collector.report, self.call.state
         if state not in IN_WORKER:
             return
         if state is CallState.ASKING:
             call.session.places.take()
-        call.machine.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
+        call.fire(CallEvent.LOST if report is None else CallEvent.REPORTED)
         self.record.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
@@ -249,7 +249,7 @@ class Run:
         if call.state is CallState.SETTLING or worker.state in (WorkerState.STOPPING, WorkerState.DEAD):
             self.collector.death = await asyncio.shield(worker.cell.ended)
         if call.state is CallState.SETTLING:
-            call.machine.fire(CallEvent.LEFT)
+            call.fire(CallEvent.LEFT)
             self._pool.give_place(call.session.places)
         if stop is not None:
             self.record.stopped = time.monotonic()
@@ -261,7 +261,7 @@ class Run:
 
     def _give_back(self, event: WorkerEvent) -> None:
         self.worker.call_id = ""
-        self.call.machine.fire(CallEvent.LEFT)
+        self.call.fire(CallEvent.LEFT)
         self._pool.give_back(self.worker, event, self.call.session.places)
 
     def drop(self) -> None:

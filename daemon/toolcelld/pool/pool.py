@@ -403,7 +403,7 @@ class Pool:
         try:
             await worker.start(self._prefork_for(worker.spec), load_seconds=self.load_seconds)
         except StartFailed as failure:
-            if WorkerEvent.RETIRE not in worker.machine.story:
+            if WorkerEvent.RETIRE not in worker.events:
                 self._fail(lease, failure)
         finally:
             self._starting.discard(worker)

@@ -89,7 +89,7 @@ class Listener(Protocol):
         ...
 
 
-class Worker(Receiver):
+class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     """A cell, its file, and its state. The pool fires all events except HELLO and EXIT.
 
     Args:
@@ -99,6 +99,9 @@ class Worker(Receiver):
         prepare: Builds the environment that a spec with requirements needs, and returns the spec with it.
     """
 
+    cell: Cell
+    """Its cell; only for a worker that has been started."""
+
     def __init__(
         self,
         worker_id: str,
@@ -106,16 +109,16 @@ class Worker(Receiver):
         on_change: Callable[[Worker], None],
         prepare: Callable[[CellSpec], Awaitable[CellSpec]] | None = None,
     ) -> None:
+        super().__init__(WORKER, WorkerState.STARTING)
         self.id = worker_id
         self.spec = spec
-        self.machine = Machine(WORKER, WorkerState.STARTING)
         self.started_at = self.since = time.time()
         self.started = time.monotonic()
         self.calls = 0
         self.call_id = ""
         self.description: Description | None = None
         self.printed = b""  # while the file was loaded
-        self._cell: Cell | None = None
+        self._cell: Cell | None = None  # until it is started; then `cell`
         self._listener: Listener | None = None
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
@@ -129,17 +132,6 @@ class Worker(Receiver):
         self._on_change = on_change
         self._prepare = prepare
         self._retire_timer: asyncio.TimerHandle | None = None
-
-    @property
-    def state(self) -> WorkerState:
-        """Its state."""
-        return self.machine.state
-
-    @property
-    def cell(self) -> Cell:
-        """Its cell; only for a worker that has been started."""
-        assert self._cell is not None
-        return self._cell
 
     @property
     def pid(self) -> int:
@@ -156,11 +148,12 @@ class Worker(Receiver):
         """The path of its private temporary directory inside the cell; empty where it has none."""
         return self._tmpdir
 
-    def fire(self, event: WorkerEvent) -> None:
+    def fire(self, event: WorkerEvent) -> WorkerState:
         """Move to the next state."""
-        self.machine.fire(event)
+        state = super().fire(event)
         self.since = time.time()
         self._on_change(self)
+        return state
 
     # Starting
 
@@ -186,7 +179,7 @@ class Worker(Receiver):
             if spec.requirements and self._prepare is not None:
                 spec = await self._prepare(spec)
             secrets = await self.spec.secrets.read() if self.spec.secrets else {}
-            self._cell = await prefork.take(self)
+            self._cell = self.cell = await prefork.take(self)
         except ZygoteFailed as failure:
             self.fire(WorkerEvent.EXIT)
             raise StartFailed("spawn", str(failure)) from failure

@@ -70,7 +70,7 @@ class OpenRequest:
     services: frozenset[str] = frozenset()
 
 
-class Session:
+class Session(Machine[SessionState, SessionEvent]):
     """A client session, created by `Sessions`."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Session:
         self.id = f"s-{secrets.token_hex(6)}"
         self.secret = secrets.token_urlsafe(24)
         self.secret_digest = hashlib.sha256(self.secret.encode()).digest()
-        self.machine = Machine(SESSION, SessionState.OPEN)
+        super().__init__(SESSION, SessionState.OPEN)
         self.agent = request.agent
         self.request = request
         self.answers = request.answers
@@ -133,11 +133,6 @@ class Session:
             daemon.watch.follow(self.directory)
 
     @property
-    def state(self) -> SessionState:
-        """The state of the session."""
-        return self.machine.state
-
-    @property
     def catalog(self) -> Catalog:
         """The catalog generation that calls are admitted with."""
         return self._pin.catalog
@@ -146,7 +141,7 @@ class Session:
 
     def attach(self) -> int:
         """Connect a stream, which replaces the one before; return its number for `detach`."""
-        self.machine.fire(SessionEvent.ATTACH)
+        self.fire(SessionEvent.ATTACH)
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -164,7 +159,7 @@ class Session:
         """Disconnect a stream. If it was the current one, the linger begins."""
         if stream != self.stream or self.state is SessionState.CLOSED:
             return
-        if self.machine.fire(SessionEvent.DETACH) is not SessionState.DETACHED:
+        if self.fire(SessionEvent.DETACH) is not SessionState.DETACHED:
             return
         linger = self.request.linger_seconds
         seconds = self._daemon.config.daemon.linger_seconds if linger is None else linger
@@ -180,7 +175,7 @@ class Session:
         """Refuse new calls and stop the running ones; the session is CLOSED when the last has ended."""
         if self.state in (SessionState.CLOSING, SessionState.CLOSED):
             return
-        self.machine.fire(SessionEvent.CLOSE)
+        self.fire(SessionEvent.CLOSE)
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -191,7 +186,7 @@ class Session:
     def _close_if_empty(self) -> None:
         if self.calls or self.state is not SessionState.CLOSING:
             return
-        self.machine.fire(SessionEvent.EMPTY)
+        self.fire(SessionEvent.EMPTY)
         self.retention.close()
         self.pool.retire_owned(self.id)
         self._pin.close()

@@ -44,7 +44,7 @@ class FakeWorker(Worker):
     ) -> Description:
         description = await self.hatched
         if self.state is WorkerState.STARTING:
-            self.machine.fire(WorkerEvent.HELLO)
+            self.fire(WorkerEvent.HELLO)
         return description
 
     def retire(self, grace_seconds: float) -> None:
