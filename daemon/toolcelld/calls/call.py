@@ -68,7 +68,8 @@ class Call(Machine[CallState, CallEvent]):
         self.run: Run | None = None  # None until a worker has it
         self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
         self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
-        self.deadline = PausableTimer(request.limits.timeout_seconds, self.timed_out)
+        timeout = request.limits.timeout_seconds
+        self.deadline = PausableTimer(timeout, self.timed_out) if timeout is not None else None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
@@ -114,21 +115,21 @@ class Call(Machine[CallState, CallEvent]):
         """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue."""
         self.plan = plan
         pool, places = self.session.pool, self.session.places
-        with BugBarrier(self.fail):
-            self.deadline.run()
+        try:
+            if self.deadline is not None:
+                self.deadline.run()
             concurrency = plan.settings.concurrency
             if concurrency is None and (worker := pool.lease_now(plan.spec, places)) is not None:
                 self._begin(plan, worker)
                 return
-            queue_seconds = plan.limits.queue_seconds
-            try:
-                self._lease = pool.lease(
-                    plan.spec, places, queue_seconds, tool=plan.tool.name, concurrency=concurrency
-                )
-            except Refusal as refusal:
-                self.end(CallEvent.REFUSED, refusal)
-            else:
-                self._lease.granted.add_done_callback(self._leased)
+            self._lease = pool.lease(
+                plan.spec, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
+            )
+            self._lease.granted.add_done_callback(self._leased)
+        except Refusal as refusal:
+            self.end(CallEvent.REFUSED, refusal)
+        except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
+            self.fail(error)
 
     def _leased(self, granted: asyncio.Future[Worker]) -> None:
         if self.ended:
@@ -170,12 +171,14 @@ class Call(Machine[CallState, CallEvent]):
             return
         lease = self._lease
         if not text:
-            self.deadline.run()
+            if self.deadline is not None:
+                self.deadline.run()
             if lease is not None:
                 self.session.pool.go_on(lease)
             return
         self.note(text)
-        self.deadline.pause()
+        if self.deadline is not None:
+            self.deadline.pause()
         if lease is not None:
             self.session.pool.hold(lease)
         self.session.tell(events.Progress(0.0, None, text, call_id=self.id))
@@ -238,7 +241,8 @@ class Call(Machine[CallState, CallEvent]):
         self.ending = ending
         self.note(text)
         self._arguments = b""
-        self.deadline.pause()
+        if self.deadline is not None:
+            self.deadline.pause()
         if self.run is not None:
             self.run.stop_clocks()
         self.done.set_result(None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
@@ -18,12 +18,9 @@ from pydantic_core import from_json
 
 from toolcelld.calls import events
 from toolcelld.calls.outcome import EMPTY_BODY, Report
-from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import UNIT_BYTES, MessageAllowance
-from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
-from toolcelld.config.settings import Limits, Settings
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.output.spill import Output, OutputOrigin
@@ -53,7 +50,7 @@ from toolcelld.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from toolcelld.sessions.session import Session
+    from toolcelld.calls.run import Run
 
 __all__ = ["OutputCollector"]
 
@@ -74,30 +71,28 @@ class _Stream:
 
 
 class OutputCollector:
-    """Receives everything that a worker sends for one call."""
+    """Receives everything that a worker sends for one call.
 
-    def __init__(
-        self, call_id: str, tool: str, settings: Settings, limits: Limits, session: Session, *,
-        over: Callable[[], None], alive: Callable[[], None], questions: Questions,
-    ) -> None:  # fmt: skip
+    Args:
+        run: The run of the call; it is told of each sign of the tool, and when the worker has reported or is gone.
+        sequence: The number of the call in its worker.
+    """
+
+    def __init__(self, run: Run, sequence: int) -> None:
         self.report: Report | None = None
         self.death: CellExit | None = None
         self.broken = ""
         self.metadata: dict[str, Any] = {}
         self.update: bytes | None = None
-        self._call_id = call_id
-        self._tool = tool
-        self._settings = settings
-        self._limits = limits
-        self._session = session
-        self._over = over
-        self._alive = alive
-        self._questions = questions
-        self._allowance: MessageAllowance | None = (
-            None  # made with the first message, which most calls do not send
-        )
-        self._cell: Cell | None = None
-        self._sequence = 0
+        self._run = run
+        self._call_id = run.call.id
+        self._tool = run.plan.tool.name
+        self._limits = run.plan.limits
+        self._session = run.call.session
+        self._cell = run.worker.cell
+        self._sequence = sequence
+        # Made with the first message, which most calls do not send.
+        self._allowance: MessageAllowance | None = None
         self._said: ResultMessage | None = None
         self._short: Result | None = None
         self._reader: ResultReader | None = None
@@ -105,24 +100,23 @@ class OutputCollector:
         self._chores: set[asyncio.Task[None]] = set()
         self._writing: set[str] = set()  # what goes to the disk now; one task at a time for each
 
-    def listen(self, cell: Cell, sequence: int) -> None:
-        """Start collecting for the call with this sequence number."""
-        self._cell = cell
-        self._sequence = sequence
-
     # The worker speaks
 
     def on_frame(self, frame: Frame) -> None:
         header, payload = frame
-        if self.report is not None or (header["type"] != "chunk" and header.get("seq") != self._sequence):
+        kind = header["type"]
+        if self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence):
             return  # about a call that is over; it may be anything
-        self._alive()
-        if header["type"] not in RESULT_TYPES:
+        self._run.on_sign()
+        if kind not in RESULT_TYPES:
             self._spend(1 + len(payload) // UNIT_BYTES)
         try:
-            self._take(from_worker(header), payload)
+            message = from_worker(header)
+            if isinstance(message, ResultMessage):
+                self._begin_result(message, payload)
+            else:
+                self._take(message, payload)
         except FrameError as error:
-            assert self._cell is not None
             self._cell.channel.fail(error)
 
     def _spend(self, units: int) -> None:
@@ -130,15 +124,12 @@ class OutputCollector:
         if self._allowance is None:
             self._allowance = MessageAllowance()
         if (seconds := self._allowance.spend(units)) > 0:
-            assert self._cell is not None
             channel = self._cell.channel
             channel.hold()
             asyncio.get_running_loop().call_later(seconds, channel.release)
 
     def _take(self, message: FromWorker, payload: bytes) -> None:
         match message:
-            case ResultMessage():
-                self._begin_result(message, payload)
             case ChunkMessage() if self._reader is not None:
                 self._feed(self._reader, payload)
             case UpdateMessage():
@@ -150,13 +141,14 @@ class OutputCollector:
             case LogMessage():
                 self._on_log(message, payload)
             case AskMessage():
-                self._questions.ask(message, payload)
+                self._run.ask().ask(message, payload)
             case RequestMessage():
-                self._questions.request(message, payload)
+                self._run.ask().request(message, payload)
             case WithdrawMessage():
-                self._questions.withdraw(message.ask)
+                self._run.ask().withdraw(message.ask)
             case (
                 ChunkMessage()
+                | ResultMessage()
                 | HelloMessage()
                 | ImportedMessage()
                 | LoadedMessage()
@@ -175,7 +167,7 @@ class OutputCollector:
 
     def on_death(self, cell_exit: CellExit) -> None:
         self.death = cell_exit
-        self._over()
+        self._run.over()
 
     def _begin_result(self, message: ResultMessage, payload: bytes) -> None:
         if self._reader is not None:
@@ -193,7 +185,6 @@ class OutputCollector:
         if "result" in self._writing:
             return  # what was read together with the frame that began it; the writing goes on below
         if waits:
-            assert self._cell is not None
             self._cell.channel.pause()
             self._writing.add("result")
             self._do(self._write_result(reader))
@@ -201,7 +192,6 @@ class OutputCollector:
             self._reported()
 
     async def _write_result(self, reader: ResultReader) -> None:
-        assert self._cell is not None
         await reader.flush()
         self._writing.discard("result")
         if not reader.missing:
@@ -211,7 +201,6 @@ class OutputCollector:
     def _reported(self) -> None:
         """Handle the complete result. Output that was printed before it is still in the pipes."""
         said = self._said
-        assert self._cell is not None
         assert said is not None
         self._cell.drain()
         self.report = Report(
@@ -223,10 +212,10 @@ class OutputCollector:
             limit=said.limit or "",
             unreached=bool(said.unreached),
         )
-        self._over()
+        self._run.over()
 
     def _on_update(self, payload: bytes) -> None:
-        body = update_body(payload, self._limits, self._settings.output)
+        body = update_body(payload, self._limits, self._run.plan.settings.output)
         if body is not None:
             self.update = body
             self._session.tell(events.Update(shown_update(body), call_id=self._call_id))
@@ -287,7 +276,7 @@ class OutputCollector:
     # The tool prints
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        self._alive()
+        self._run.on_sign()
         stream = self._streams.get(source)
         if stream is None:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -304,7 +293,6 @@ class OutputCollector:
     async def _write_stream(self, source: Source, capture: SpooledOutput) -> None:
         await capture.flush()
         self._writing.discard(source)
-        assert self._cell is not None
         self._cell.resume_output(source)
 
     # The end
@@ -379,7 +367,7 @@ class OutputCollector:
             self._origin(source),
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,
-            keep=self._settings.output,
+            keep=self._run.plan.settings.output,
         )
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:

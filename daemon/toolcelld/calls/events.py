@@ -125,9 +125,10 @@ class Ended(Event):
     body: bytes
     more: bool = False
 
-    def measure(self) -> None:
+    def __post_init__(self) -> None:
         outcome = self.outcome
-        self.size_bytes = 512 + len(self.body) + _bytes(outcome.message) + len(outcome.metadata)
+        message = _bytes(outcome.message) if outcome.message else 0
+        self.size_bytes = 512 + len(self.body) + message + len(outcome.metadata)
 
 
 @dataclass(slots=True)
@@ -207,10 +208,11 @@ PART_BYTES: Final = 40 * 1024
 
 def parts(call_id: str, outcome: Outcome, body: bytes) -> tuple[Ended, *tuple[Chunk, ...]]:
     """The outcome and the body of its result as events: one, or one with the body's beginning and the chunks of its rest."""
-    ended = Ended(outcome, b"", call_id=call_id)
-    first = min(PART_BYTES, max(0, MESSAGE_BYTES - ended.size_bytes))
-    ended.body, ended.more = body[:first], len(body) > first
-    ended.measure()
+    ended = Ended(outcome, body, call_id=call_id)
+    if len(body) <= PART_BYTES and ended.size_bytes <= MESSAGE_BYTES:
+        return (ended,)
+    first = min(PART_BYTES, max(0, MESSAGE_BYTES - (ended.size_bytes - len(body))))
+    ended = Ended(outcome, body[:first], more=len(body) > first, call_id=call_id)
     rest = range(first, len(body), PART_BYTES)
     return ended, *(
         Chunk(body[start : start + PART_BYTES], last=start + PART_BYTES >= len(body), call_id=call_id)

@@ -33,7 +33,7 @@ class CallRecord:
     """
 
     __slots__ = (
-        "accepted", "leftovers", "moved_aside", "plan", "refused", "reported", "started", "state_lost", "stop", "stop_wished",
+        "accepted", "leftovers", "moved_aside", "plan", "queue_seconds", "refused", "reported", "started", "state_lost", "stop", "stop_wished",
         "stopped",
         "worker_id",
     )  # fmt: skip
@@ -45,6 +45,7 @@ class CallRecord:
         self.state_lost = state_lost
         # The mutable state: the moments, by the monotonic clock, and what was found at them.
         self.started = time.monotonic()
+        self.queue_seconds = self.started - accepted  # for its tool, a place and a worker
         self.stop: Stop | None = None
         self.stop_wished = 0.0
         self.reported = 0.0
@@ -52,11 +53,6 @@ class CallRecord:
         self.refused: tuple[Refused, ...] = ()  # hosts
         self.moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
         self.stopped = 0.0  # the cell was seen empty, or given back
-
-    @property
-    def queue_seconds(self) -> float:
-        """Seconds that the call waited for its tool, a place and a worker."""
-        return self.started - self.accepted
 
     def wish_to_stop(self, stop: Stop) -> None:
         """Record the stop and its time."""

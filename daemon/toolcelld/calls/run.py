@@ -28,7 +28,7 @@ from toolcelld.config.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refusals
-from toolcelld.pool.worker import Invocation, Worker
+from toolcelld.pool.worker import Worker
 from toolcelld.protocol.messages import AnswerMessage, CallContext, ReplyMessage
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ __all__ = ["Run"]
 IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
 """The states in which the worker has not reported."""
 WITH_WORKER: Final = IN_WORKER | {CallState.SETTLING}
+STOPPED: Final = "the call is being stopped"
+"""The answer to the open and the later questions of a call that is stopped."""
 
 
 class Run:
@@ -63,14 +65,16 @@ class Run:
         self._pool = session.pool
         self._sequence = 0
         self._grace: AbortEscalation | None = None
-        self._timeout = PausableTimer(plan.limits.timeout_seconds, call.timed_out)
-        self._idle = IdleTimer(plan.limits.idle_seconds, self._silent)
-        name = plan.tool.name
-        self.questions = Questions(call.id, name, session, self._answer, self._questions_changed)
-        self.collector = OutputCollector(
-            call.id, name, plan.settings, plan.limits, session,
-            over=self._over, alive=self._idle.sign, questions=self.questions,
-        )  # fmt: skip
+        limits = plan.limits
+        # Only what the limits ask for: most calls have the timeout.
+        self._timeout = (
+            PausableTimer(limits.timeout_seconds, call.timed_out)
+            if limits.timeout_seconds is not None
+            else None
+        )
+        self._idle = IdleTimer(limits.idle_seconds, self._silent) if limits.idle_seconds is not None else None
+        self.questions: Questions | None = None  # made for the first one
+        self.collector = OutputCollector(self, worker.calls + 1)
 
     @property
     def has_worker(self) -> bool:
@@ -96,13 +100,10 @@ class Run:
         }
         if request.traceparent:
             context["traceparent"] = request.traceparent
-        invocation = Invocation(self.plan.tool.export, arguments, context)
-        self._sequence = worker.begin(invocation, self.collector)
-        self.collector.listen(worker.cell, self._sequence)
+        self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
         # The worker is at it while the rest is done.
-        self._timeout.run()
-        self._idle.run()
-        call.note(f"{worker.id} has it")
+        self.run_clocks()
+        call.story.append((self.begun_at, f"{worker.id} has it"))
         session.on_begun(call)
 
     # Stopping
@@ -116,7 +117,8 @@ class Run:
             return True
         self.record.wish_to_stop(stop)
         call.note(f"to be stopped: {stop.kind} ({stop.cause}), {stop.text}")
-        self.questions.close("the call is being stopped")
+        if self.questions is not None:
+            self.questions.close(STOPPED)
         call.fire(CallEvent.ABORT)
         worker.fire(WorkerEvent.ABORT)
         worker.cell.abort(self._sequence, stop.text)
@@ -147,15 +149,35 @@ class Run:
 
     def run_clocks(self) -> None:
         """Start or continue the timers of the run."""
-        self._timeout.run()
-        self._idle.run()
+        if self._timeout is not None:
+            self._timeout.run()
+        if self._idle is not None:
+            self._idle.run()
 
     def stop_clocks(self) -> None:
         """Pause the timers of the run."""
-        self._timeout.pause()
-        self._idle.pause()
+        if self._timeout is not None:
+            self._timeout.pause()
+        if self._idle is not None:
+            self._idle.pause()
+
+    def on_sign(self) -> None:
+        """Note that the tool has sent or printed something."""
+        if self._idle is not None:
+            self._idle.sign()
 
     # Questions
+
+    def ask(self) -> Questions:
+        """Return the questions of the call, for one that its tool asks or withdraws."""
+        if self.questions is None:
+            call = self.call
+            self.questions = Questions(
+                call.id, self.plan.tool.name, call.session, self._answer, self._questions_changed
+            )
+            if self.record.stop is not None:
+                self.questions.close(STOPPED)
+        return self.questions
 
     def _answer(self, message: AnswerMessage | ReplyMessage, payload: bytes) -> None:
         if self.worker.state is not WorkerState.DEAD:
@@ -163,21 +185,25 @@ class Run:
 
     def _questions_changed(self) -> None:
         """Pause the timers and free the session's place while a question is open."""
-        call = self.call
-        if self.questions.open and call.state is CallState.RUNNING:
+        call, questions = self.call, self.questions
+        if questions is None:
+            return
+        if questions.open and call.state is CallState.RUNNING:
             call.fire(CallEvent.ASKED)
-            call.deadline.pause()
+            if call.deadline is not None:
+                call.deadline.pause()
             self.stop_clocks()
             self._pool.give_place(call.session.places)
-        elif not self.questions.open and call.state is CallState.ASKING:
+        elif not questions.open and call.state is CallState.ASKING:
             call.session.places.take()
             call.fire(CallEvent.ANSWERED)
-            call.deadline.run()
+            if call.deadline is not None:
+                call.deadline.run()
             self.run_clocks()
 
     # The end
 
-    def _over(self) -> None:
+    def over(self) -> None:
         """Handle the report of the worker or the exit of its cell; end the call at once if nothing has to be awaited."""
         call, report, state = self.call, self.collector.report, self.call.state
         if state not in IN_WORKER:
@@ -188,7 +214,7 @@ class Run:
         self.record.reported = time.monotonic()
         if self._grace is not None:
             self._grace.cancel()
-        with BugBarrier(call.fail):
+        try:
             if self.worker.egress is not None:
                 self._note_refused(self.worker.egress.refusals)
             if (
@@ -201,6 +227,8 @@ class Run:
                 call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
             else:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
+        except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
+            call.fail(error)
 
     def _note_refused(self, refusals: Refusals) -> None:
         """Note the hosts that the tool asked for and may not reach; they were logged when it asked."""

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from toolcelld.catalog.description import Description
 from toolcelld.cell.cell import Cell, Receiver
@@ -43,7 +43,7 @@ from toolcelld.protocol.messages import (
 )
 from toolcelld.sandbox import linux
 
-__all__ = ["Invocation", "Listener", "Worker"]
+__all__ = ["Listener", "Worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,14 +55,6 @@ IMPORTED_MAX: Final = 500
 """Files of the project that are looked at before a call; the worker reports no more."""
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
-
-
-class Invocation(NamedTuple):
-    """One call as it is sent to the worker."""
-
-    tool: str
-    arguments: bytes
-    context: CallContext
 
 
 class Listener(Protocol):
@@ -287,11 +279,13 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
 
     # Calling
 
-    def begin(self, invocation: Invocation, listener: Listener) -> int:
+    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
         """Send a call to the worker.
 
         Args:
-            invocation: The call.
+            tool: The name of the function in the file.
+            arguments: JSON, an object.
+            context: What the tool can read about its call.
             listener: Receives its frames and output.
 
         Returns:
@@ -299,14 +293,12 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """
         self.calls += 1
         # The output in the pipes now was written before the call, maybe in the call of another session.
-        self.cell.begin_call()
+        cell = self.cell
+        cell.begin_call()
         self._listener = listener
-        self.cell.channel.send(
-            CallMessage(seq=self.calls, tool=invocation.tool, context=invocation.context),
-            invocation.arguments,
-        )
-        if self.cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
-            self.cell.loop.call_soon(listener.on_death, self.cell.ended.result())
+        cell.channel.send(CallMessage(seq=self.calls, tool=tool, context=context), arguments)
+        if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
+            cell.loop.call_soon(listener.on_death, cell.ended.result())
         return self.calls
 
     def release(self) -> None:

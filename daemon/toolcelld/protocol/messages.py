@@ -387,62 +387,8 @@ def split(message: Message, payload: bytes = b"") -> Iterator[bytes]:
 
 def from_worker(header: Mapping[str, Any]) -> FromWorker:
     """Read the header of a message from a worker; raises `MessageError`."""
-    if header["type"] == "result" and (result := _plain_result(header)) is not None:
-        return result
     message: FromWorker = _read(_readers(FromWorker), header)
     return message
-
-
-KINDS: Final = frozenset(get_args(Kind))
-PLAIN_RESULT: Final = frozenset({"type", "seq", "kind", "ran", "blocks", "cpu", "rss", "threads"})
-PLAIN_RESULT_WITH_DETAILS: Final = PLAIN_RESULT | {"details"}
-
-
-def _plain_result(header: Mapping[str, Any]) -> ResultMessage | None:
-    """Read a result of at most one text and details, as most calls have; None for any other, or one that is wrong.
-
-    Every warm call passes here, and the validator takes twice as long.
-    """
-    keys = header.keys()
-    if not PLAIN_RESULT <= keys <= PLAIN_RESULT_WITH_DETAILS:
-        return None
-    seq, kind, ran, details = header["seq"], header["kind"], header["ran"], header.get("details")
-    blocks: list[Any] = header["blocks"]
-    cpu, rss, threads = header["cpu"], header["rss"], header["threads"]
-    if not (
-        type(seq) is type(rss) is type(threads) is int
-        and 0 <= seq <= SEQUENCE_MAX
-        and 0 <= rss <= FIGURE_MAX
-        and 0 <= threads <= THREADS_MAX
-        and type(cpu) is float
-        and 0 <= cpu <= FIGURE_MAX
-        and type(kind) is str
-        and kind in KINDS
-        and type(ran) is bool
-        and (details is None or (type(details) is int and 0 <= details <= PART_BYTES_MAX))
-        and type(header["blocks"]) is list
-        and len(blocks) <= 1
-    ):
-        return None
-    parts: list[TextPart] = []
-    for block in blocks:
-        part: Any = block
-        if type(block) is not dict or len(part) != 2 or part.get("type") != "text":
-            return None
-        length: object = part.get("bytes")
-        if type(length) is not int or not 0 <= length <= PART_BYTES_MAX:
-            return None
-        parts.append(TextPart(bytes=length))
-    return ResultMessage(
-        seq=seq,
-        kind=header["kind"],
-        ran=ran,
-        blocks=tuple(parts),
-        details=details,
-        cpu=cpu,
-        rss=rss,
-        threads=threads,
-    )
 
 
 def to_worker(header: Mapping[str, Any]) -> ToWorker:

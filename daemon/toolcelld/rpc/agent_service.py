@@ -106,13 +106,15 @@ class ToolCell(rpc.ToolCellServicer):
     async def _open(self, context: AttachContext) -> tuple[Session, bool]:
         try:
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
-                first = await _message(context)
+                first = await context.read()
+        except DecodeError as error:
+            raise _undecodable() from error
         except TimeoutError:
             raise Refusal(
                 RefusalReason.OUT_OF_ORDER,
                 f"no Open within {FIRST_MESSAGE_SECONDS:.0f} s of the stream's start.",
             ) from None
-        if first is None or first.WhichOneof("message") != "open":
+        if first is grpc.aio.EOF or first.WhichOneof("message") != "open":
             raise Refusal(
                 RefusalReason.OUT_OF_ORDER, "the first message of a stream must be Open.", field="open"
             )
@@ -154,28 +156,22 @@ class ToolCell(rpc.ToolCellServicer):
     async def _read(self, session: Session, context: AttachContext) -> None:
         assembly = ArgumentReassembler(session.agent, session.hold_arguments)
         try:
-            await self._read_messages(session, context, assembly)
+            while (message := await context.read()) is not grpc.aio.EOF:
+                try:
+                    self._obey(session, message, assembly)
+                except Refusal as refusal:
+                    session.retention.check_refusals()
+                    call_id = _subject(message)
+                    assembly.drop(call_id)
+                    refusal.__traceback__ = None  # its frames would be held with the event
+                    # A refusal ends the call that it names; a call that runs has its own ending.
+                    session.outbox.put(
+                        events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
+                    )
+        except DecodeError as error:
+            raise _undecodable() from error
         finally:
             assembly.close()
-
-    async def _read_messages(
-        self, session: Session, context: AttachContext, assembly: ArgumentReassembler
-    ) -> None:
-        while True:
-            message = await _message(context)
-            if message is None:
-                return
-            try:
-                self._obey(session, message, assembly)
-            except Refusal as refusal:
-                session.retention.check_refusals()
-                call_id = _subject(message)
-                assembly.drop(call_id)
-                refusal.__traceback__ = None  # its frames would be held with the event
-                # A refusal ends the call that it names; a call that runs has its own ending.
-                session.outbox.put(
-                    events.Refused(refusal, call_id="" if call_id in session.calls else call_id)
-                )
 
     def _obey(self, session: Session, message: pb.AttachRequest, assembly: ArgumentReassembler) -> None:
         if message.acknowledged:
@@ -365,13 +361,8 @@ class ToolCell(rpc.ToolCellServicer):
         return output
 
 
-async def _message(context: AttachContext) -> pb.AttachRequest | None:
-    """The next message of a stream; None at its end. Raises `Refusal` for bytes that are none."""
-    try:
-        message = await context.read()
-    except DecodeError as error:
-        raise Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.") from error
-    return None if message is grpc.aio.EOF else message
+def _undecodable() -> Refusal:
+    return Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.")
 
 
 def _response(told: Iterable[events.Event]) -> pb.AttachResponse:

@@ -54,10 +54,12 @@ class ArgumentReassembler:
 
     def begin(self, call: pb.Call) -> Request | None:
         """What is asked for; None when chunks are to follow. Raises `Refusal`."""
-        there, size = len(call.arguments), call.arguments_bytes
+        arguments, size = call.arguments, call.arguments_bytes
+        there = len(arguments)
         if size > ARGUMENTS_BYTES_MAX:
             raise too_large("call.arguments", size)
-        _check_part("call.arguments", there)
+        if there > PART_BYTES_MAX:
+            raise _too_long("call.arguments", there)
         if call.call_id in self._begun:
             raise Refusal(
                 RefusalReason.OUT_OF_ORDER,
@@ -66,8 +68,8 @@ class ArgumentReassembler:
             )
         if size and size < there:
             raise _contradicted(call)
-        request = decode_call(call, call.arguments, self._agent)
-        self._refused.pop(call.call_id, None)
+        request = decode_call(call, arguments, self._agent)
+        self._refused.pop(request.call_id, None)
         if size <= there:
             return request
         if len(self._begun) >= CALLS_MAX:
@@ -78,7 +80,7 @@ class ArgumentReassembler:
                 quota=f"calls whose arguments are coming: {CALLS_MAX}",
             )
         self._hold(size)
-        self._begun[call.call_id] = _Begun(request, size, bytearray(call.arguments))
+        self._begun[call.call_id] = _Begun(request, size, bytearray(arguments))
         return None
 
     def add(self, chunk: pb.Chunk) -> Request | None:
@@ -92,7 +94,8 @@ class ArgumentReassembler:
                 f"a chunk for call {chunk.call_id[:128]!r}, which expects none.",
                 field="chunk.call_id",
             )
-        _check_part("chunk.data", len(chunk.data))
+        if len(chunk.data) > PART_BYTES_MAX:
+            raise _too_long("chunk.data", len(chunk.data))
         begun.arguments.extend(chunk.data)
         size = len(begun.arguments)
         if size > begun.size or (chunk.last and size < begun.size):
@@ -137,10 +140,9 @@ def _contradicted(call: pb.Call) -> Refusal:
     )
 
 
-def _check_part(field: str, size: int) -> None:
-    if size > PART_BYTES_MAX:
-        raise Refusal(
-            RefusalReason.TOO_LARGE,
-            f"{field}: {size} bytes in one message, more than {PART_BYTES_MAX}; send them in chunks of 48 KiB.",
-            field=field,
-        )
+def _too_long(field: str, size: int) -> Refusal:
+    return Refusal(
+        RefusalReason.TOO_LARGE,
+        f"{field}: {size} bytes in one message, more than {PART_BYTES_MAX}; send them in chunks of 48 KiB.",
+        field=field,
+    )

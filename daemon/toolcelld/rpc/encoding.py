@@ -82,7 +82,6 @@ STATUS_CODES: Final = {
     RefusalReason.QUARANTINED: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
-_CALL_TEXTS: Final = ("tool", "session_id", "message_id", "agent_name", "traceparent", "parent_call_id")
 
 _KINDS: Final = {
     value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
@@ -163,7 +162,9 @@ def encode_refusal(refusal: Refusal) -> status_pb2.Status:
 def encode_event(event: events.Event, wire: pb.Event) -> None:
     """Write an event of a session where it is to stand: what is made first and put there later is copied."""
     wire.number, wire.call_id = event.number, event.call_id
-    wire.time.seconds, wire.time.nanos = _split(event.time)
+    time = wire.time
+    time.seconds = seconds = int(event.time)  # after 1970, so that this is the floor
+    time.nanos = int((event.time - seconds) * 1e9)
     match event:
         case events.Ended(outcome=outcome, body=body, more=more):
             ended = wire.outcome
@@ -381,25 +382,32 @@ def decode_reply(wire: pb.Reply) -> tuple[bytes, str]:
 
 def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:
     """A call. Raises `Refusal` naming the field."""
-    if _CALL_ID.fullmatch(wire.call_id) is None:
-        raise _bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {wire.call_id[:40]!r}")
+    call_id = wire.call_id
+    if _CALL_ID.fullmatch(call_id) is None:
+        raise _bad("call.call_id", f"1 to 128 of A-Z a-z 0-9 _ . : -, got {call_id[:40]!r}")
     if not wire.tool:
         raise _bad("call.tool", "the name of a tool")
-    texts: dict[str, str] = {name: getattr(wire, name) for name in _CALL_TEXTS}
-    for name, text in texts.items():
-        if len(text) > NAME_CHARACTERS_MAX:
-            check_length(f"call.{name}", text)
     if len(arguments) > ARGUMENTS_BYTES_MAX:
         raise too_large("call.arguments", len(arguments))
-    if wire.traceparent and _TRACEPARENT.fullmatch(wire.traceparent) is None:
-        raise _bad("call.traceparent", f"a W3C trace context, 00-…-…-01, got {wire.traceparent[:60]!r}")
-    return Request(
-        call_id=wire.call_id,
-        arguments=arguments or b"{}",
-        agent=agent,
-        limits=decode_limits(wire.limits, "call.limits") if wire.HasField("limits") else NO_LIMITS,
-        **texts,
+    request = Request(
+        call_id,
+        wire.tool,
+        arguments or b"{}",
+        wire.session_id,
+        wire.message_id,
+        agent,
+        wire.agent_name,
+        decode_limits(wire.limits, "call.limits") if wire.HasField("limits") else NO_LIMITS,
+        wire.traceparent,
+        wire.parent_call_id,
     )
+    if wire.ByteSize() - len(arguments) > NAME_CHARACTERS_MAX:  # only then can one text be that long
+        for name, text in request._asdict().items():
+            if isinstance(text, str):
+                check_length(f"call.{name}", text)
+    if request.traceparent and _TRACEPARENT.fullmatch(request.traceparent) is None:
+        raise _bad("call.traceparent", f"a W3C trace context, 00-…-…-01, got {request.traceparent[:60]!r}")
+    return request
 
 
 def decode_limits(wire: pb.Limits, field: str) -> Limits:

@@ -43,7 +43,8 @@ class Outbox:
         self._sent: deque[Event] = deque()
         self._again: deque[Event] = deque()
         self._newest: dict[tuple[str, type[Event]], Event] = {}
-        self._number = 0
+        self.number = 0
+        """The number of the newest event that was sent."""
         self.retained_bytes = 0
         """The approximate memory of the held events in bytes."""
         self._droppable_bytes = 0
@@ -63,24 +64,26 @@ class Outbox:
         return itertools.chain(self._again, self._sent, *self._waiting.values())
 
     @property
-    def number(self) -> int:
-        """The number of the newest event that was sent."""
-        return self._number
-
-    @property
     def empty(self) -> bool:
         """Whether all events are sent, acknowledged or not."""
         return not self._waiting and not self._again
 
     def put(self, event: Event) -> None:
         """Queue an event. An update or progress replaces an unsent one of the same call."""
-        if not (isinstance(event, Update | Progress) and self._replace(event)):
-            self._waiting.setdefault(event.call_id, deque()).append(event)
-            self._count(event, event.size_bytes)
+        if not (event.droppable and isinstance(event, Update | Progress) and self._replace(event)):
+            if (queue := self._waiting.get(event.call_id)) is None:
+                queue = self._waiting[event.call_id] = deque()
+            queue.append(event)
+            self.retained_bytes += event.size_bytes
+            if event.droppable:
+                self._droppable_bytes += event.size_bytes
         if self._droppable_bytes > self.retained_bytes_max:
             self._make_room()
         if event.urgent:
-            self._wake()
+            if self._company is not None:
+                self._company.cancel()
+                self._company = None
+            self.ready.set()
         elif self._company is None:
             self._company = self._loop.call_later(COMPANY_SECONDS, self._wake)
 
@@ -105,54 +108,46 @@ class Outbox:
         return True
 
     def _wake(self) -> None:
-        if self._company is not None:
-            self._company.cancel()
-            self._company = None
+        self._company = None
         self.ready.set()
 
     def take(self) -> list[Event]:
         """Return the events of the next message, round-robin between calls; empty if none are queued."""
         taken: list[Event] = []
         room = MESSAGE_BYTES
-        while (event := self._next()) is not None:
-            size = event.size_bytes
-            if taken and size > room:
+        again, waiting = self._again, self._waiting
+        while again:  # first, because their numbers are lower
+            if taken and again[0].size_bytes > room:
                 break
-            room -= size
-            self._leave(event)
-            taken.append(event)
-        if self.empty:
+            taken.append(again.popleft())
+            room -= taken[-1].size_bytes
+        while waiting and not again:
+            call_id, queue = next(iter(waiting.items()))
+            event = queue[0]
+            if taken and event.size_bytes > room:
+                break
+            room -= event.size_bytes
+            taken.append(queue.popleft())
+            del waiting[call_id]
+            if queue:
+                waiting[call_id] = queue  # behind the others: it has had its turn
+            if event.droppable:
+                self._newest.pop((call_id, type(event)), None)
+            self.number += 1
+            event.number = self.number
+        if not (waiting or again):
             self.ready.clear()
+        self._sent.extend(taken)
         return taken
-
-    def _next(self) -> Event | None:
-        """Return the next event: resent ones first, because their numbers are lower, then round-robin."""
-        if self._again:
-            return self._again[0]
-        for queue in self._waiting.values():
-            return queue[0]
-        return None
-
-    def _leave(self, event: Event) -> None:
-        self._sent.append(event)
-        if self._again:
-            self._again.popleft()
-            return
-        queue = self._waiting.pop(event.call_id)
-        queue.popleft()
-        if queue:
-            self._waiting[event.call_id] = queue  # behind the others: it has had its turn
-        if isinstance(event, Update | Progress):
-            self._newest.pop((event.call_id, type(event)), None)
-        self._number += 1
-        event.number = self._number
 
     def acknowledge(self, number: int) -> None:
         """Drop the events up to an acknowledged number."""
         for queue in (self._sent, self._again):
             while queue and queue[0].number <= number:
                 event = queue.popleft()
-                self._count(event, -event.size_bytes)
+                self.retained_bytes -= event.size_bytes
+                if event.droppable:
+                    self._droppable_bytes -= event.size_bytes
 
     def rewind(self) -> None:
         """Queue unacknowledged events again, after the stream broke."""

@@ -151,7 +151,7 @@ class Session(Machine[SessionState, SessionEvent]):
         if self.stream > 1:
             self.outbox.rewind()
             for call in self.calls.values():
-                if call.run is not None:
+                if call.run is not None and call.run.questions is not None:
                     call.run.questions.ask_again(self.outbox.holds)
         return self.stream
 
@@ -245,7 +245,8 @@ class Session(Machine[SessionState, SessionEvent]):
             self._start(call, plan)
         else:
             self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self.start_late, call)
-            call.deadline.run()
+            if call.deadline is not None:
+                call.deadline.run()
         for path, text in self._daemon.preparing.items():
             self.prepare(path, text)
 

@@ -20,7 +20,8 @@ from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places
 from toolcelld.pool.pool import Lease, Pool
-from toolcelld.pool.worker import Invocation, Listener, Worker
+from toolcelld.pool.worker import Listener, Worker
+from toolcelld.protocol.messages import CallContext
 from toolcelld.sandbox.policy import OPEN, CellLimits
 from toolcelld.sessions.session import Session
 
@@ -174,12 +175,13 @@ class BrokenWorker:
     id = "w-1"
     state = WorkerState.BUSY
     call_id = ""
+    calls = 0
 
     def __init__(self) -> None:
         self.cell = self
         self.over = False
 
-    def begin(self, invocation: Invocation, listener: Listener) -> int:
+    def begin(self, tool: str, arguments: bytes, context: CallContext, listener: Listener) -> int:
         raise RuntimeError("a bug")
 
     def release(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,6 @@ from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
-from toolcelld.cell.cell import Cell
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
 from toolcelld.protocol.frames import Frame, FrameError
@@ -117,17 +117,21 @@ class Hearing:
             lambda: None,
         )
         resolved = resolve(Config(), "t", {}, "project")
-        self.collector = OutputCollector(
-            "c-1", "t", resolved, limits or resolved.limits, cast("Any", self.session),
-            over=self.over, alive=self.alive, questions=self.questions,
-        )  # fmt: skip
-        self.collector.listen(cast("Cell", self.cell), SEQUENCE)
+        self.call = SimpleNamespace(id="c-1", session=self.session)
+        self.plan = SimpleNamespace(
+            tool=SimpleNamespace(name="t"), settings=resolved, limits=limits or resolved.limits
+        )
+        self.worker = SimpleNamespace(cell=self.cell)
+        self.collector = OutputCollector(cast("Any", self), SEQUENCE)
 
     def over(self) -> None:
         self.overs += 1
 
-    def alive(self) -> None:
+    def on_sign(self) -> None:
         self.signs += 1
+
+    def ask(self) -> Questions:
+        return self.questions
 
     def hear(self, type_: str, payload: bytes = b"", /, *, seq: object = SEQUENCE, **header: object) -> None:
         self.collector.on_frame(Frame({"type": type_, "seq": seq, **WHOLE.get(type_, {}), **header}, payload))
