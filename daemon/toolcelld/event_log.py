@@ -61,22 +61,18 @@ class Broadcast(Generic[T]):
     """Sends each published item to all current readers."""
 
     def __init__(self) -> None:
-        self._readers: set[_Reader[T]] = set()
-
-    @property
-    def followed(self) -> bool:
-        """Whether there is a reader."""
-        return bool(self._readers)
+        self.readers: set[_Reader[T]] = set()
+        """Those who follow now."""
 
     def publish(self, item: T) -> None:
         """Queue an item for every reader; never blocks."""
-        for reader in self._readers:
+        for reader in self.readers:
             reader.put(item)
 
     async def follow(self) -> AsyncGenerator[tuple[T, int]]:
         """Yield every item from now on, with the number of items that were lost before it."""
         reader: _Reader[T] = _Reader()
-        self._readers.add(reader)
+        self.readers.add(reader)
         try:
             while True:
                 await reader.ready.wait()
@@ -85,7 +81,7 @@ class Broadcast(Generic[T]):
                     yield reader.items.popleft(), lost
                 reader.ready.clear()
         finally:
-            self._readers.discard(reader)
+            self.readers.discard(reader)
 
 
 class _Reader(Generic[T]):

@@ -108,19 +108,19 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self.happenings: Broadcast[OperatorEvent] = Broadcast()
         self.recent = CallHistory()
         self._interceptor = TokenInterceptor(runtime_directory)
-        self._config = self._load_config()
+        self.config = self._load_config()
         self._temporary_directories = TemporaryDirectories(
             os.path.join(options.state_directory, "scratch"), tasks
         )
-        self._ruleset = Ruleset(
-            self._config, self._host_paths(HostCapabilities())
+        self.ruleset = Ruleset(
+            self.config, self._host_paths(HostCapabilities())
         )  # until the host has been examined
         self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
         self._zygote = Zygote(sys.executable, _log_zygote, self.groups)
         # By whether they have namespaces of their own, and then the network of the host.
         self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
-        daemon = self._config.daemon
+        daemon = self.config.daemon
         self.pool = Pool(
             self._prefork_for,
             tasks,
@@ -136,11 +136,11 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self._environments = Environments(
             os.path.join(options.state_directory, "environments"),
             self.environment,
-            uv=lambda: self._config.environments.uv or "",
-            source_builds=lambda: self._config.environments.source_builds,
+            uv=lambda: self.config.environments.uv or "",
+            source_builds=lambda: self.config.environments.source_builds,
         )
         self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
-        spill = self._config.spill
+        spill = self.config.spill
         self.spills = SpillStore(
             os.path.join(options.state_directory, "outputs"),
             self.store,
@@ -149,28 +149,16 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             retention_seconds=spill.retention_seconds,
         )
         self.catalogs = CatalogRegistry(
-            lambda: self._config,
+            lambda: self.config,
             self._describe,
             self.store,
-            is_trusted=lambda: self._ruleset.is_trusted,
+            is_trusted=lambda: self.ruleset.is_trusted,
         )
-        self.watch = Watch(
-            lambda directory: sources_of(self._config, directory), self.catalogs.refresh, tasks
-        )
+        self.watch = Watch(lambda directory: sources_of(self.config, directory), self.catalogs.refresh, tasks)
         self.sessions = Sessions(self)
-        self._meter = LimitMonitor(
+        self.limit_monitor = LimitMonitor(
             lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
         )
-
-    @property
-    def config(self) -> Config:
-        """The current configuration."""
-        return self._config
-
-    @property
-    def ruleset(self) -> Ruleset:
-        """The current rules."""
-        return self._ruleset
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
@@ -181,12 +169,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
-        self._ruleset = replace(self._ruleset, trusts=self._ruleset.trusts.beside(trusted))
+        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.beside(trusted))
         return await trust.keep(self.store, trusted)
 
     async def distrust(self, directory: str) -> bool:
         """Revoke the trust in a project. Return whether the decision was stored."""
-        self._ruleset = replace(self._ruleset, trusts=self._ruleset.trusts.without(directory))
+        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.without(directory))
         return await trust.forget(self.store, directory)
 
     @property
@@ -217,7 +205,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
         """Publish an event to the operators that watch."""
-        if not self.happenings.followed:
+        if not self.happenings.readers:
             return
         message = ""
         if call is not None and call.outcome is not None:
@@ -239,10 +227,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.happenings.publish(
                 OperatorEvent("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
             )
-        elif worker.state is WorkerState.BUSY:
-            self._meter.wake()
         elif worker.state is WorkerState.STARTING:
-            self._meter.watch(worker)
+            self.limit_monitor.watch(worker)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.happenings.publish(
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
@@ -295,13 +281,13 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = await asyncio.to_thread(self._ruleset.describing, file)
+            spec = await asyncio.to_thread(self.ruleset.describing, file)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
         description = await self.pool.describe(spec)
         broken = description.broken
         if broken is not None and broken.missing_module:
-            remedy = self._ruleset.remedy(file, broken.missing_module, spec.interpreter)
+            remedy = self.ruleset.remedy(file, broken.missing_module, spec.interpreter)
             description = replace(description, broken=replace(broken, remedy=remedy))
         return description
 
@@ -312,13 +298,14 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
-        self._config = await asyncio.to_thread(self._load_config)
+        self.config = await asyncio.to_thread(self._load_config)
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
-        self._ruleset = replace(self._ruleset, config=self._config, trusts=trusts)
-        self.pool.workers_max = self._config.daemon.workers
-        self.pool.keep_idle(self._config.daemon.worker_idle_seconds)
-        self.pool.grace_seconds = self._config.daemon.abort_grace_seconds
-        self.pool.load_seconds = self._config.daemon.load_timeout_seconds
+        self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts)
+        self.sessions.retention.limits = self.config.daemon
+        self.pool.workers_max = self.config.daemon.workers
+        self.pool.keep_idle(self.config.daemon.worker_idle_seconds)
+        self.pool.grace_seconds = self.config.daemon.abort_grace_seconds
+        self.pool.load_seconds = self.config.daemon.load_timeout_seconds
         self.watch.renew()
         catalogs = await self.catalogs.refresh_all()
         self.happenings.publish(OperatorEvent("config.reloaded"))
@@ -334,8 +321,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         await self._temporary_directories.start()
         sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
         async with self._zygotes(), self.catalogs:
-            self._ruleset = replace(
-                self._ruleset,
+            self.ruleset = replace(
+                self.ruleset,
                 host_paths=self._host_paths(
                     await probe_host(self._prefork_for, self._temporary_directories.place)
                 ),
@@ -372,7 +359,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             await self.sessions.drain(0 if self.options.private else self.options.drain_seconds)
             await server.stop(grace=1)
             await self.pool.aclose()
-            self._meter.close()
+            self.limit_monitor.close()
         sweeping.cancel()
         await self.spills.aclose()
         await self.store.aclose()

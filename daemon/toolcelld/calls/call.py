@@ -120,7 +120,8 @@ class Call(Machine[CallState, CallEvent]):
                 self.deadline.run()
             concurrency = plan.settings.concurrency
             if concurrency is None and (worker := pool.lease_now(plan.spec, places)) is not None:
-                self._begin(plan, worker)
+                self.run = Run(self, plan, worker)
+                self.run.begin()
                 return
             self._lease = pool.lease(
                 plan.spec, places, plan.limits.queue_seconds, tool=plan.tool.name, concurrency=concurrency
@@ -141,12 +142,13 @@ class Call(Machine[CallState, CallEvent]):
                 self.end(CallEvent.REFUSED, self._not_started(failure))
             else:
                 assert self.plan is not None
-                self._begin(self.plan, worker)
+                self.run = Run(self, self.plan, worker)
+                self.run.begin()
 
-    def _begin(self, plan: Plan, worker: Worker) -> None:
-        self.run = Run(self, plan, worker)
+    def take_arguments(self) -> bytes:
+        """Return the arguments, for the worker; the call keeps them no longer."""
         arguments, self._arguments = self._arguments, b""
-        self.run.begin(arguments)
+        return arguments
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
         """Return the ending of a call whose worker could not be leased or started."""

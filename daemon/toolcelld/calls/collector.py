@@ -107,7 +107,8 @@ class OutputCollector:
         kind = header["type"]
         if self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence):
             return  # about a call that is over; it may be anything
-        self._run.on_sign()
+        if (idle := self._run.idle) is not None:
+            idle.sign()
         if kind not in RESULT_TYPES:
             self._spend(1 + len(payload) // UNIT_BYTES)
         try:
@@ -202,7 +203,7 @@ class OutputCollector:
         """Handle the complete result. Output that was printed before it is still in the pipes."""
         said = self._said
         assert said is not None
-        self._cell.drain()
+        self._cell.stdio.drain()
         self.report = Report(
             kind=said.kind,
             ran=said.ran,
@@ -276,7 +277,8 @@ class OutputCollector:
     # The tool prints
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        self._run.on_sign()
+        if (idle := self._run.idle) is not None:
+            idle.sign()
         stream = self._streams.get(source)
         if stream is None:
             decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -293,7 +295,7 @@ class OutputCollector:
     async def _write_stream(self, source: Source, capture: SpooledOutput) -> None:
         await capture.flush()
         self._writing.discard(source)
-        self._cell.resume_output(source)
+        self._cell.stdio.resume(source)
 
     # The end
 

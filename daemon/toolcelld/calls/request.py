@@ -45,7 +45,5 @@ class Plan(NamedTuple):
             session_id: The owner of the worker with isolation "session".
             call_id: With the session, the owner with isolation "call".
         """
-        if self.settings.isolation == "worker" and limits is NO_LIMITS:
-            return self
         spec = Permit(self.tool, self.settings, self.spec).cell(session_id, call_id, limits)
         return self._replace(limits=lower(self.settings.limits, limits), spec=spec)

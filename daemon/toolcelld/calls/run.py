@@ -60,7 +60,10 @@ class Run:
         self.worker = worker
         self.begun_at = time.time()
         self.record = CallRecord(
-            plan, call.accepted, worker.id, state_lost=session.take_state_lost(plan.spec)
+            plan,
+            call.accepted,
+            worker.id,
+            state_lost=plan.spec.serial and session.take_state_lost(plan.spec),
         )
         self._pool = session.pool
         self._sequence = 0
@@ -72,7 +75,7 @@ class Run:
             if limits.timeout_seconds is not None
             else None
         )
-        self._idle = IdleTimer(limits.idle_seconds, self._silent) if limits.idle_seconds is not None else None
+        self.idle = IdleTimer(limits.idle_seconds, self._silent) if limits.idle_seconds is not None else None
         self.questions: Questions | None = None  # made for the first one
         self.collector = OutputCollector(self, worker.calls + 1)
 
@@ -83,7 +86,7 @@ class Run:
 
     # The beginning
 
-    def begin(self, arguments: bytes) -> None:
+    def begin(self) -> None:
         """Send the call to its worker and start the timers."""
         call, session, worker = self.call, self.call.session, self.worker
         call.fire(CallEvent.LEASED)
@@ -100,11 +103,13 @@ class Run:
         }
         if request.traceparent:
             context["traceparent"] = request.traceparent
-        self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
+        self._sequence = worker.begin(self.plan.tool.export, call.take_arguments(), context, self.collector)
         # The worker is at it while the rest is done.
         self.run_clocks()
         call.story.append((self.begun_at, f"{worker.id} has it"))
-        session.on_begun(call)
+        session.limit_monitor.wake()
+        if call.id not in session.start_events.delayed:
+            session.start_events.start(call)
 
     # Stopping
 
@@ -151,20 +156,15 @@ class Run:
         """Start or continue the timers of the run."""
         if self._timeout is not None:
             self._timeout.run()
-        if self._idle is not None:
-            self._idle.run()
+        if self.idle is not None:
+            self.idle.run()
 
     def stop_clocks(self) -> None:
         """Pause the timers of the run."""
         if self._timeout is not None:
             self._timeout.pause()
-        if self._idle is not None:
-            self._idle.pause()
-
-    def on_sign(self) -> None:
-        """Note that the tool has sent or printed something."""
-        if self._idle is not None:
-            self._idle.sign()
+        if self.idle is not None:
+            self.idle.pause()
 
     # Questions
 
@@ -219,10 +219,15 @@ class Run:
                 self._note_refused(self.worker.egress.refusals)
             if (
                 self.record.stop is None
-                and self._is_clean()
+                and report is not None
+                and self.worker.state is WorkerState.BUSY
+                and self.plan.settings.isolation != "call"
+                and not (report.threads or self.collector.broken)
+                and self.worker.cell.is_clear()
                 and (settled := self.collector.settle_now()) is not None
             ):
-                self._look_at_project()
+                if self.plan.spec.policy.writable:
+                    self._look_at_project()
                 self._give_back(WorkerEvent.DONE)
                 call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
             else:
@@ -240,22 +245,12 @@ class Run:
             self.call.note(text)
             self.call.session.log(self.call.id, self.plan.tool.name, "log", "warning", text)
 
-    def _is_clean(self) -> bool:
-        """Whether the worker can be reused, as far as is known without asking its keeper."""
-        report, worker = self.collector.report, self.worker
-        return (
-            report is not None
-            and worker.state is WorkerState.BUSY
-            and self.plan.settings.isolation != "call"
-            and not (report.threads or self.collector.broken)
-            and worker.cell.is_clear()
-        )
-
     async def _finish(self) -> None:
         """End a call whose worker, cell or output needs further work."""
         with BugBarrier(self.call.fail):
             await self._settle()
-            self._look_at_project()
+            if self.plan.spec.policy.writable:
+                self._look_at_project()
             result, logs = await self.collector.settle(cancelled=self.record.stop is not None)
             self.call.end(CallEvent.JUDGED, self.record.outcome(self.collector, result, logs), result.body)
 
@@ -284,8 +279,7 @@ class Run:
 
     def _look_at_project(self) -> None:
         """Move aside what the call may have made in its project and programs outside would run or read."""
-        if self.plan.spec.policy.writable:
-            self.record.moved_aside = self.call.session.project.after_call()
+        self.record.moved_aside = self.call.session.project.after_call()
 
     def _give_back(self, event: WorkerEvent) -> None:
         self.worker.call_id = ""

@@ -83,8 +83,8 @@ class Cell:
         self._cgroups: CgroupTree | None = None
         self._cgroup: Cgroup | None = None
         self._count_answers: deque[asyncio.Future[int]] = deque()
-        self._stdio = StdioReader(self._on_stdio)
-        self.channel = WorkerChannel(self._on_frame, self._on_frame_error)
+        self.stdio = StdioReader(self._on_stdio)
+        self.channel = WorkerChannel(receiver.on_frame, self._on_frame_error)
         self._life: socket.socket
         self._abort: socket.socket
         self._handover: socket.socket | None = (
@@ -134,7 +134,7 @@ class Cell:
             cell.channel.open_reports(reports)
             cell._abort, abort = _sending_pair(socket.SOCK_SEQPACKET)
             child_ends.append(abort)
-            child_ends.extend(cell._stdio.add(source) for source in SOURCES)
+            child_ends.extend(cell.stdio.add(source) for source in SOURCES)
             if apart and not host_network:
                 cell._handover, handover = _pair(socket.SOCK_SEQPACKET)
                 child_ends.append(handover)
@@ -160,7 +160,7 @@ class Cell:
             for number in child_ends:
                 os.close(number)
         cell.loop.add_reader(cell._life, cell._on_keeper_message)
-        cell._stdio.start()
+        cell.stdio.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
         # The barrier: the keeper forks only after it is in the cell's cgroup, if there is one.
         cell._send_to_keeper(b"go")
@@ -194,12 +194,14 @@ class Cell:
     def redact(self, redactor: Redactor) -> None:
         """Replace these secrets in everything that the cell sends or prints from now on."""
         self.channel.redact(redactor)
-        self._stdio.redact(redactor)
+        self.stdio.redact(redactor)
 
     # From the worker, for the current receiver
 
-    def _on_frame(self, frame: Frame) -> None:
-        self.receiver.on_frame(frame)
+    def pass_on_to(self, receiver: Receiver) -> None:
+        """Pass frames and output on to another receiver from now on."""
+        self.receiver = receiver
+        self.channel.on_frame = receiver.on_frame
 
     def _on_frame_error(self, error: FrameError) -> None:
         self.receiver.on_broken(error)
@@ -209,18 +211,6 @@ class Cell:
 
     def _on_stdio(self, source: Source, data: bytes) -> bool:
         return self.receiver.on_output(source, data)
-
-    def drain(self) -> None:
-        """Read the output that is in the pipes now, so that it precedes what the receiver gets next."""
-        self._stdio.drain()
-
-    def begin_call(self) -> None:
-        """Read the output of the time before a call. Call this before the call's listener is set."""
-        self._stdio.begin_call()
-
-    def resume_output(self, source: Source) -> None:
-        """Resume reading this stream."""
-        self._stdio.resume(source)
 
     # To the keeper
 
@@ -417,7 +407,7 @@ class Cell:
             self._finish()
 
     def _finish(self) -> None:
-        self.drain()
+        self.stdio.drain()
         self.channel.read_remaining()
         cgroup_usage = self._cgroup.usage() if self._cgroup is not None else CgroupUsage()
         if self._leave_cgroup():  # this proves it, however the cell ended
@@ -429,7 +419,7 @@ class Cell:
             memory_peak_bytes=max(self._memory_peak_bytes, cgroup_usage.memory_peak_bytes),
             killed=self._killed,
             proof=self._proof,
-            stderr=self._stdio.stderr_tail.decode(errors="replace"),
+            stderr=self.stdio.stderr_tail.decode(errors="replace"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
             usage=self.usage,
         )
@@ -447,7 +437,7 @@ class Cell:
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)
                 end.close()
-        self._stdio.close()
+        self.stdio.close()
         if self._process_list is not None:
             self._process_list.close()
             self._process_list = None

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcelld.output.redaction import Redactor
-from toolcelld.protocol.frames import Decoder, Frame, FrameError
-from toolcelld.protocol.messages import ToWorker, split
+from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError
+from toolcelld.protocol.messages import ToWorker, encode, split
 
 __all__ = ["WorkerChannel", "open_pipe", "refuse_descriptors"]
 
@@ -52,12 +52,12 @@ class WorkerChannel(asyncio.Protocol):
     It is opened once; after `close`, every method has no effect.
 
     Args:
-        on_frame: Called with every frame.
+        on_frame: Called with every frame; may be replaced.
         on_error: Called when the worker breaks the protocol.
     """
 
     def __init__(self, on_frame: Callable[[Frame], None], on_error: Callable[[FrameError], None]) -> None:
-        self._on_frame = on_frame
+        self.on_frame = on_frame
         self._on_error = on_error
         self._decoder = Decoder()
         self._redactor: Redactor | None = None
@@ -97,6 +97,10 @@ class WorkerChannel(asyncio.Protocol):
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
         """Queue one message; it is dropped if the worker has ended."""
+        if len(payload) <= PAYLOAD_BYTES_MAX:
+            if (transport := self._transport) is not None and not transport.is_closing():
+                transport.write(encode(message, payload))
+            return
         for frame in split(message, payload):
             if self._transport is None or self._transport.is_closing():
                 return
@@ -181,7 +185,7 @@ class WorkerChannel(asyncio.Protocol):
             self._waiting.extend(frames)
             return
         for place, frame in enumerate(frames):
-            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            self.on_frame(frame if self._redactor is None else self._redactor.frame(frame))
             if self._held:
                 self._waiting.extend(frames[place + 1 :])
                 return
@@ -189,4 +193,4 @@ class WorkerChannel(asyncio.Protocol):
     def _pass_on(self) -> None:
         while self._waiting and not self._held and not self._stopped:
             frame = self._waiting.popleft()
-            self._on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            self.on_frame(frame if self._redactor is None else self._redactor.frame(frame))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from toolcelld.config.settings import Limits
 from toolcelld.output.spill import Output
@@ -98,7 +98,7 @@ def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Resu
     if not fits(text_bytes, limits.output_lines, limits.output_bytes):
         return None
     shown = details if details and _is_json(details) else b"null"
-    body = b"".join((b'{"content":[{"type":"text","text":', _encoded(text), b'}],"details":', shown, b"}"))
+    body = b"".join((b'{"content":[{"type":"text","text":', to_json(text), b'}],"details":', shown, b"}"))
     return Result(body, {}, None, length, text[:TEXT_HEAD_CHARACTERS])
 
 

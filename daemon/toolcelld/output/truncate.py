@@ -176,7 +176,9 @@ def fits(valid: bytes, lines_max: int | None, bytes_max: int | None) -> bool:
     """
     if len(valid) > min(bytes_max or BYTES_CEILING, BYTES_CEILING):
         return False
-    return not lines_max or _count_lines(valid) <= lines_max
+    if not lines_max:
+        return True
+    return valid.count(b"\n") < lines_max or _count_lines(valid) <= lines_max
 
 
 def _shares(keep: Keep, amount: int) -> tuple[int, int]:

@@ -37,11 +37,6 @@ class Places:
         """The items that wait for a place."""
         return max(0, self.waiting - max(0, self.free))
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a new item finds a place that none of those in the queue will get."""
-        return self.free > self.waiting
-
     def take(self) -> None:
         """Take a place, also where that makes one too many."""
         self.free -= 1
@@ -54,16 +49,17 @@ class Places:
 class FairQueue(Generic[T]):
     """Items that wait, by owner; the owner whose turn it is comes first."""
 
-    __slots__ = ("_count", "_rows")
+    __slots__ = ("_rows", "count")
 
     def __init__(self) -> None:
         self._rows: dict[Places, dict[T, None]] = {}
-        self._count = 0
+        self.count = 0
+        """How many items there are, also those that wait for a place of their owner."""
 
     def add(self, owner: Places, item: T) -> None:
         """Queue an item; an owner that had none goes behind all others."""
         self._rows.setdefault(owner, {})[item] = None
-        self._count += 1
+        self.count += 1
         owner.waiting += 1
 
     def serve(self, owner: Places, item: T) -> None:
@@ -77,7 +73,7 @@ class FairQueue(Generic[T]):
         """Remove an item that waits no more; its owner keeps its turn. Raises `KeyError` when it is not there."""
         row = self._rows[owner]
         del row[item]
-        self._count -= 1
+        self.count -= 1
         owner.waiting -= 1
         if not row:
             del self._rows[owner]
@@ -98,6 +94,3 @@ class FairQueue(Generic[T]):
         while rows := [row for row in rows if row]:
             for row in rows:
                 yield row.popleft()
-
-    def __len__(self) -> int:
-        return self._count

@@ -39,7 +39,8 @@ class IdleWorkers:
         self._since[worker] = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
-        self._watch.wake()
+        if not self._watch.hurried:
+            self._watch.wake()
 
     def take(self, spec: CellSpec) -> Worker | None:
         """Remove and return the worker with such a cell that was used last; None where there is none."""
@@ -50,7 +51,8 @@ class IdleWorkers:
         if not workers:
             del self._workers[spec]
         del self._since[worker]
-        self._watch.forget(worker)
+        if worker in self._watch.looks:
+            self._watch.forget(worker)
         return worker
 
     def discard(self, worker: Worker) -> None:

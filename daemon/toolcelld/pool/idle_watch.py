@@ -59,19 +59,19 @@ class IdleWatch:
         self._on_active = on_active
         self._loop = asyncio.get_running_loop()
         # The mutable state: what was seen, the workers that were asked to exit, and the timer of the next look.
-        self._looks: dict[Worker, _Look] = {}
+        self.looks: dict[Worker, _Look] = {}
         self._leaving: set[Worker] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._hurried = False  # whether the next look is within LOOK_SECONDS
+        self.hurried = False  # whether the next look is within LOOK_SECONDS
 
     def wake(self) -> None:
         """Look soon, because a worker has become idle."""
-        if not self._hurried:
+        if not self.hurried:
             self._schedule(LOOK_SECONDS)
 
     def forget(self, worker: Worker) -> None:
         """Continue a worker that is idle no more."""
-        if (look := self._looks.pop(worker, None)) is not None and look.stopped:
+        if (look := self.looks.pop(worker, None)) is not None and look.stopped:
             worker.cell.continue_worker()
 
     def leave(self, worker: Worker) -> None:
@@ -84,15 +84,15 @@ class IdleWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._hurried = False
+        self.hurried = False
 
     def _schedule(self, seconds: float) -> None:
         self.close()
-        self._hurried = seconds == LOOK_SECONDS
+        self.hurried = seconds == LOOK_SECONDS
         self._timer = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        self._timer, self._hurried = None, False
+        self._timer, self.hurried = None, False
         now = self._loop.time()
         for worker, since in list(self._idle.items()):
             if worker.pid and now - since >= LOOK_SECONDS and (doing := self._look_at(worker)):
@@ -103,20 +103,20 @@ class IdleWatch:
             elif _over_limit(worker):
                 worker.cell.end()
         waiting = self._leaving or any(worker.pid and not self._is_stopped(worker) for worker in self._idle)
-        if waiting or self._looks:
+        if waiting or self.looks:
             self._schedule(LOOK_SECONDS if waiting else STOPPED_SECONDS)
 
     def _is_stopped(self, worker: Worker) -> bool:
-        look = self._looks.get(worker)
+        look = self.looks.get(worker)
         return look is not None and look.stopped
 
     def _look_at(self, worker: Worker) -> str:
         """Return what an idle worker does that it must not do; empty where it does nothing."""
         cell = worker.cell
         try:
-            look = self._looks.get(worker)
+            look = self.looks.get(worker)
             if look is None:
-                self._looks[worker] = _Look(cell.main_thread_nanoseconds())
+                self.looks[worker] = _Look(cell.main_thread_nanoseconds())
                 return _over_limit(worker)
             if look.stopped:
                 used_ns = cell.used_nanoseconds() - look.used_ns

@@ -108,13 +108,13 @@ class Pool:
     @property
     def waiting(self) -> int:
         """Calls that wait."""
-        return len(self._waiting)
+        return self._waiting.count
 
     # The two ends of a lease
 
     def lease_now(self, spec: CellSpec, places: Places) -> Worker | None:
         """A warm worker with a place, leased, where both are free and no call waits for them; the hot path."""
-        if not places.is_open or (worker := self._take_current(spec)) is None:
+        if places.free <= places.waiting or (worker := self._take_current(spec)) is None:
             return None
         places.take()
         worker.fire(WorkerEvent.LEASE)
@@ -229,26 +229,31 @@ class Pool:
         """Give back a worker and its call's place: DONE or SETTLED makes the worker idle, SPENT retires it."""
         places.give()
         worker.release()
-        self._running.pop(worker, None)
-        if event is not WorkerEvent.SETTLED:  # it reported how its call ended, and it had not been stopped
-            self.quarantine.served(worker.spec.file)
-        if event is WorkerEvent.DONE and (worker.spec.once or worker.calls >= CALLS_PER_WORKER_MAX):
+        if self._running:
+            self._running.pop(worker, None)
+        spec, ailing = worker.spec, self.quarantine.records
+        if (
+            ailing and event is not WorkerEvent.SETTLED
+        ):  # it reported how its call ended: nothing had stopped it
+            self.quarantine.served(spec.file)
+        if event is WorkerEvent.DONE and (
+            (spec.owner and not spec.serial) or worker.calls >= CALLS_PER_WORKER_MAX
+        ):
             event = WorkerEvent.SPENT
         if worker.state is not WorkerState.DEAD:
-            worker.fire(event)
-            if worker.state is WorkerState.STOPPING:
+            if worker.fire(event) is WorkerState.STOPPING:
                 self._let_exit(worker)
             else:
                 self._idle.add(worker)
-                if self.quarantine.holds(worker.spec.file):
+                if ailing and self.quarantine.holds(spec.file):
                     self.retire(worker)
-        if self._waiting:
+        if self._waiting.count:
             self._settle()
 
     def give_place(self, places: Places) -> None:
         """Give back the place of a call whose worker is gone, or whose question is open."""
         places.give()
-        if self._waiting:
+        if self._waiting.count:
             self._settle()
 
     def is_writing(self, root: str) -> bool:
@@ -452,6 +457,6 @@ class Pool:
                 self._crashed_by_its_tool(worker)
             if not self._workers:
                 self._emptied.set()
-            if self._waiting:
+            if self._waiting.count:
                 self._loop.call_soon(self._settle)
         self._on_change(worker)

@@ -130,7 +130,7 @@ class PreforkedCells:
                 if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                     self._ready.append(waiter.result())
                 raise
-        cell.receiver = receiver
+        cell.pass_on_to(receiver)
         self.prepare()
         return cell
 

@@ -98,7 +98,8 @@ class Quarantine:
     ) -> None:
         self._clock = clock
         self._jitter = jitter
-        self._records: dict[str, _Record] = {}  # by digest, the latest crash last
+        self.records: dict[str, _Record] = {}
+        """By digest, the latest crash last."""
 
     # Events
 
@@ -114,12 +115,12 @@ class Quarantine:
         Returns:
             Whether the file is in quarantine because of this crash.
         """
-        existing = self._records.get(file.digest)
+        existing = self.records.get(file.digest)
         if existing is not None and started < existing.when[-1]:
             return False  # it ran at the time of the last crash: they count once
-        record = self._records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
+        record = self.records.pop(file.digest, None) or _Record(file, Machine(HEALTH, HealthState.SOUND))
         self._evict()
-        self._records[file.digest] = record
+        self.records[file.digest] = record
         now = self._clock()
         record.deaths.append(CrashEvidence(time.time(), cause, stderr.strip()[-STDERR_CHARACTERS_MAX:]))
         record.when.append(now)
@@ -136,54 +137,54 @@ class Quarantine:
 
     def served(self, file: ToolFile) -> None:
         """Record a successful call."""
-        if not self._records or (record := self._records.get(file.digest)) is None:
+        if (record := self.records.get(file.digest)) is None:
             return
         if record.machine.fire(HealthEvent.SERVED) is HealthState.SOUND:
-            del self._records[file.digest]
+            del self.records[file.digest]
 
     def release(self, names: Collection[str]) -> list[Quarantined]:
         """Release the quarantined files with one of these paths or stems, and return them."""
         released = [
             record
-            for record in self._records.values()
+            for record in self.records.values()
             if record.machine.state is HealthState.QUARANTINED
             and {record.file.path, record.file.stem} & {*names}
         ]
         for record in released:
             record.machine.fire(HealthEvent.RELEASED)
-            del self._records[record.file.digest]
+            del self.records[record.file.digest]
         return [record.snapshot() for record in released]
 
     # Consequences
 
     def wait_seconds(self, file: ToolFile) -> float:
         """Return how long to wait before a worker is started for the file; 0 without a record."""
-        record = self._records.get(file.digest)
+        record = self.records.get(file.digest)
         return max(0.0, record.not_before - self._clock()) if record is not None else 0.0
 
     def holds(self, file: ToolFile) -> bool:
         """Return whether the file is in quarantine."""
-        record = self._records.get(file.digest)
+        record = self.records.get(file.digest)
         return record is not None and record.machine.state is HealthState.QUARANTINED
 
     def check(self, file: ToolFile) -> None:
         """Raise a `Refusal` if the file is in quarantine."""
         if self.holds(file):
-            raise _refusal(self._records[file.digest].snapshot())
+            raise _refusal(self.records[file.digest].snapshot())
 
     @property
     def all(self) -> list[Quarantined]:
         """The files in quarantine, the earliest first."""
         quarantined = (
-            record for record in self._records.values() if record.machine.state is HealthState.QUARANTINED
+            record for record in self.records.values() if record.machine.state is HealthState.QUARANTINED
         )
         return sorted((record.snapshot() for record in quarantined), key=lambda file: file.since)
 
     def _evict(self) -> None:
-        if len(self._records) < FILES_MAX:
+        if len(self.records) < FILES_MAX:
             return
-        ailing = (key for key, record in self._records.items() if record.machine.state is HealthState.AILING)
-        del self._records[next(ailing, next(iter(self._records)))]
+        ailing = (key for key, record in self.records.items() if record.machine.state is HealthState.AILING)
+        del self.records[next(ailing, next(iter(self.records)))]
 
 
 def _refusal(quarantined: Quarantined) -> Refusal:

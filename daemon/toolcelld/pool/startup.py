@@ -115,7 +115,7 @@ class Startup:
         """Report the description if all of it has arrived."""
         if self._remaining:
             return
-        cell.drain()
+        cell.stdio.drain()
         try:
             self.loaded.set_result(Description.from_json(bytes(self._body)))
         except ValueError as error:

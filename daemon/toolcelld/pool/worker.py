@@ -53,6 +53,7 @@ SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
 IMPORTED_MAX: Final = 500
 """Files of the project that are looked at before a call; the worker reports no more."""
+BY_CALLS: Final = frozenset({WorkerEvent.LEASE, WorkerEvent.DONE})
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
 
@@ -65,7 +66,7 @@ class Listener(Protocol):
         ...
 
     def on_output(self, source: Source, data: bytes) -> bool:
-        """The tool wrote output. Return True to pause reading until the cell's `resume_output`."""
+        """The tool wrote output. Return True to pause reading until the cell's `stdio.resume`."""
         ...
 
     def on_broken(self, error: FrameError) -> None:
@@ -87,7 +88,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     Args:
         worker_id: Its name in logs and lists.
         spec: The file and the settings of the cell.
-        on_change: Called after every change of its state.
+        on_change: Called after every change of its state, but those from idle to busy and back.
         prepare: Builds the environment that a spec with requirements needs, and returns the spec with it.
     """
 
@@ -144,7 +145,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """Move to the next state."""
         state = super().fire(event)
         self.since = time.time()
-        self._on_change(self)
+        if event not in BY_CALLS:
+            self._on_change(self)
         return state
 
     # Starting
@@ -294,7 +296,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.calls += 1
         # The output in the pipes now was written before the call, maybe in the call of another session.
         cell = self.cell
-        cell.begin_call()
+        cell.stdio.begin_call()
         self._listener = listener
         cell.channel.send(CallMessage(seq=self.calls, tool=tool, context=context), arguments)
         if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify

@@ -23,7 +23,7 @@ from toolcell._results.json_value import whole
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.history import CallSummary
-from toolcelld.calls.outcome import Facts, Outcome
+from toolcelld.calls.outcome import Outcome
 from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.sources import Problem
@@ -212,7 +212,7 @@ def _encode_catalog(event: events.CatalogChanged | events.Published, wire: pb.Ev
 
 
 def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
-    wire.kind = _KINDS[outcome.kind.value]  # type: ignore[assignment]  # the enum's number
+    wire.kind = _KINDS[outcome.kind]  # type: ignore[assignment]  # the enum's number
     wire.cause = outcome.cause
     wire.message = outcome.message
     wire.metadata = outcome.metadata
@@ -222,28 +222,25 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     if outcome.stopped is not None:
         wire.stopped = _STOPPED[outcome.stopped]  # type: ignore[assignment]  # the enum's number
     wire.side_effects_possible = outcome.side_effects_possible
-    _fill_facts(wire.facts, outcome.facts)
-
-
-def _fill_facts(wire: pb.Facts, facts: Facts) -> None:
-    wire.queue_seconds = facts.queue_seconds
-    wire.run_seconds = facts.run_seconds
-    wire.cpu_seconds = facts.cpu_seconds
-    wire.memory_peak_bytes = facts.memory_peak_bytes
-    wire.output_bytes = facts.output_bytes
-    wire.spilled_bytes = facts.spilled_bytes
-    wire.worker_id = facts.worker_id
-    wire.generation = facts.generation
-    wire.leftover_processes = facts.leftover_processes
-    wire.leftover_threads = facts.leftover_threads
-    wire.state_lost = facts.state_lost
-    wire.stop_seconds = facts.stop_seconds
-    wire.killed_processes = facts.killed_processes
+    facts, wire_facts = outcome.facts, wire.facts
+    wire_facts.queue_seconds = facts.queue_seconds
+    wire_facts.run_seconds = facts.run_seconds
+    wire_facts.cpu_seconds = facts.cpu_seconds
+    wire_facts.memory_peak_bytes = facts.memory_peak_bytes
+    wire_facts.output_bytes = facts.output_bytes
+    wire_facts.spilled_bytes = facts.spilled_bytes
+    wire_facts.worker_id = facts.worker_id
+    wire_facts.generation = facts.generation
+    wire_facts.leftover_processes = facts.leftover_processes
+    wire_facts.leftover_threads = facts.leftover_threads
+    wire_facts.state_lost = facts.state_lost
+    wire_facts.stop_seconds = facts.stop_seconds
+    wire_facts.killed_processes = facts.killed_processes
     if facts.moved_aside:
-        wire.moved_aside.extend(facts.moved_aside)
+        wire_facts.moved_aside.extend(facts.moved_aside)
     for output in facts.logs:
-        wire.logs.append(encode_output(output))
-    wire.refused_hosts.extend(facts.refused_hosts)
+        wire_facts.logs.append(encode_output(output))
+    wire_facts.refused_hosts.extend(facts.refused_hosts)
 
 
 def encode_output(output: Output) -> pb.Output:

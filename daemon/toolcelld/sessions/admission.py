@@ -15,12 +15,12 @@ from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.policy.ruleset import Ruleset
 from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Request
+    from toolcelld.server import Daemon
 
 __all__ = ["Admission", "check_ancestors", "find_tool"]
 
@@ -33,26 +33,26 @@ class Admission:
 
     def __init__(
         self,
-        ruleset: Callable[[], Ruleset],
+        daemon: Daemon,
         directory: str,
         watch: ProjectWatch,
         *,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> None:
-        self._read_ruleset = ruleset
+        self._daemon = daemon
         self._directory = directory
         self._watch = watch
         self._project = watch.project
         self._allow = allow
         self._deny = deny
-        self._ruleset = ruleset()
+        self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
 
     def plan(self, name: str, catalog: Catalog) -> Plan:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
-        ruleset = self._read_ruleset()
+        ruleset = self._daemon.ruleset
         if ruleset is not self._ruleset or catalog.generation != self._generation:
             if ruleset is not self._ruleset:
                 self._watch.renew()

@@ -31,7 +31,7 @@ class Sessions:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self.draining = False
-        self.retention = TotalRetention(lambda: daemon.config.daemon, self._drop_endings)
+        self.retention = TotalRetention(daemon.config.daemon, self._drop_endings)
 
     @property
     def all(self) -> list[Session]:

@@ -34,13 +34,13 @@ class TotalRetention:
     """What all sessions hold.
 
     Args:
-        limits: Returns the section of the configuration with the limits.
+        limits: The section of the configuration with the limits.
         make_room: Drops the endings that are kept for repeated call ids, in all sessions, and counts the sessions.
     """
 
     __slots__ = ("bytes", "limits", "make_room")
 
-    def __init__(self, limits: Callable[[], DaemonSection], make_room: Callable[[], None]) -> None:
+    def __init__(self, limits: DaemonSection, make_room: Callable[[], None]) -> None:
         self.limits = limits
         self.make_room = make_room
         self.bytes = 0
@@ -93,7 +93,7 @@ class Retention:
 
     def _exceeded(self, size: int) -> tuple[str, int, str] | None:
         """Return the key of the limit that is passed, its value, and who passes it."""
-        total, limits = self._total, self._total.limits()
+        total, limits = self._total, self._total.limits
         own = self.count() + size
         if own > limits.retained_per_session_bytes:
             return "retained_per_session", limits.retained_per_session_bytes, "the session holds"

@@ -96,10 +96,11 @@ class Session(Machine[SessionState, SessionEvent]):
         self.calls: dict[str, Call] = {}
         self.calls_ended = 0
         self._loop = asyncio.get_running_loop()
-        self._start_events = StartEvents(self.outbox)
+        self.start_events = StartEvents(self.outbox)
         self.always: set[tuple[str, str, str]] = set()
         self.places = Places(daemon.config.daemon.calls_per_session)
         self.pool = daemon.pool
+        self.limit_monitor = daemon.limit_monitor
         self.tasks = daemon.tasks
         self.spills = daemon.spills
         self.stream = 0  # counts the streams; only the newest one pumps
@@ -120,7 +121,7 @@ class Session(Machine[SessionState, SessionEvent]):
             lambda now: daemon.pool.retire_unlike(self.directory, {*now.held, *now.protected}),
         )
         self._admission = Admission(
-            lambda: daemon.ruleset,
+            daemon,
             self.directory,
             self.project,
             allow=request.allow,
@@ -231,16 +232,18 @@ class Session(Machine[SessionState, SessionEvent]):
                 for event in told:
                     self.outbox.put(replace(event, number=0))
             return
-        self._check_room()
+        if self.state is not SessionState.OPEN or self.draining or len(self.calls) >= CALLS_MAX:
+            raise self._no_room()
         self.retention.check(len(request.arguments) + OUTCOME_BYTES)
-        limits = lower(self.request.limits, request.limits)
-        if limits is not request.limits:
-            request = request._replace(limits=limits)
-        plan = None if self._may_come(request.tool) else self._plan(request)
+        if self.request.limits is not NO_LIMITS:
+            request = request._replace(limits=lower(self.request.limits, request.limits))
+        known = request.tool in self._pin.catalog.tools or not self._may_come(request.tool)
+        plan = self._plan(request) if known else None
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
         self.retention.arguments_bytes += len(request.arguments)
-        self._daemon.happened("call.accepted", session_id=self.id, call=call)
+        if self._daemon.happenings.readers:
+            self._daemon.happened("call.accepted", session_id=self.id, call=call)
         if plan is not None:
             self._start(call, plan)
         else:
@@ -275,21 +278,20 @@ class Session(Machine[SessionState, SessionEvent]):
             self.retention.check(size)
         self.retention.arguments_bytes += size
 
-    def _check_room(self) -> None:
-        """Raise `Refusal` if the session cannot accept another call."""
+    def _no_room(self) -> Refusal:
+        """Return why the session cannot accept another call."""
         if self.state is not SessionState.OPEN:
-            raise Refusal(
+            return Refusal(
                 RefusalReason.SESSION_CLOSED, f"session {self.id} is {self.state}; open another one."
             )
         if self.draining:
-            raise draining()
-        if len(self.calls) >= CALLS_MAX:
-            raise Refusal(
-                RefusalReason.BUSY,
-                f"the session has {CALLS_MAX} calls already; wait for some to end.",
-                retry_seconds=1,
-                quota=f"calls of a session: {CALLS_MAX}",
-            )
+            return draining()
+        return Refusal(
+            RefusalReason.BUSY,
+            f"the session has {CALLS_MAX} calls already; wait for some to end.",
+            retry_seconds=1,
+            quota=f"calls of a session: {CALLS_MAX}",
+        )
 
     def _may_come(self, tool: str) -> bool:
         """Whether an unknown tool may be in a file that is still being described."""
@@ -299,15 +301,17 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def _plan(self, request: Request) -> Plan:
         """Return the plan of a call. Raises `Refusal`."""
-        plan = self._admission.plan(request.tool, self.catalog)
-        self.pool.quarantine.check(plan.spec.file)
-        plan = plan.under(request.limits, self.id, request.call_id)
+        plan = self._admission.plan(request.tool, self._pin.catalog)
+        if self.pool.quarantine.records:
+            self.pool.quarantine.check(plan.spec.file)
+        if plan.settings.isolation != "worker" or request.limits is not NO_LIMITS:
+            plan = plan.under(request.limits, self.id, request.call_id)
         if request.parent_call_id:
             check_ancestors(request, plan.spec, self._parent)
         return plan
 
     def _start(self, call: Call, plan: Plan) -> None:
-        self._start_events.accept(call, self.places.queued)
+        self.start_events.accept(call, self.places.queued if self.places.waiting else 0)
         call.start(plan)
 
     def start_late(self, call: Call) -> None:
@@ -377,12 +381,8 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def tell(self, event: events.Event) -> None:
         """Queue an event for the client, after the start events of its call."""
-        self._start_events.send(event.call_id)
+        self.start_events.send(event.call_id)
         self.outbox.put(event)
-
-    def on_begun(self, call: Call) -> None:
-        """Handle the start of a call in a worker."""
-        self._start_events.start(call)
 
     def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
         """Add a line to the daemon's event log."""
@@ -390,7 +390,7 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
         """Send the ending, and keep it for a repeated call id."""
-        self._start_events.drop(call.id)
+        self.start_events.drop(call.id)
         for event in told:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
@@ -406,8 +406,10 @@ class Session(Machine[SessionState, SessionEvent]):
                 waiting.cancel()
         self.retention.count()
         self._daemon.recent.add(summary, size_bytes)
-        self._daemon.happened("call.ended", session_id=self.id, call=call)
-        self._close_if_empty()
+        if self._daemon.happenings.readers:
+            self._daemon.happened("call.ended", session_id=self.id, call=call)
+        if self.state is SessionState.CLOSING:
+            self._close_if_empty()
 
     def take_state_lost(self, spec: CellSpec) -> bool:
         """Return once whether the session's own worker for this file was lost since its last call."""

@@ -7,7 +7,7 @@ event of the call sends them before itself.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
 from toolcelld.sessions.outbox import Outbox
@@ -21,12 +21,6 @@ DELAY_SECONDS: Final = 0.005
 """A warm call takes a tenth of it."""
 
 
-class _Delayed(NamedTuple):
-    call: Call
-    queued: int  # calls before it, when it came
-    until: float
-
-
 class StartEvents:
     """The delayed beginnings of a session's calls.
 
@@ -38,19 +32,19 @@ class StartEvents:
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         # The mutable state: the calls of which nothing has been told, the oldest first, and one timer for all of them.
-        self._delayed: dict[str, _Delayed] = {}
+        # Each with the number of calls before it, and the loop's time until which it is delayed.
+        self.delayed: dict[str, tuple[Call, int, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def accept(self, call: Call, queued: int) -> None:
         """Delay the Accepted event of a call; `queued` calls are before it."""
-        self._delayed[call.id] = _Delayed(call, queued, self._loop.time() + DELAY_SECONDS)
+        self.delayed[call.id] = (call, queued, self._loop.time() + DELAY_SECONDS)
         if self._timer is None:
             self._timer = self._loop.call_later(DELAY_SECONDS, self._look)
 
     def start(self, call: Call) -> None:
-        """Send the Started event, or delay it with the Accepted event."""
-        run = call.run
-        if run is not None and call.id not in self._delayed:
+        """Send the Started event of a call whose Accepted event is sent."""
+        if (run := call.run) is not None:
             record = run.record
             self._outbox.put(
                 events.Started(record.worker_id, record.queue_seconds, call_id=call.id, time=run.begun_at)
@@ -58,23 +52,22 @@ class StartEvents:
 
     def send(self, call_id: str) -> None:
         """Send the delayed events of a call before another event of it."""
-        if (delayed := self._delayed.pop(call_id, None)) is not None:
-            self._send(delayed)
+        if (delayed := self.delayed.pop(call_id, None)) is not None:
+            self._send(*delayed)
 
     def drop(self, call_id: str) -> None:
         """Drop the delayed events of a call that has ended."""
-        self._delayed.pop(call_id, None)
+        self.delayed.pop(call_id, None)
 
     def _look(self) -> None:
         self._timer = None
-        for call_id, delayed in list(self._delayed.items()):
-            if (left := delayed.until - self._loop.time()) > 0:
+        for call_id, delayed in list(self.delayed.items()):
+            if (left := delayed[2] - self._loop.time()) > 0:
                 self._timer = self._loop.call_later(left, self._look)
                 return
-            del self._delayed[call_id]
-            self._send(delayed)
+            del self.delayed[call_id]
+            self._send(*delayed)
 
-    def _send(self, delayed: _Delayed) -> None:
-        call = delayed.call
-        self._outbox.put(events.Accepted(delayed.queued, call_id=call.id, time=call.accepted_at))
+    def _send(self, call: Call, queued: int, _: float) -> None:
+        self._outbox.put(events.Accepted(queued, call_id=call.id, time=call.accepted_at))
         self.start(call)

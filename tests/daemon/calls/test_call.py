@@ -136,7 +136,7 @@ async def test_a_stop_at_any_moment_of_waiting_ends_the_call_and_keeps_nothing(m
         assert call.done.done()
     assert session.ended == 1
     assert (pool.leases, pool.granted.cancelled()) == (0, True)
-    assert pool.places.is_open
+    assert pool.places.free == 1
 
 
 async def test_a_call_that_waits_for_its_tool_is_waiting_and_can_be_stopped() -> None:
@@ -165,7 +165,7 @@ async def test_a_worker_granted_in_the_moment_of_a_stop_goes_back() -> None:
     assert call.outcome is not None
     assert call.outcome.kind is Kind.ABORTED
     assert pool.returned == [(worker, WorkerEvent.DONE)]
-    assert pool.places.is_open
+    assert pool.places.free == 1
     assert session.ended == 1
 
 
@@ -210,7 +210,7 @@ async def test_a_call_that_fails_by_a_bug_has_ended_in_the_table_too(
     assert (call.outcome.kind, call.outcome.cause, call.outcome.ran) == (Kind.INTERNAL, "failure", True)
     assert call.state is CallState.ENDED
     assert worker.over
-    assert pool.places.is_open
+    assert pool.places.free == 1
     assert (session.ended, call.stop(STOP)) == (1, False)
 
 

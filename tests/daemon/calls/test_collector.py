@@ -50,6 +50,7 @@ class FakeCell:
         self.broken: list[FrameError] = []
         self.holds = 0
         self.channel = self
+        self.stdio = self
 
     def fail(self, error: FrameError) -> None:
         self.broken.append(error)
@@ -122,12 +123,13 @@ class Hearing:
             tool=SimpleNamespace(name="t"), settings=resolved, limits=limits or resolved.limits
         )
         self.worker = SimpleNamespace(cell=self.cell)
+        self.idle = self
         self.collector = OutputCollector(cast("Any", self), SEQUENCE)
 
     def over(self) -> None:
         self.overs += 1
 
-    def on_sign(self) -> None:
+    def sign(self) -> None:
         self.signs += 1
 
     def ask(self) -> Questions:

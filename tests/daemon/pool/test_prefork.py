@@ -21,6 +21,9 @@ class FakeCell:
         self.receiver: Receiver | None = None
         self.ended = asyncio.get_running_loop().create_future()
 
+    def pass_on_to(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
 
 class FakePreforkedCells(PreforkedCells):
     """Preforked cells without a zygote: each fork succeeds or fails at once."""

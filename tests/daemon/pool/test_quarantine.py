@@ -169,7 +169,7 @@ def test_records_and_evidence_are_bounded_and_quarantined_files_are_kept(quarant
         quarantine.died(FILE, "SIGSEGV", "x" * 100_000)
     for n in range(2 * FILES_MAX):
         quarantine.died(replace(NEIGHBOUR, digest=f"well {n}"), "SIGSEGV", "")
-    assert len(quarantine._records) == FILES_MAX  # pyright: ignore[reportPrivateUsage]  # the bound itself
+    assert len(quarantine.records) == FILES_MAX
     assert quarantine.holds(FILE)
     assert all(len(death.stderr) == STDERR_CHARACTERS_MAX for death in quarantine.all[0].deaths)
 

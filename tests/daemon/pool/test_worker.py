@@ -37,6 +37,7 @@ class FakeCell:
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self.sent: list[str] = []
         self.channel = self
+        self.stdio = self
         self._worker = worker
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:

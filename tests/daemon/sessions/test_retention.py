@@ -20,7 +20,7 @@ LIMITS = DaemonSection.model_validate({"retained_per_session": "16MiB", "retaine
 
 
 def total(make_room: Callable[[], None] = lambda: None) -> TotalRetention:
-    return TotalRetention(lambda: LIMITS, make_room)
+    return TotalRetention(LIMITS, make_room)
 
 
 def holding(whole: TotalRetention, mebibytes: int) -> tuple[Retention, Outbox]:
