@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 from sys import getsizeof
 from typing import Final, NamedTuple
 
@@ -44,8 +45,7 @@ class CallSummary(NamedTuple):
     def size_bytes(self) -> int:
         """Its memory in bytes; texts that are shared with other summaries count in full."""
         size = VALUES_BYTES + sum(map(getsizeof, self[:TEXTS]))
-        for _, text in self.story:
-            size += LINE_BYTES + getsizeof(text)
+        size += LINE_BYTES * len(self.story) + sum(map(getsizeof, map(itemgetter(1), self.story)))
         if (outcome := self.outcome) is not None:
             size += getsizeof(outcome.message) + len(outcome.metadata)
             size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
