@@ -37,6 +37,9 @@ GRACE = '[daemon]\nabort_grace = "200ms"\n'
 DEADLINE_SECONDS = 5.0
 """Of CallTool: seven cells start in less than one, where nothing else runs."""
 
+STOPPED, SLEEP, CROWDED = f"tc-stop-{os.getpid()}", f"31.{os.getpid()}", f"tc-all-{os.getpid()}"
+"""Of this run alone: another one on the machine has marks of its own."""
+
 TOOLS: Mapping[str, str] = {
     "patient": "os.write(1, THERE); time.sleep(60)",
     "spinning": "os.write(1, THERE)\n    while time.monotonic() < deadline: pass",
@@ -84,9 +87,9 @@ def write_tools(daemon: RunningDaemon) -> None:
             f"""{HEAD}
 @tool(timeout=30)
 {kind} {name}() -> None:
-    mark("tc-stop")
+    mark("{STOPPED}")
     deadline = time.monotonic() + 30
-    subprocess.Popen(["sleep", "31.4159"])
+    subprocess.Popen(["sleep", "{SLEEP}"])
     {body}
 """,
         )
@@ -104,7 +107,7 @@ def bearing(*marks: str) -> list[int]:
     return found
 
 
-MARKS = ("tc-stop", "31.4159", "tc-crowd")
+MARKS = (STOPPED, SLEEP, CROWDED)
 
 
 @pytest.fixture(autouse=True)
@@ -370,7 +373,7 @@ GRANDCHILDREN = 50
 CROWD = f"""{HEAD}
 @tool(timeout=30)
 def crowd(ending: str, context: ToolContext) -> str:
-    mark("tc-crowd")
+    mark("{CROWDED}")
     ready, done = os.pipe()
     for runner in range(2):
         daemonise(done, hop)
@@ -443,12 +446,12 @@ async def test_chains_and_daemonised_grandchildren_are_gone_when_the_call_has_en
         )
         await until_there(call)
         # The worker and the grandchildren; of the two chains one may be between two processes.
-        assert len(bearing("tc-crowd")) >= 1 + GRANDCHILDREN
+        assert len(bearing(CROWDED)) >= 1 + GRANDCHILDREN
         if ending == "abort":
             call.abort()
         (daemon.project / "go").touch()
         outcome = await call
-        left = bearing("tc-crowd")
+        left = bearing(CROWDED)
 
     assert left == [], outcome
     assert (outcome.kind, outcome.cause) == (kind, cause), outcome.message
