@@ -25,7 +25,7 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
-__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "judged", "not_started", "stopped_waiting"]  # fmt: skip
+__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_started", "stopped_waiting"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -139,23 +139,7 @@ EMPTY_BODY: Final = b'{"content":[],"details":null}'
 """Of a result that there is not."""
 
 
-# The outcomes there are: of a call that ran, and of the three that did not come so far.
-
-
-def judged(evidence: Evidence, facts: Facts, metadata: bytes, output: Output | None) -> Outcome:
-    """The outcome of a call that had a worker."""
-    verdict = judge(evidence)
-    return Outcome(
-        kind=verdict.kind,
-        cause=verdict.cause,
-        message=verdict.message,
-        metadata=metadata,
-        output=output,
-        ran=verdict.ran,
-        stopped=verdict.stopped,
-        side_effects_possible=verdict.side_effects_possible,
-        facts=facts,
-    )
+# The outcomes of calls that no worker had; `calls.record` makes the others.
 
 
 def stopped_waiting(stop: Stop, generation: int) -> Outcome:

@@ -2,7 +2,7 @@
 
 `Run` notes here what it meets, as it meets it; the seconds between two moments are reckoned once, at
 the end. What the worker said and how its cell died is in the run's `OutputCollector`. All of it together is
-the evidence from which `outcome.judged` builds the outcome.
+the evidence from which `outcome.judge` derives the verdict.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from toolcelld.calls.outcome import Evidence, Facts, Outcome, Stop, judged
+from toolcelld.calls.outcome import Evidence, Facts, Outcome, Stop, judge
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result
 from toolcelld.output.spill import Output
@@ -108,5 +108,15 @@ class CallRecord:
             refused_hosts=tuple(dict.fromkeys(each.entry for each in self.refused)) if self.refused else (),
             moved_aside=self.moved_aside,
         )
-        metadata = heard.encoded_metadata() if heard.metadata else b""
-        return judged(evidence, facts, metadata, result.output)
+        verdict = judge(evidence)
+        return Outcome(
+            kind=verdict.kind,
+            cause=verdict.cause,
+            message=verdict.message,
+            metadata=heard.encoded_metadata() if heard.metadata else b"",
+            output=result.output,
+            ran=verdict.ran,
+            stopped=verdict.stopped,
+            side_effects_possible=verdict.side_effects_possible,
+            facts=facts,
+        )
