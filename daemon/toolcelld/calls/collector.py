@@ -78,12 +78,18 @@ class OutputCollector:
         sequence: The number of the call in its worker.
     """
 
+    # Most calls send a result and nothing else, so that these stay as they are; the containers are each call's own.
+    report: Report | None = None
+    death: CellExit | None = None
+    broken = ""
+    update: bytes | None = None
+    _allowance: MessageAllowance | None = None
+    _said: ResultMessage | None = None
+    _short: Result | None = None
+    _reader: ResultReader | None = None
+
     def __init__(self, run: Run, sequence: int) -> None:
-        self.report: Report | None = None
-        self.death: CellExit | None = None
-        self.broken = ""
         self.metadata: dict[str, Any] = {}
-        self.update: bytes | None = None
         self._run = run
         self._call_id = run.call.id
         self._tool = run.plan.tool.name
@@ -91,11 +97,6 @@ class OutputCollector:
         self._session = run.call.session
         self._cell = run.worker.cell
         self._sequence = sequence
-        # Made with the first message, which most calls do not send.
-        self._allowance: MessageAllowance | None = None
-        self._said: ResultMessage | None = None
-        self._short: Result | None = None
-        self._reader: ResultReader | None = None
         self._streams: dict[Source, _Stream] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._writing: set[str] = set()  # what goes to the disk now; one task at a time for each

@@ -32,27 +32,21 @@ class CallRecord:
         state_lost: whether the session's own worker was lost since the call before.
     """
 
-    __slots__ = (
-        "accepted", "leftovers", "moved_aside", "plan", "queue_seconds", "refused", "reported", "started", "state_lost", "stop", "stop_wished",
-        "stopped",
-        "worker_id",
-    )  # fmt: skip
+    # The mutable state that few calls change: moments by the monotonic clock, and what was found at them.
+    stop: Stop | None = None
+    stop_wished = 0.0
+    leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
+    refused: tuple[Refused, ...] = ()  # hosts
+    moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
+    stopped = 0.0  # the cell was seen empty, or given back
 
     def __init__(self, plan: Plan, accepted: float, worker_id: str, *, state_lost: bool) -> None:
         self.plan = plan
-        self.accepted = accepted
         self.worker_id = worker_id
         self.state_lost = state_lost
-        # The mutable state: the moments, by the monotonic clock, and what was found at them.
         self.started = time.monotonic()
         self.queue_seconds = self.started - accepted  # for its tool, a place and a worker
-        self.stop: Stop | None = None
-        self.stop_wished = 0.0
         self.reported = 0.0
-        self.leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
-        self.refused: tuple[Refused, ...] = ()  # hosts
-        self.moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
-        self.stopped = 0.0  # the cell was seen empty, or given back
 
     def wish_to_stop(self, stop: Stop) -> None:
         """Record the stop and its time."""
