@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from toolcelld.calls import events
 from toolcelld.calls.outcome import EMPTY_BODY, Report
-from toolcelld.calls.timers import UNIT_BYTES, MessageAllowance
+from toolcelld.calls.timers import UNIT_BYTES
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
 from toolcelld.network.refusals import Refused
@@ -83,7 +83,6 @@ class OutputCollector:
     death: CellExit | None = None
     broken = ""
     update: bytes | None = None
-    _allowance: MessageAllowance | None = None
     _said: ResultMessage | None = None
     _short: Result | None = None
     _reader: ResultReader | None = None
@@ -106,12 +105,13 @@ class OutputCollector:
     def on_frame(self, frame: Frame) -> None:
         header, payload = frame
         kind = header["type"]
-        if self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence):
+        stale = self.report is not None or (kind != "chunk" and header.get("seq") != self._sequence)
+        if stale or kind not in RESULT_TYPES:
+            self._spend(1 + len(payload) // UNIT_BYTES)
+        if stale:
             return  # about a call that is over; it may be anything
         if (idle := self._run.idle) is not None:
             idle.sign()
-        if kind not in RESULT_TYPES:
-            self._spend(1 + len(payload) // UNIT_BYTES)
         try:
             message = from_worker(header)
             if isinstance(message, ResultMessage):
@@ -122,10 +122,8 @@ class OutputCollector:
             self._cell.channel.fail(error)
 
     def _spend(self, units: int) -> None:
-        """Spend units of the allowance; without any, the worker's messages wait."""
-        if self._allowance is None:
-            self._allowance = MessageAllowance()
-        if (seconds := self._allowance.spend(units)) > 0:
+        """Spend units of the session's allowance; without any, the worker's messages wait."""
+        if (seconds := self._session.allowance.spend(units)) > 0:
             channel = self._cell.channel
             channel.hold()
             asyncio.get_running_loop().call_later(seconds, channel.release)

@@ -18,7 +18,7 @@ __all__ = [
 
 WINDOW_SECONDS: Final = 0.02
 UNITS_MAX: Final = 128
-"""Of one call in a window: a fifteenth of the loop's time."""
+"""Of one session in a window: a fifteenth of the loop's time."""
 UNIT_BYTES: Final = 4096
 """Of JSON that is parsed or written for a message."""
 REMINDER_SECONDS: Final = 0.01
@@ -129,7 +129,7 @@ class AbortEscalation:
 
 
 class MessageAllowance:
-    """What the messages of one call may cost, so that a tool that sends without a pause does not slow its neighbours.
+    """What the messages of a session's calls may cost, so that tools that send without a pause do not slow others.
 
     A message costs units, about ten microseconds of the loop each. Who has spent the units of a window waits until they
     are earned: the daemon stops reading, and the tool's writes block. Nothing is lost by it. Workers send at most four

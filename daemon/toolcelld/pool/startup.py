@@ -27,6 +27,8 @@ from toolcelld.protocol.messages import (
 __all__ = ["StartFailed", "Startup"]
 
 ECHO_CHARACTERS_MAX: Final = 200
+FRAMES_MAX: Final = 100
+"""Frames of one start; a description of the longest kind takes 17."""
 
 
 class StartFailed(Exception):
@@ -56,6 +58,7 @@ class Startup:
         """Done when the worker has said hello again from the interpreter that its cell executes, or has failed."""
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
+        self._frames = 0
         self._body = bytearray()
         self._remaining = -1  # bytes of the description; -1 before its first frame
 
@@ -76,6 +79,10 @@ class Startup:
         if self.over:
             return  # the start has ended
         payload = frame.payload
+        self._frames += 1
+        if self._frames > FRAMES_MAX:
+            cell.channel.fail(FrameError(f"more than {FRAMES_MAX} frames while it was loading"))
+            return
         try:
             message = from_worker(frame.header)
         except FrameError as error:

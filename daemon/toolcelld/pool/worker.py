@@ -121,6 +121,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.crash_cause = ""  # the cause of its crash, where its tool caused it
         self.crash_stderr = ""
         self._broke_protocol = False
+        self._imports = 0  # messages about imported files
         self.imported: dict[str, int] = {}  # files of the project: path below it, and the time of the version
         self._on_change = on_change
         self._prepare = prepare
@@ -333,7 +334,10 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         except FrameError as error:
             self.cell.channel.fail(error)
             return
-        if isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
+        self._imports += 1
+        if self._imports > IMPORTED_MAX:
+            self.cell.channel.fail(FrameError("more files were imported than a worker reports"))
+        elif isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
             self.imported |= message.files
 
     @property

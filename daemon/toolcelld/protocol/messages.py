@@ -38,8 +38,8 @@ PART_BYTES_MAX: Final = 1 << 40
 """Of one part of a result: 1 TiB, more than any real part has."""
 METADATA_BYTES_MAX: Final = 32 * 1024
 """Of the merged metadata of one call, which is sent untruncated with the outcome."""
-RECORDS_MAX: Final = 1000
-"""Log records in one `log` message."""
+RECORDS_MAX: Final = 100
+"""Log records in one `log` message; the daemon takes a millisecond or two for them, and serves others in between."""
 
 NUMBER_MAX: Final = 2**31 - 1
 """Of the number of a question, a line or a process."""

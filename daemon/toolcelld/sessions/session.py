@@ -28,6 +28,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
+from toolcelld.calls.timers import MessageAllowance
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
 from toolcelld.config.settings import NO_LIMITS, Limits, lower
@@ -97,6 +98,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.calls_ended = 0
         self._loop = asyncio.get_running_loop()
         self.start_events = StartEvents(self.outbox)
+        self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
         self.places = Places(daemon.config.daemon.calls_per_session)
         self.pool = daemon.pool

@@ -39,6 +39,8 @@ __all__ = ["DaemonChannel", "UpdateSender"]
 TELL_INTERVAL_SECONDS: Final = 0.02
 LOG_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - 2
 """Of the log records that are pending, as JSON without the brackets, so that a message is one frame."""
+PENDING_MAX: Final = 1000
+"""Log records that are pending; they are sent in messages of `RECORDS_MAX`."""
 UPDATE_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 """Of a partial result, which is one frame; about five times what is shown to the model."""
 READ_BYTES: Final = 64 * 1024
@@ -246,11 +248,14 @@ class UpdateSender:
             if not send(encode(MetadataMessage(seq=self._sequence), metadata)):
                 return False
             self._metadata = {}
-        if self._log or self._lost:
-            records = b"[%b]" % b",".join(self._log)
-            if not send(encode(LogMessage(seq=self._sequence, lost=min(self._lost, LOST_MAX)), records)):
+        while self._log or self._lost:
+            part = b",".join(self._log[:RECORDS_MAX])
+            message = LogMessage(seq=self._sequence, lost=min(self._lost, LOST_MAX))
+            if not send(encode(message, b"[%b]" % part)):
                 return False
-            self._log, self._log_bytes, self._lost = [], 0, 0
+            del self._log[:RECORDS_MAX]
+            self._log_bytes -= len(part) + bool(part)  # and a comma
+            self._lost = 0
         for kind, (header, payload) in list(self._newest.items()):
             message_type = UpdateMessage if kind == "update" else ProgressMessage
             if not send(encode(message_type(seq=self._sequence, **header), payload)):
@@ -272,7 +277,7 @@ class UpdateSender:
     def _keep_log(self, record: Mapping[str, Any]) -> None:
         encoded = json.dumps(record).encode()
         size = len(encoded) + 1  # and a comma
-        if len(self._log) >= RECORDS_MAX or self._log_bytes + size > LOG_BYTES_MAX:
+        if len(self._log) >= PENDING_MAX or self._log_bytes + size > LOG_BYTES_MAX:
             self._lost += 1
             return
         self._log.append(encoded)

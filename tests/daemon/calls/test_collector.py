@@ -16,7 +16,7 @@ from toolcelld.calls import events
 from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
-from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS
+from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS, MessageAllowance
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
 from toolcelld.protocol.frames import Frame, FrameError
@@ -90,6 +90,7 @@ class Session:
     agent = "claude"
 
     def __init__(self) -> None:
+        self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
         self.spills = cast("Any", NoDisk())
         self.told: list[events.Event] = []
@@ -105,8 +106,8 @@ class Session:
 class Hearing:
     """An intake and what it was told."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.session = Session()
+    def __init__(self, limits: Limits | None = None, session: Session | None = None) -> None:
+        self.session = session or Session()
         self.cell = FakeCell()
         self.replies: list[AnswerMessage | ReplyMessage] = []
         self.overs = self.signs = 0
@@ -413,3 +414,33 @@ async def test_a_tool_that_sends_without_a_pause_is_held_after_so_many_messages(
         assert sent <= messages
     assert sent > messages // 4
     assert timers == [pytest.approx(WINDOW_SECONDS, rel=1.5)]
+
+
+def never(_: float, __: object) -> None:
+    """No timer ends."""
+
+
+async def test_the_calls_of_a_session_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", lambda: 1000.0)
+    session = Session()
+    calls = [Hearing(session=session) for _ in range(8)]
+    monkeypatch.setattr(loop, "call_later", never)
+    for number in range(UNITS_MAX):
+        assert not any(call.cell.holds for call in calls)
+        calls[number % len(calls)].hear("progress")
+    assert [call.cell.holds for call in calls] == [0] * (len(calls) - 1) + [1]
+
+
+@pytest.mark.parametrize("type_", ["progress", "result"])
+async def test_messages_about_a_call_that_is_over_are_taken_at_the_same_rate(
+    monkeypatch: pytest.MonkeyPatch, type_: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", lambda: 1000.0)
+    hearing = Hearing()
+    monkeypatch.setattr(loop, "call_later", never)
+    for _ in range(UNITS_MAX):
+        assert not hearing.cell.holds
+        hearing.hear(type_, seq=SEQUENCE - 1)
+    assert hearing.cell.holds == 1
