@@ -52,6 +52,7 @@ from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
+from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
 from toolcelld.pool.pool import Pool
@@ -64,6 +65,7 @@ from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator, OperatorEvent
 from toolcelld.sandbox import linux
+from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
 
@@ -155,10 +157,19 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             is_trusted=lambda: self.ruleset.is_trusted,
         )
         self.watch = Watch(lambda directory: sources_of(self.config, directory), self.catalogs.refresh, tasks)
+        self.projects = ProjectWatches(
+            self._find_project,
+            self.pool.is_writing,
+            self.pool.has_writers,
+            lambda directory, now: self.pool.retire_unlike(directory, {*now.held, *now.protected}),
+        )
         self.sessions = Sessions(self)
         self.limit_monitor = LimitMonitor(
             lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
         )
+
+    def _find_project(self, directory: str) -> Project:
+        return self.ruleset.find_project(directory)
 
     def _host_paths(self, host: HostCapabilities) -> HostPaths:
         """Return the host's facts on which permits depend."""
@@ -223,12 +234,15 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     def _worker_changed(self, worker: Worker) -> None:
         if worker.state is WorkerState.DEAD:
+            self.projects.after_exit(worker)
             self.sessions.on_worker_dead(worker)
             self.happenings.publish(
                 OperatorEvent("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
             )
         elif worker.state is WorkerState.STARTING:
             self.limit_monitor.watch(worker)
+        elif worker.state is WorkerState.STOPPING:
+            self.projects.before_exit(worker)
         elif worker.state is WorkerState.IDLE and not worker.calls:
             self.happenings.publish(
                 OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)

@@ -272,6 +272,40 @@ async def test_what_would_count_is_moved_aside_after_the_call_and_said(
     assert first in repr(outcome), outcome
 
 
+EXITING: Final = """
+    import atexit
+    import os
+    import signal
+    from toolcell import tool
+
+    signal.alarm(20)
+
+    def plant(path: str) -> None:
+        with open(path, "w") as file:
+            file.write("planted")
+
+    @tool(isolation={isolation!r})
+    def later(path: str) -> str:
+        atexit.register(plant, path)
+        return "registered"
+"""
+
+
+@pytest.mark.parametrize("isolation", ["call", "session"])
+async def test_what_would_count_is_moved_aside_when_it_is_made_at_the_exit_of_a_worker(
+    repository: Repository, isolation: str
+) -> None:
+    repository.tool("exiting", EXITING.format(isolation=isolation))
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        outcome = await session.call("exiting_later", {"path": ".envrc"})
+        assert outcome.text == "registered", outcome.message
+        await session.call("exiting_later", {"path": "allowed"})
+    repository.daemon.settle()
+    assert missing(repository.root / ".envrc")
+    assert (repository.root / ".envrc.moved-aside").read_text() == "planted"
+    assert (repository.root / "allowed").read_text() == "planted"
+
+
 async def test_a_directory_above_the_tools_cannot_be_renamed(repository: Repository) -> None:
     """The session works in a directory of the repository; another one at its name would be scanned for tools."""
     repository.file(".git/HEAD", "ref: refs/heads/main\n")

@@ -256,10 +256,18 @@ class Pool:
         if self._waiting.count:
             self._settle()
 
-    def is_writing(self, root: str) -> bool:
-        """Whether a worker that is not idle may write in a directory, or in one above it or below it."""
+    def has_writers(self, directory: str) -> bool:
+        """Whether living workers of a session's directory may write files."""
         return any(
-            worker.state is not WorkerState.IDLE
+            worker.spec.directory == directory and worker.spec.policy.writable
+            for worker in self._workers.values()
+        )
+
+    def is_writing(self, root: str, aside: Worker | None = None) -> bool:
+        """Whether a worker that is not idle, one aside, may write in a directory, or in one above it or below it."""
+        return any(
+            worker is not aside
+            and worker.state is not WorkerState.IDLE
             and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
             for worker in self._workers.values()
         )

@@ -146,7 +146,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """Move to the next state."""
         state = super().fire(event)
         self.since = time.time()
-        if event not in BY_CALLS:
+        if event not in BY_CALLS or state is WorkerState.STOPPING:
             self._on_change(self)
         return state
 

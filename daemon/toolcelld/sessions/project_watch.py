@@ -1,4 +1,4 @@
-"""Keeps the project of a session up to date: before a call, and after it.
+"""Keeps the project of a directory up to date: before a call, after it, and when a worker has exited.
 
 A mount of a cell protects what was at a name, not the name. Another process can put something else there: the user,
 with an editor that saves by renaming, or a tool in a place that no mount can hold because nothing was there. So the
@@ -8,6 +8,7 @@ the places are compared:
     before a call   what is there then is what the cells of this project hold; a cell that holds something else is
                     another kind of cell, and is retired
     after a call    a protected name that has appeared is moved aside, as the call may have made it
+    after an exit   the same, as `atexit` functions run when a worker is asked to exit, long after its last call
 
 A name that appears while no cell works in the project was made by the user, and stays.
 """
@@ -16,30 +17,39 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolcelld.policy.project import Looked, Project, names_in
 from toolcelld.sandbox.paths import Place, open_place
 
-__all__ = ["ProjectWatch"]
+if TYPE_CHECKING:
+    from toolcelld.pool.worker import Worker
+
+__all__ = ["ProjectWatch", "ProjectWatches"]
+
+logger = logging.getLogger(__name__)
 
 UNSETTLED_NS: Final = 10_000_000
 """Change times are as coarse as a tick of the kernel before Linux 6.13: a directory that changed so recently may change
 again without another time."""
+MOVED_MAX: Final = 100
+"""Lines about moved places that wait for an outcome."""
 NAMES_TRIED: Final = 100
 """Of a place that is moved aside: .envrc.moved-aside, .envrc.moved-aside-2, and so on."""
 
 
 class ProjectWatch:
-    """The project of a session. It holds descriptors until `close`.
+    """The project of a directory. It holds descriptors until `close`.
 
     Args:
-        project: As it was found when the session was opened.
+        project: As it was found when the first session was opened.
         find: Finds it again. Raises `OSError`.
-        in_use: Whether a cell may be writing in the project with that root now.
+        in_use: Whether a cell may be writing in the project with that root now, one worker's cell aside.
         on_change: Called with the project when it is another one than before.
     """
 
@@ -47,7 +57,7 @@ class ProjectWatch:
         self,
         project: Project,
         find: Callable[[], Project],
-        in_use: Callable[[str], bool],
+        in_use: Callable[[str, Worker | None], bool],
         on_change: Callable[[Project], None],
     ) -> None:
         self._find = find
@@ -70,10 +80,18 @@ class ProjectWatch:
     def before_call(self) -> Project:
         """Return the project as it is now; the same object while nothing was exchanged."""
         if self._changed():
-            if self._in_use(self.project.directory):
-                self._move_new_aside()
-            self._compare()
+            self._take_in(None)
         return self.project
+
+    def before_exit(self, worker: Worker) -> None:
+        """Look at the project before an idle worker is asked to exit: what has appeared is not of its making."""
+        if self._changed():
+            self._take_in(worker)
+
+    def _take_in(self, aside: Worker | None) -> None:
+        if self._in_use(self.project.directory, aside):
+            self._move_new_aside()
+        self._compare()
 
     def after_call(self) -> tuple[str, ...]:
         """Move aside what has appeared at protected names; return what was moved since the last call ended, as text."""
@@ -83,6 +101,16 @@ class ProjectWatch:
         moved = tuple(self._moved)
         self._moved.clear()
         return moved
+
+    def after_exit(self) -> None:
+        """Move aside what has appeared at protected names while a worker exited; the next outcome says it."""
+        said = len(self._moved)
+        if self._changed():
+            self._move_new_aside()
+            self._compare()
+        for moved in self._moved[said:]:
+            logger.warning("%s: moved aside after a worker's exit: %s", self.project.directory, moved)
+        del self._moved[:-MOVED_MAX]
 
     def renew(self) -> None:
         """Find the project again, because what is protected has changed."""
@@ -174,6 +202,73 @@ class ProjectWatch:
             self._moved.append(f"{os.path.join(path, name)} (NOT moved: {error.strerror})")
         else:
             self._moved.append(f"{os.path.join(path, name)} to {aside}")
+
+
+class ProjectWatches:
+    """The watch of each directory in use; its sessions share it, and it outlives them while workers may write there.
+
+    Args:
+        find: Finds the project of a directory. Raises `OSError`.
+        is_writing: Whether a worker that is not idle may write in a directory, one worker aside.
+        has_writers: Whether living workers of a session's directory may write there.
+        on_change: Called with a directory and its project when that is another one than before.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str], Project],
+        is_writing: Callable[[str, Worker | None], bool],
+        has_writers: Callable[[str], bool],
+        on_change: Callable[[str, Project], None],
+    ) -> None:
+        self._find = find
+        self._is_writing = is_writing
+        self._has_writers = has_writers
+        self._on_change = on_change
+        # The mutable state: the watches by directory, and the sessions of each.
+        self._watches: dict[str, ProjectWatch] = {}
+        self._sessions: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def join(self, directory: str, project: Project) -> ProjectWatch:
+        """Return the watch of a directory for a session that opens, as it found the project just now."""
+        self._sessions[directory] += 1
+        watch = self._watches.get(directory)
+        if watch is None:
+            watch = self._watches[directory] = ProjectWatch(
+                project,
+                lambda: self._find(directory),
+                self._is_writing,
+                lambda now: self._on_change(directory, now),
+            )
+        return watch
+
+    def leave(self, directory: str) -> None:
+        """Forget a session; the watch goes with the last session and the last worker."""
+        self._sessions[directory] -= 1
+        self._close_unused(directory)
+
+    def before_exit(self, worker: Worker) -> None:
+        """Look at the project of a worker that is about to be asked to exit."""
+        if (watch := self._of(worker)) is not None:
+            watch.before_exit(worker)
+
+    def after_exit(self, worker: Worker) -> None:
+        """Look at the project of a worker whose cell has ended."""
+        if (watch := self._of(worker)) is not None:
+            watch.after_exit()
+            self._close_unused(worker.spec.directory)
+
+    def _of(self, worker: Worker) -> ProjectWatch | None:
+        return self._watches.get(worker.spec.directory) if worker.spec.policy.writable else None
+
+    def _close_unused(self, directory: str) -> None:
+        if self._sessions[directory] <= 0 and not self._has_writers(directory):
+            del self._sessions[directory]
+            if (watch := self._watches.pop(directory, None)) is not None:
+                watch.close()
 
 
 def _is_there(place: Place) -> bool:

@@ -41,7 +41,6 @@ from toolcelld.pool.worker import Worker
 from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
-from toolcelld.sessions.project_watch import ProjectWatch
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.start_events import StartEvents
 
@@ -116,12 +115,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
         # Calls that wait for their tool's description, each with the timer that ends the wait.
         self._undescribed: dict[Call, asyncio.TimerHandle] = {}
-        self.project = ProjectWatch(
-            project,
-            lambda: daemon.ruleset.find_project(self.directory),
-            daemon.pool.is_writing,
-            lambda now: daemon.pool.retire_unlike(self.directory, {*now.held, *now.protected}),
-        )
+        self.project = daemon.projects.join(self.directory, project)
         self._admission = Admission(
             daemon,
             self.directory,
@@ -193,7 +187,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.retention.close()
         self.pool.retire_owned(self.id)
         self._pin.close()
-        self.project.close()
+        self._daemon.projects.leave(self.directory)
         if self.request.follow:
             self._daemon.watch.leave(self.directory)
         self.closed.set()

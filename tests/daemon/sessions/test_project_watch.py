@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from toolcelld.policy.project import Project, find_project
+from toolcelld.pool.worker import Worker
 from toolcelld.sessions import project_watch
-from toolcelld.sessions.project_watch import ProjectWatch
+from toolcelld.sessions.project_watch import ProjectWatch, ProjectWatches
 
 NAMES = (".envrc", ".mcp.json", "*.code-workspace", ".github/hooks")
 
@@ -24,7 +27,7 @@ class Watched:
         self.in_use = False
         self.finds = 0
         self.changes: list[Project] = []
-        self.watch = ProjectWatch(self.find(), self.find, lambda _: self.in_use, self.changes.append)
+        self.watch = ProjectWatch(self.find(), self.find, lambda _, __: self.in_use, self.changes.append)
         self.finds = 0
 
     def find(self) -> Project:
@@ -173,3 +176,60 @@ def test_descriptors_are_closed(watched: Watched) -> None:
     another.watch.close()
     another.watch.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+class Shared:
+    """The watches of all directories, with one worker that is stopping or gone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.worker = cast(
+            "Worker",
+            SimpleNamespace(
+                spec=SimpleNamespace(
+                    directory=self.directory, policy=SimpleNamespace(writable=(self.directory,))
+                )
+            ),
+        )
+        self.lives = True
+        self.watches = ProjectWatches(self.find, self.is_writing, lambda _: self.lives, lambda _, __: None)
+        self.watch = self.watches.join(self.directory, self.find(self.directory))
+
+    def find(self, directory: str) -> Project:
+        return find_project(directory, home="/home/me", names=NAMES)
+
+    def is_writing(self, root: str, aside: Worker | None) -> bool:
+        return aside is not self.worker
+
+    def exit(self) -> None:
+        self.lives = False
+        self.watches.after_exit(self.worker)
+
+
+@pytest.fixture
+def shared(watched: Watched, tmp_path: Path) -> Shared:
+    return Shared(tmp_path)
+
+
+def test_sessions_of_a_directory_share_a_watch_that_lasts_until_its_last_worker_has_exited(
+    shared: Shared,
+) -> None:
+    assert shared.watches.join(shared.directory, shared.find(shared.directory)) is shared.watch
+    shared.watches.leave(shared.directory)
+    shared.watches.leave(shared.directory)
+    assert len(shared.watches) == 1
+    shared.exit()
+    assert len(shared.watches) == 0
+
+
+def test_a_name_that_appears_while_a_worker_exits_is_moved_aside_and_said_by_the_next_call(
+    shared: Shared,
+) -> None:
+    kept = made(Path(shared.directory), ".envrc", "kept")  # while the worker was idle: by the user
+    shared.watches.before_exit(shared.worker)
+    planted = made(Path(shared.directory), "x.code-workspace")
+    shared.exit()
+    assert kept.read_text() == "kept"
+    assert not planted.exists()
+    assert [line.partition(" to ")[0] for line in shared.watch.after_call()] == [str(planted)]
+    shared.watches.leave(shared.directory)
