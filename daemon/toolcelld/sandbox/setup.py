@@ -141,6 +141,8 @@ class Plan:
     layers: list[str] = field(default_factory=list[str])
     roots: tuple[str, ...] = ()
     """The directories that Toolcell's packages are imported from."""
+    imported_last: str = ""
+    """The module that the zygote imported last; empty in an interpreter that has no zygote."""
 
 
 Step: TypeAlias = Callable[[Plan], str | None]

@@ -194,7 +194,9 @@ class _Worker:
         cell = self._plan.setup
         assert cell is not None
         prefix = cell.python.prefix if cell.python is not None else ""
-        self._imported = ImportedFiles(cell.project, message.directory, prefix)
+        self._imported = ImportedFiles(
+            cell.project, message.directory, prefix, after=self._plan.imported_last
+        )
         self._began_ns = time.time_ns()
         self.abortable.begin(LOADING, lambda _: None)
         try:

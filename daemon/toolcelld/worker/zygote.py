@@ -98,6 +98,7 @@ class _Zygote:
             apart=request["apart"],
             host_network=request["host_network"],
             roots=self._roots,
+            imported_last=next(reversed(sys.modules)),
         )
         try:
             pid = os.fork()
