@@ -52,6 +52,7 @@ __all__ = [
     "REPORTS",
     "WANTED",
     "CellSetup",
+    "ForkHooks",
     "Plan",
     "SetupFailed",
     "open_standard_streams",
@@ -81,6 +82,10 @@ SIGNALS_MAX: Final = 512
 
 ABORT_SIGNAL: Final = signal.SIGRTMIN + 1
 """Sent by the keeper to make the worker read its abort channel. A real-time signal, which libraries do not use."""
+
+
+ForkHooks: TypeAlias = Mapping[str, "Callable[..., Any] | None"]
+"""The arguments of `os.register_at_fork`."""
 
 
 class SetupFailed(Exception):
@@ -141,6 +146,9 @@ class Plan:
     layers: list[str] = field(default_factory=list[str])
     roots: tuple[str, ...] = ()
     """The directories that Toolcell's packages are imported from."""
+    fork_hooks: Sequence[ForkHooks] = ()
+    """What imported modules have to do after a fork. Only the worker runs it: the locks and random numbers of the keeper
+    and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
 

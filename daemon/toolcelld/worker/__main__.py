@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 OURS = ("toolcell", "toolcelld")
 
@@ -46,9 +48,16 @@ def main() -> None:
         return
     if importlib.util.find_spec("pydantic") is None:
         sys.exit(f"{sys.executable} has no pydantic; install Toolcell there again.")
+    fork_hooks: list[Mapping[str, Callable[..., Any] | None]] = []
+
+    def register(**hooks: Callable[..., Any] | None) -> None:
+        fork_hooks.append(hooks)
+
+    registered, os.register_at_fork = os.register_at_fork, register
     from toolcelld.worker import zygote
 
-    zygote.main(int(word), tuple(roots))
+    os.register_at_fork = registered
+    zygote.main(int(word), tuple(roots), fork_hooks)
 
 
 def _resume(facts: str) -> None:
@@ -69,7 +78,6 @@ def _resume(facts: str) -> None:
 def _fail(error: ImportError) -> None:
     """Report, without the modules that need pydantic, that the environment cannot run a worker."""
     import json
-    import os
     import struct
 
     from toolcelld.sandbox.setup import REPORTS

@@ -23,13 +23,14 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._authoring.discover import InvalidArguments, exports
 from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
 from toolcelld.sandbox import landlock, linux, seccomp
-from toolcelld.sandbox.setup import Plan, own_places
+from toolcelld.sandbox.setup import ForkHooks, Plan, own_places
 from toolcelld.worker import keeper
 
 __all__ = ["main", "warm_up"]
@@ -38,14 +39,15 @@ MESSAGE_BYTES_MAX: Final = 4096
 """A request is a type and an id."""
 
 
-def main(control: int, roots: tuple[str, ...] = ()) -> None:
+def main(control: int, roots: tuple[str, ...] = (), fork_hooks: Sequence[ForkHooks] = ()) -> None:
     """Fork keepers until the daemon closes the socket.
 
     Args:
         control: The descriptor of the socket to the daemon.
         roots: The directories that Toolcell's packages are imported from.
+        fork_hooks: What modules registered to be called around a fork; run in workers only.
     """
-    _Zygote(socket.socket(fileno=control), roots).run()
+    _Zygote(socket.socket(fileno=control), roots, fork_hooks).run()
 
 
 def _wake(*_: object) -> None:
@@ -53,9 +55,12 @@ def _wake(*_: object) -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, roots: tuple[str, ...]) -> None:
+    def __init__(
+        self, control: socket.socket, roots: tuple[str, ...], fork_hooks: Sequence[ForkHooks]
+    ) -> None:
         self._control = control
         self._roots = roots
+        self._fork_hooks = fork_hooks
         self._keepers: dict[int, str] = {}
         self._woken, self._waker = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
@@ -98,6 +103,7 @@ class _Zygote:
             apart=request["apart"],
             host_network=request["host_network"],
             roots=self._roots,
+            fork_hooks=self._fork_hooks,
             imported_last=next(reversed(sys.modules)),
         )
         try:
