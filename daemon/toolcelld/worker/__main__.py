@@ -54,10 +54,10 @@ def main() -> None:
         fork_hooks.append(hooks)
 
     registered, os.register_at_fork = os.register_at_fork, register
-    from toolcelld.worker import zygote
+    from toolcelld.worker.zygote import process
 
     os.register_at_fork = registered
-    zygote.main(int(word), tuple(roots), fork_hooks)
+    process.main(int(word), tuple(roots), fork_hooks)
 
 
 def _resume(facts: str) -> None:

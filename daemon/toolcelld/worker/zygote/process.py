@@ -1,4 +1,4 @@
-"""The zygote: the process from which cells are forked. Started by exec, single-threaded.
+"""The zygote: started by exec, single-threaded.
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
@@ -24,16 +24,15 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from toolcell import Field, ToolContext, ToolError, tool
-from toolcell._authoring.discover import InvalidArguments, exports
-from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
-from toolcelld.sandbox import landlock, linux, seccomp
-from toolcelld.sandbox.setup import ForkHooks, Plan, own_places
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
+from toolcelld.worker.zygote.immortal import make_immortal
+from toolcelld.worker.zygote.warm_up import warm_up
 
-__all__ = ["main", "warm_up"]
+__all__ = ["main"]
 
 MESSAGE_BYTES_MAX: Final = 4096
 """A request is a type and an id."""
@@ -69,10 +68,12 @@ class _Zygote:
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Objects that exist now exist in every worker: frozen, their pages are not copied by the garbage collector there.
         linux.drop_bounding_set()
         warm_up()
+        # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references may write
+        # to them there, as the kernel would copy their pages.
         gc.collect()
+        make_immortal()
         gc.freeze()
 
     def run(self) -> None:
@@ -147,39 +148,3 @@ class _Zygote:
             BrokenPipeError, ConnectionError
         ):  # the next read returns the end of the stream
             socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)
-
-
-# Importing modules is not enough: pydantic imports some of its own late, and fills caches when it builds its first schema.
-# A worker that is forked afterwards loads its first tool in half the time.
-
-
-@tool(timeout=1)
-def sample(
-    text: Annotated[str, "a text"],
-    context: ToolContext,
-    number: int = 1,
-    part: Annotated[float, Field(ge=0)] = 0.5,
-) -> str:
-    """Do nothing.
-
-    Args:
-        number: a number
-    """
-    return f"{text}{number}{part}{context.call_id}"
-
-
-def warm_up() -> None:
-    """Fill caches before the first fork: run the code of a call once, with valid and invalid input, and compute the rules that all cells share."""
-    own_places()
-    to_worker(header_of(RetireMessage()))
-    (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
-    export.arguments(b'{"text":"a"}')
-    with contextlib.suppress(InvalidArguments):
-        export.arguments(b'{"text":1,"other":2}')
-    for value in ("text", 1, {"a": [1, 2.5, None]}, None):
-        export.normalise(value)
-    with contextlib.suppress(ToolError):
-        export.normalise(object())
-    seccomp.warm_up()
-    for apart in (False, True):
-        landlock.system_rules(execute=True, apart=apart)
