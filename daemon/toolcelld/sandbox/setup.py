@@ -191,7 +191,6 @@ def _descriptors(plan: Plan) -> None:
     for source, target in own:
         os.dup2(source, target, inheritable=False)
     os.closerange(LIFE + len(own), os.sysconf("SC_OPEN_MAX"))
-    open_standard_streams()
 
 
 def open_standard_streams() -> None:

@@ -71,6 +71,7 @@ def keep(plan: Plan) -> NoReturn:
 def _be_worker(plan: Plan) -> NoReturn:
     setup.walk(setup.BORN, plan)
     os.close(LIFE)
+    setup.open_standard_streams()
     for hooks in plan.fork_hooks:
         os.register_at_fork(**hooks)  # for the forks of the tool
         if after := hooks.get("after_in_child"):
