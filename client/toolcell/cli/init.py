@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import metadata
 
 from toolcell._printable import json_text
+from toolcell._version import VERSION
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -93,6 +93,5 @@ def serve(
 
 def version(context: CommandContext) -> Exit:
     """Which Toolcell this is."""
-    ours = metadata.version("toolcell")
-    print(json_text({"version": ours}) if context.as_json else f"toolcell {ours}")
+    print(json_text({"version": VERSION}) if context.as_json else f"toolcell {VERSION}")
     return Exit.OK

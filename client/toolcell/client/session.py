@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib import metadata
 from typing import Literal
 
 import grpc
 
+from toolcell._version import VERSION
 from toolcell.client._launch.daemon import find
 from toolcell.client._transport.connection import Connection
 from toolcell.client._transport.messages import encode_arguments, refused
@@ -206,7 +206,7 @@ async def connect(
     session_id, secret = _split(resume) if resume is not None else ("", "")
     opening = pb.Open(
         protocol=PROTOCOL,
-        client_version=metadata.version("toolcell"),
+        client_version=VERSION,
         agent=agent,
         directory=os.path.abspath(directory),  # noqa: ASYNC240  touches no disk
         session_id=session_id,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from toolcell._version import VERSION
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 from toolcelld.sandbox.paths import open_plain
 
@@ -144,4 +144,4 @@ class _Walk:
 @functools.cache
 def _version() -> str:
     """Return Toolcell's version and the interpreter's."""
-    return f"{importlib.metadata.version('toolcell')} {sys.version}"
+    return f"{VERSION} {sys.version}"

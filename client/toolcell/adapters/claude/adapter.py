@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib import metadata
 from typing import Any, ClassVar
 
 import anyio
@@ -20,6 +19,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
+from toolcell._version import VERSION
 from toolcell.adapters.base import AgentAdapter, Origin
 from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
 
@@ -56,7 +56,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
         self._server: Server[Any] = Server(
             SERVER,
-            version=metadata.version("toolcell"),
+            version=VERSION,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )

@@ -14,7 +14,6 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from importlib import metadata
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +23,8 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
+
+from toolcell._version import VERSION
 
 from .host_context import HostContext
 from .host_session import HostSession, Start
@@ -142,7 +143,7 @@ def server(
     """The SDK's server, which knows the protocol, with our handlers; `schema` is for what HTTP alone has."""
     return Server(
         "toolcell",
-        version=metadata.version("toolcell"),
+        version=VERSION,
         get_tool_input_schema=schema,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

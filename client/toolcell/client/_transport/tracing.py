@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from toolcell._version import VERSION
 from toolcell.client.outcome import Kind, Outcome
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def begin(tool: str, call_id: str) -> CallSpan | None:
 
 @functools.cache
 def _version() -> str:
-    return metadata.version("toolcell")
+    return VERSION
 
 
 class CallSpan:
