@@ -26,6 +26,7 @@ from toolcell.client import (
     Update,
     connect,
 )
+from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .scripted import Line, aborted, body, daemon, echo, ok, status, until_closed
@@ -54,6 +55,24 @@ async def test_a_warm_call_costs_one_message_and_acknowledges_the_one_before(tmp
                 await session.call("echo", {"n": n})
         assert scripted.heard == ["open"] + ["call"] * 50 + ["close"]
         assert scripted.acknowledged == list(range(52))  # event 1 is the catalog
+
+
+async def test_a_failure_of_ours_in_a_write_ends_the_session_and_its_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: ReceiveBuffer) -> int:
+        raise ArithmeticError("ours")
+
+    async def cannot_write(socket: str) -> None:
+        async with connect(socket, daemon="running") as session:
+            monkeypatch.setattr(ReceiveBuffer, "acknowledge", broken)
+            outcome = await session.call("echo")
+            assert (outcome.kind, outcome.cause) == (Kind.internal, "connection_lost")
+
+    async with daemon(tmp_path, echo) as scripted:
+        with pytest.raises(ExceptionGroup) as raised:
+            await cannot_write(scripted.socket)
+        assert raised.group_contains(ArithmeticError, match="ours")
 
 
 async def test_the_last_outcome_is_acknowledged_without_another_call(tmp_path: Path) -> None:

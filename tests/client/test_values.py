@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import json
+import pickle
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from typing import cast
 
@@ -13,7 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.client import Gap, ImageData, Kind, Limits, Log, Outcome, Progress, ResourceLink, Text, Update
+from toolcell.client import (
+    Facts,
+    Gap,
+    ImageData,
+    Kind,
+    Limits,
+    Log,
+    Outcome,
+    Progress,
+    ResourceLink,
+    Text,
+    Update,
+)
 from toolcell.client._transport.messages import encode_arguments, read_outcome
 from toolcell.client._transport.receive_buffer import ReceiveBuffer
 from toolcell.client._transport.send_queue import SOURCES_MAX, SendQueue
@@ -53,7 +67,7 @@ def test_every_body_arrives_whole_once_whatever_is_interleaved_and_sent_again(
     inbox, arrived, place = ReceiveBuffer(), list[tuple[str, bytes]](), 0
     while place < len(stream):
         if (whole := inbox.take(stream[place])) is not None:
-            arrived.append((whole[0].call_id, whole[1]))
+            arrived.append((whole[1].call_id, whole[2]))
         place += 1
         if place in drops:
             drops = drops - {place}
@@ -71,7 +85,7 @@ def test_a_head_is_not_acknowledged_before_its_last_chunk() -> None:
         inbox.take(event)
     assert inbox.acknowledge() == 1
     last.number = 4
-    assert inbox.take(last) == (head, b"abcdef")
+    assert inbox.take(last) == ("outcome", head, b"abcdef")
     assert inbox.acknowledge() == 4
 
 
@@ -82,15 +96,17 @@ def test_a_body_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None
     for event in cut("c-1", body("x" * 100), 8):
         whole = inbox.take(event)
     assert whole is not None
-    assert len(whole[1]) <= 10
-    assert read_outcome(whole[0].outcome, whole[1]).cause == "unreadable_result"
+    sort, head, data = whole
+    assert sort == "outcome"
+    assert len(data) <= 10
+    assert read_outcome(head.outcome, data).cause == "unreadable_result"
 
 
 def test_an_update_that_was_given_up_half_way_does_not_end_in_the_outcome() -> None:
     inbox = ReceiveBuffer()
     assert inbox.take(pb.Event(call_id="c-1", update=pb.Update(body=b"half", more=True))) is None
     outcome = pb.Event(call_id="c-1", outcome=pb.Outcome(body=b"whole"))
-    assert inbox.take(outcome) == (outcome, b"whole")
+    assert inbox.take(outcome) == ("outcome", outcome, b"whole")
     assert inbox.take(pb.Event(chunk=pb.Chunk(call_id="c-1", data=b"late", last=True))) is None
 
 
@@ -100,14 +116,12 @@ def test_sources_take_turns_and_every_message_goes_once_in_its_own_order(lengths
         for n in range(length):
             yield pb.AttachRequest(chunk=pb.Chunk(call_id=f"{number}.{n}"))
 
-    async def drain() -> list[str]:
-        outbox = SendQueue()
-        for number, length in enumerate(lengths):
-            outbox.put(source(number, length))
-        return [(await outbox.take()).chunk.call_id for _ in range(sum(lengths))]
-
-    taken = asyncio.run(drain())
-    assert len(set(taken)) == sum(lengths)
+    outbox, taken = SendQueue(), list[str]()
+    for number, length in enumerate(lengths):
+        outbox.put(source(number, length))
+    while (message := outbox.take()) is not None:
+        taken.append(message.chunk.call_id)
+    assert len(set(taken)) == len(taken) == sum(lengths)
     for number, length in enumerate(lengths):
         mine = [place for place, name in enumerate(taken) if name.startswith(f"{number}.")]
         assert [taken[place] for place in mine] == [f"{number}.{n}" for n in range(length)]
@@ -196,6 +210,26 @@ def test_an_outcome_as_json_has_the_keys_that_were_promised() -> None:
     }
     assert [block["type"] for block in known["content"]] == ["text", "image", "resource_link"]
     assert known["content"][1]["data"] == "AAE="
+
+
+def test_facts_that_were_not_read_are_those_that_were_sent() -> None:
+    def received() -> Outcome:
+        facts = pb.Facts(run_seconds=1.5, worker_id="w-3", refused_hosts=["example.com"])
+        return read_outcome(pb.Outcome(kind=pb.OUTCOME_KIND_OK, ran=True, facts=facts), b"")
+
+    whole = Outcome(
+        Kind.ok, ran=True, facts=Facts(run_seconds=1.5, worker_id="w-3", refused_hosts=("example.com",))
+    )
+    assert received() == whole
+    assert repr(received()) == repr(whole)
+    assert replace(received(), message="more") == replace(whole, message="more")
+    assert pickle.loads(pickle.dumps(received())) == copy.deepcopy(received()) == whole  # noqa: S301  our own
+    outcome = received()
+    assert outcome.facts is outcome.facts
+    with pytest.raises(FrozenInstanceError):
+        outcome.facts = Facts()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError, match="'Outcome' object has no attribute 'fact'"):
+        _ = outcome.fact  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
 
 
 def test_every_kind_of_the_contract_has_its_word() -> None:

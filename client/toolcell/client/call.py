@@ -46,49 +46,39 @@ class CallState:
 
     The mutable state: `outcome` (ended), `abort_reason` (abort requested), `sent` (the daemon may have part of the
     request), `whole` (it may have all of it), `accepted` (it confirmed the call), and the answers given.
+    What most calls do without is a default of the class until it is needed.
     """
 
-    __slots__ = (
-        "_answers",
-        "_arguments",
-        "_buffer",
-        "_reader",
-        "_request",
-        "_traced",
-        "_transport",
-        "_waiters",
-        "abort_reason",
-        "accepted",
-        "asks",
-        "call",
-        "outcome",
-        "sent",
-        "whole",
-    )
+    outcome: Outcome | None = None
+    abort_reason: str | None = None
+    accepted = False
+    sent = False
+    whole = True
+    _buffer: EventBuffer | None = None
+    _reader: asyncio.Future[None] | None = None  # the iterator that waits for an event
+    _waiters: tuple[asyncio.Future[None], ...] = ()  # the tasks that wait for the outcome
 
     def __init__(
-        self, request: pb.Call, arguments: bytes, transport: CallTransport, traced: CallSpan | None = None
+        self,
+        request: pb.AttachRequest,
+        arguments: bytes,
+        transport: CallTransport,
+        traced: CallSpan | None = None,
     ) -> None:
+        message = request.call
         if len(arguments) > PART_BYTES_MAX:
-            request.arguments = arguments[:PART_BYTES_MAX]
-            request.arguments_bytes = len(arguments)
+            message.arguments = arguments[:PART_BYTES_MAX]
+            message.arguments_bytes = len(arguments)
+            self.whole = False
         else:
-            request.arguments = arguments
+            message.arguments = arguments
         self._request = request
         self._arguments = arguments
         self._transport = transport
         self._traced = traced
         self._answers: dict[int, pb.AttachRequest] = {}
-        self._buffer: EventBuffer | None = None
-        self._reader: asyncio.Future[None] | None = None  # the iterator that waits for an event
-        self._waiters: list[asyncio.Future[None]] = []  # the tasks that wait for the outcome
         self.asks: dict[int, asyncio.Task[None]] = {}
-        self.abort_reason: str | None = None
-        self.accepted = False
-        self.sent = False
-        self.whole = len(arguments) <= PART_BYTES_MAX
-        self.outcome: Outcome | None = None
-        self.call = Call(request.call_id, request.tool, self)
+        self.call = Call(message.call_id, message.tool, self)
 
     def same_request(self, tool: str, arguments: bytes) -> bool:
         """Return whether a request with the same id is the same call."""
@@ -98,7 +88,7 @@ class CallState:
         """Send the request, which starts the call or attaches to it."""
         self.sent = True
         if len(self._arguments) <= PART_BYTES_MAX:
-            stream.send(pb.AttachRequest(call=self._request))
+            stream.send(self._request)
         else:
             self.whole = False
             stream.send(self._parts())
@@ -106,7 +96,7 @@ class CallState:
     def _parts(self) -> Iterator[pb.AttachRequest]:
         """Yield the request and the rest of its arguments; stop when the call has ended."""
         if self.outcome is None:
-            yield pb.AttachRequest(call=self._request)
+            yield self._request
         size = len(self._arguments)
         for start in range(PART_BYTES_MAX, size, PART_BYTES_MAX):
             if self.outcome is not None:
@@ -159,6 +149,7 @@ class CallState:
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+            self._waiters = ()
             self._wake_reader()
             for ask in self.asks.values():
                 ask.cancel()
@@ -166,12 +157,13 @@ class CallState:
 
     async def ended(self) -> Outcome:
         """Wait for the outcome; cancellation aborts the call."""
-        try:
-            await self._end()
-        except asyncio.CancelledError:
-            await self._stop()
-            raise
-        assert self.outcome is not None
+        if self.outcome is None:
+            try:
+                await self._waiter()
+            except asyncio.CancelledError:
+                await self._stop()
+                raise
+            assert self.outcome is not None
         return self.outcome
 
     async def events(self) -> AsyncIterator[Event]:
@@ -190,16 +182,15 @@ class CallState:
 
     async def _stop(self) -> None:
         self.abort(CANCELLED)
-        await self._end()
-
-    async def _end(self) -> None:
         if self.outcome is None:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.remove(waiter)
+            self._waiters = tuple(waiter for waiter in self._waiters if not waiter.done())
+            await self._waiter()
+
+    def _waiter(self) -> asyncio.Future[None]:
+        """Return a future for one task that waits until the call has ended."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters = (*self._waiters, waiter)
+        return waiter
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

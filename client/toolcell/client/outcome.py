@@ -10,11 +10,11 @@ The attributes are the keys of `--json`, which is a stable format: names are add
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 __all__ = [
     "CUT_SHORT",
@@ -178,8 +178,31 @@ class Facts:
         }
 
 
+class _FactsLater:
+    """Lets an Outcome be made before its facts are decoded: few callers look at them, and they have sixteen fields."""
+
+    __slots__ = ("_decode",)
+
+    def decode_facts_later(self, decode: Callable[[], Facts]) -> Self:
+        """Call `decode` when `facts` is read for the first time."""
+        object.__delattr__(self, "facts")
+        object.__setattr__(self, "_decode", decode)
+        return self
+
+    if not TYPE_CHECKING:  # for a type checker a misspelt attribute stays one
+
+        def __getattr__(self, name):  # only called for an attribute without a value
+            if name != "facts":
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+                )
+            facts = self._decode()
+            object.__setattr__(self, "facts", facts)
+            return facts
+
+
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(_FactsLater):
     """How a call ended."""
 
     kind: Kind

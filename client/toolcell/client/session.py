@@ -100,22 +100,30 @@ class Session:
                 the Outcome.
         """
         encoded = encode_arguments(tool, arguments)
+        lowered = encode_limits(limits, timeout)
         connection = self._connection
-        request = pb.Call(
-            call_id=call_id or f"c-{os.urandom(8).hex()}",
-            tool=tool,
-            session_id=session_id,
-            message_id=message_id,
-            agent_name=agent_name,
-            parent_call_id=SERVED.get() if parent_call_id is None else parent_call_id,
-            limits=encode_limits(limits, timeout),
-        )
-        known = connection.calls.get(request.call_id)
+        if not call_id:
+            call_id = f"c-{os.urandom(8).hex()}"
+        known = connection.calls.get(call_id)
         if known is not None and known.same_request(tool, encoded):
             return known.call
-        span = tracing.begin(tool, request.call_id)
+        request = pb.AttachRequest()
+        message = request.call  # filled in place: a message that is assigned is copied
+        message.call_id = call_id
+        message.tool = tool
+        if session_id:
+            message.session_id = session_id
+        if message_id:
+            message.message_id = message_id
+        if agent_name:
+            message.agent_name = agent_name
+        if parent := SERVED.get() if parent_call_id is None else parent_call_id:
+            message.parent_call_id = parent
+        if lowered is not None:
+            message.limits.CopyFrom(lowered)
+        span = tracing.begin(tool, call_id)
         if span is not None:
-            request.traceparent = span.traceparent
+            message.traceparent = span.traceparent
         state = CallState(request, encoded, connection, span)
         if connection.closed_by is not None:
             state.end(refused(connection.closed_by))

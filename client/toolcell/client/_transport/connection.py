@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import grpc
 
@@ -221,7 +221,8 @@ class Connection:
             stream.send(pb.AttachRequest(refresh=pb.Refresh()))
 
     def _adopt(self, info: pb.CallInfo) -> None:
-        state = CallState(pb.Call(call_id=info.call_id, tool=info.tool), b"", self)
+        call = pb.Call(call_id=info.call_id, tool=info.tool)
+        state = CallState(pb.AttachRequest(call=call), b"", self)
         state.accepted = state.sent = True
         self.calls[info.call_id] = state
         self.resumed_calls[info.call_id] = state.call
@@ -230,32 +231,46 @@ class Connection:
         whole = self._inbox.take(event)
         if whole is None:
             return
-        event, body = whole
+        sort, event, body = whole
         state = self.calls.get(event.call_id)
         if state is None:
-            self._handle_session_event(event)
-            return
-        match event.WhichOneof("event"):
-            case "outcome":
-                state.end(read_outcome(event.outcome, body))
-            case "refused":
-                state.end(refused(refusal_of(event.refused)))
-            case "accepted":
-                state.accepted = True
-            case "ask" if not state.was_asked(event.ask.ask_id):
-                task = self._questions.create_task(self._answer(state, event.ask))
-                state.asks[event.ask.ask_id] = task
-            case "request" if not state.was_asked(event.request.ask_id):
-                task = self._questions.create_task(self._serve(state, event.request))
-                state.asks[event.request.ask_id] = task
-            case "ask" | "request":
-                pass  # put again after a drop, as the daemon cannot know that we have it
-            case _:
-                if (result := read_event(event, body)) is not None:
-                    state.deliver(result, len(body) or event.ByteSize())
+            self._handle_session_event(sort, event)
+        else:
+            self._HANDLERS.get(sort, Connection._on_news)(self, state, event, body)
 
-    def _handle_session_event(self, event: pb.Event) -> None:
-        match event.WhichOneof("event"):
+    def _on_outcome(self, state: CallState, event: pb.Event, body: bytes) -> None:
+        state.end(read_outcome(event.outcome, body))
+
+    def _on_refusal(self, state: CallState, event: pb.Event, _: bytes) -> None:
+        state.end(refused(refusal_of(event.refused)))
+
+    def _on_acceptance(self, state: CallState, _: pb.Event, __: bytes) -> None:
+        state.accepted = True
+
+    def _on_ask(self, state: CallState, event: pb.Event, _: bytes) -> None:
+        if not state.was_asked(
+            event.ask.ask_id
+        ):  # else put again after a drop: the daemon cannot know that we have it
+            state.asks[event.ask.ask_id] = self._questions.create_task(self._answer(state, event.ask))
+
+    def _on_request(self, state: CallState, event: pb.Event, _: bytes) -> None:
+        if not state.was_asked(event.request.ask_id):
+            state.asks[event.request.ask_id] = self._questions.create_task(self._serve(state, event.request))
+
+    def _on_news(self, state: CallState, event: pb.Event, body: bytes) -> None:
+        if (news := read_event(event, body)) is not None:
+            state.deliver(news, len(body) or event.ByteSize())
+
+    _HANDLERS: ClassVar[dict[str | None, Callable[[Connection, CallState, pb.Event, bytes], None]]] = {
+        "outcome": _on_outcome,
+        "refused": _on_refusal,
+        "accepted": _on_acceptance,
+        "ask": _on_ask,
+        "request": _on_request,
+    }  # by the sort of an event of a running call; others are news for the caller, or nothing
+
+    def _handle_session_event(self, sort: str | None, event: pb.Event) -> None:
+        match sort:
             case "catalog":
                 self._parts.append(event.catalog)
                 if event.catalog.last:

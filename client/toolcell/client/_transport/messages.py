@@ -12,6 +12,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from toolcell.client import events
@@ -86,7 +87,7 @@ def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
             "unreadable_result",
             f"The daemon sent a result that cannot be read: {error}",
             ran=message.ran,
-            facts=_read_facts(message.facts),
+            facts=_read_facts(message.facts.SerializeToString()),
             side_effects_possible=message.ran,
         )
     return Outcome(
@@ -99,9 +100,8 @@ def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
         output=_read_output(message.output) if message.HasField("output") else None,
         ran=message.ran,
         stopped=_STOPPED.get(message.stopped),
-        facts=_read_facts(message.facts),
         side_effects_possible=message.side_effects_possible,
-    )
+    ).decode_facts_later(partial(_read_facts, message.facts.SerializeToString()))
 
 
 def refused(refusal: Refusal) -> Outcome:
@@ -169,7 +169,7 @@ def _read_body(body: bytes) -> tuple[tuple[Block, ...], Any]:
     if not body:
         return (), None
     value = _DECODER.decode(body.decode())
-    return tuple(_read_block(block) for block in value.get("content", ())), value.get("details")
+    return tuple([_read_block(block) for block in value.get("content", ())]), value.get("details")
 
 
 def _read_block(block: dict[str, Any]) -> Block:
@@ -186,7 +186,8 @@ def _read_block(block: dict[str, Any]) -> Block:
             )
 
 
-def _read_facts(facts: pb.Facts) -> Facts:
+def _read_facts(encoded: bytes) -> Facts:
+    facts = pb.Facts.FromString(encoded)
     return Facts(
         facts.queue_seconds,
         facts.run_seconds,

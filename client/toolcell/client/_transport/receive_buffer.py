@@ -8,7 +8,8 @@ is there, so that a client that dies in between finds the whole of it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -19,10 +20,15 @@ __all__ = ["ReceiveBuffer"]
 BODY_BYTES_MAX = 32 * 1024 * 1024
 
 
+Whole: TypeAlias = tuple[str | None, pb.Event, bytes]
+"""The sort of an event (the field of its `oneof`), the event, and its whole body; empty for an event without one."""
+
+
 @dataclass(slots=True)
 class _Body:
+    sort: str
     head: pb.Event
-    data: bytearray = field(default_factory=bytearray)
+    data: bytearray
 
 
 class ReceiveBuffer:
@@ -35,21 +41,27 @@ class ReceiveBuffer:
         self._told = 0  # the highest number acknowledged
         self._bodies: dict[str, _Body] = {}  # by call: heads whose chunks are coming
 
-    def take(self, event: pb.Event) -> tuple[pb.Event, bytes] | None:
-        """The event and its body, once both are here; None for what is old or not yet whole."""
-        if event.number:
-            if event.number <= self._last:
+    def take(self, event: pb.Event) -> Whole | None:
+        """The event with its sort and its body, once both are here; None for what is old or not yet whole."""
+        if number := event.number:
+            if number <= self._last:
                 return None
-            self._last = event.number
-        match event.WhichOneof("event"):
-            case "outcome":
-                return self._head(event, event.outcome.more, event.outcome.body)
-            case "update":
-                return self._head(event, event.update.more, event.update.body)
-            case "chunk":
-                return self._chunk(event.chunk)
-            case _:
-                return event, b""
+            self._last = number
+        sort = event.WhichOneof("event")
+        if sort == "outcome":
+            head: pb.Outcome | pb.Update = event.outcome
+        elif sort == "update":
+            head = event.update
+        elif sort == "chunk":
+            return self._chunk(event.chunk)
+        else:
+            return sort, event, b""
+        if head.more:
+            self._bodies[event.call_id] = _Body(sort, event, bytearray(head.body))
+            return None
+        if self._bodies:
+            self._bodies.pop(event.call_id, None)  # an update that was given up half way
+        return sort, event, head.body
 
     def acknowledge(self) -> int:
         """The number to tell the daemon with the next message."""
@@ -71,15 +83,7 @@ class ReceiveBuffer:
             return min(body.head.number for body in self._bodies.values()) - 1
         return self._last
 
-    def _head(self, event: pb.Event, more: bool, data: bytes) -> tuple[pb.Event, bytes] | None:
-        if more:
-            self._bodies[event.call_id] = _Body(event, bytearray(data))
-            return None
-        if self._bodies:
-            self._bodies.pop(event.call_id, None)  # an update that was given up half way
-        return event, data
-
-    def _chunk(self, chunk: pb.Chunk) -> tuple[pb.Event, bytes] | None:
+    def _chunk(self, chunk: pb.Chunk) -> Whole | None:
         body = self._bodies.get(chunk.call_id)
         if body is None:
             return None
@@ -88,4 +92,4 @@ class ReceiveBuffer:
         if not chunk.last:
             return None
         del self._bodies[chunk.call_id]
-        return body.head, bytes(body.data)
+        return body.sort, body.head, bytes(body.data)

@@ -6,7 +6,6 @@ way at a time: the daemon keeps what has come of each, and refuses calls beyond 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 
@@ -20,13 +19,12 @@ SOURCES_MAX = 4  # half of the calls whose arguments a daemon takes at once
 class SendQueue:
     """Messages, and sources of messages, in order of arrival; a source goes to the end after each of its messages."""
 
-    __slots__ = ("_begun", "_turns", "_waiting", "_wake")
+    __slots__ = ("_begun", "_turns", "_waiting")
 
     def __init__(self) -> None:
         self._turns: deque[pb.AttachRequest | Iterator[pb.AttachRequest]] = deque()
         self._begun = 0  # sources among the turns
         self._waiting: deque[Iterator[pb.AttachRequest]] = deque()  # for their first turn
-        self._wake: asyncio.Future[None] | None = None
 
     def put(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let something be sent."""
@@ -37,22 +35,18 @@ class SendQueue:
             self._turns.append(messages)
         else:
             self._waiting.append(messages)
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
-    async def take(self) -> pb.AttachRequest:
-        """The next message; waits for one. Has one taker."""
-        while True:
-            while self._turns:
-                turn = self._turns.popleft()
-                if isinstance(turn, pb.AttachRequest):
-                    return turn
-                if (message := next(turn, None)) is not None:
-                    self._turns.append(turn)
-                    return message
-                if self._waiting:
-                    self._turns.append(self._waiting.popleft())
-                else:
-                    self._begun -= 1
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+    def take(self) -> pb.AttachRequest | None:
+        """Remove and return the next message; None if there is none."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if isinstance(turn, pb.AttachRequest):
+                return turn
+            if (message := next(turn, None)) is not None:
+                self._turns.append(turn)
+                return message
+            if self._waiting:
+                self._turns.append(self._waiting.popleft())
+            else:
+                self._begun -= 1
+        return None

@@ -1,8 +1,8 @@
-"""One Attach stream: one task that writes, one loop that reads.
+"""One Attach stream: messages up, one at a time, and a loop that reads.
 
-grpc.aio ends a stream on which two writes overlap, so everything that goes up waits for its turn in the outbox and
-one task takes it from there. Acknowledgements ride on whatever goes up next; where nothing does, one goes up by
-itself, after a while or after so many bytes, never for each event.
+grpc.aio ends a stream on which two writes overlap. So a message is written where it is sent if no write is under way,
+and else waits in the queue, which the write under way empties before it ends. Acknowledgements ride on whatever goes up
+next; where nothing does, one goes up by itself, after a while or after so many bytes, never for each event.
 
 The stream knows nothing of calls. It outlives nothing: after a drop the session makes another one.
 """
@@ -10,7 +10,8 @@ The stream knows nothing of calls. It outlives nothing: after a drop the session
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TypeAlias
 
 import grpc
@@ -42,9 +43,21 @@ NO_WELCOME = Refusal(
 
 
 class Stream:
-    """One Attach stream, from its Open to its end."""
+    """One Attach stream, from its Open to its end.
 
-    __slots__ = ("_acknowledge_timer", "_inbox", "_link", "_outbox", "_unacknowledged_bytes")
+    The mutable state: `_writing` (a write is under way, or the stream has ended) and `_writer`, the task of the last write.
+    """
+
+    __slots__ = (
+        "_acknowledge_timer",
+        "_inbox",
+        "_link",
+        "_outbox",
+        "_rpc",
+        "_unacknowledged_bytes",
+        "_writer",
+        "_writing",
+    )
 
     def __init__(self, link: Channel, inbox: ReceiveBuffer) -> None:
         self._link = link
@@ -52,10 +65,15 @@ class Stream:
         self._outbox = SendQueue()
         self._acknowledge_timer: asyncio.TimerHandle | None = None
         self._unacknowledged_bytes = 0
+        self._writer: asyncio.Task[None] | None = None
+        self._writing = False
 
     def send(self, messages: pb.AttachRequest | Iterator[pb.AttachRequest]) -> None:
         """Let a message go up, or all of a source in turn with others; returns at once."""
         self._outbox.put(messages)
+        if not self._writing:
+            self._writing = True
+            self._writer = _begin(self._write())
 
     async def run(
         self,
@@ -64,24 +82,25 @@ class Stream:
         handle_event: Callable[[pb.Event], None],
     ) -> Refusal | None:
         """Open, then hand each event to `handle_event` until the stream ends; says why it did, None for in peace."""
-        rpc = ToolCellStub(self._link.channel).Attach(metadata=self._link.metadata)
-        self._outbox.put(pb.AttachRequest(open=opening))
+        self._rpc: _Rpc = ToolCellStub(self._link.channel).Attach(metadata=self._link.metadata)
+        self.send(pb.AttachRequest(open=opening))
         try:
-            async with asyncio.TaskGroup() as group:
-                writer = group.create_task(self._write(rpc))
-                try:
-                    return await self._read(rpc, welcome, handle_event)
-                finally:
-                    writer.cancel()
+            return await self._read(welcome, handle_event)
         finally:
-            rpc.cancel()
+            self._writing = True  # what is sent from now on stays in the queue
+            self._rpc.cancel()
             if self._acknowledge_timer is not None:
                 self._acknowledge_timer.cancel()
+            if self._writer is not None:
+                self._writer.cancel()
+                await asyncio.wait({self._writer})
+                if not self._writer.cancelled():
+                    self._writer.result()  # raises a failure of ours
 
     async def _read(
-        self, rpc: _Rpc, welcome: Callable[[pb.Welcome], None], handle_event: Callable[[pb.Event], None]
+        self, welcome: Callable[[pb.Welcome], None], handle_event: Callable[[pb.Event], None]
     ) -> Refusal | None:
-        messages = rpc.__aiter__()
+        messages = self._rpc.__aiter__()
         try:
             async with asyncio.timeout(WELCOME_SECONDS):
                 first = await anext(messages, None)
@@ -114,13 +133,25 @@ class Stream:
             self._acknowledge_timer = None
         self._unacknowledged_bytes = 0
         if self._inbox.owes:
-            self._outbox.put(pb.AttachRequest())  # its number is filled in when it goes
+            self.send(pb.AttachRequest())  # its number is filled in when it goes
 
-    async def _write(self, rpc: _Rpc) -> None:
-        while True:
-            message = await self._outbox.take()
-            message.acknowledged = self._inbox.acknowledge()
-            try:
-                await rpc.write(message)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return  # the stream has ended; its reader learns why
+    async def _write(self) -> None:
+        """Write what is queued, until nothing is."""
+        try:
+            while (message := self._outbox.take()) is not None:
+                message.acknowledged = self._inbox.acknowledge()
+                await self._rpc.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the stream has ended, and its reader learns why; nothing more is written
+        except BaseException:
+            self._rpc.cancel()  # the reader ends too
+            raise
+        self._writing = False
+
+
+def _begin(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """Start a task; up to its first wait it runs here and now, where Python can do that."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    return loop.create_task(work)
