@@ -13,6 +13,7 @@ from typing import Final
 
 import toolcelld
 from toolcell import _paths
+from toolcell._own_grpc import older_pollers
 from toolcell._printable import printable
 from toolcell._units import parse_seconds
 from toolcelld.detach import detached
@@ -34,9 +35,10 @@ def main() -> None:
 def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
     os.umask(0o077)
     _log_to_stderr(logging.DEBUG if arguments.verbose else logging.INFO)
-    from toolcelld.config.load import ConfigError
-    from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
-    from toolcelld.server import DaemonOptions, run
+    with older_pollers():
+        from toolcelld.config.load import ConfigError
+        from toolcelld.rpc.auth import AccessError, AlreadyRunning, RuntimeDirectory
+        from toolcelld.server import DaemonOptions, run
 
     options = DaemonOptions(
         socket=os.path.abspath(arguments.socket or _paths.socket_path()),

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from toolcell._own_grpc import older_pollers
 from toolcell._printable import json_text
 
 from .connect import CommandContext
@@ -125,7 +126,8 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     """A command that talks to a daemon; what the client raises becomes a Failure here, and only here."""
     import asyncio
 
-    from toolcell.client import Refused, Unavailable
+    with older_pollers():
+        from toolcell.client import Refused, Unavailable
 
     try:
         # Not closed behind it: the process ends at once, see `main`.
