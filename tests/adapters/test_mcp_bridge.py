@@ -793,3 +793,27 @@ asyncio.run(main())
     done = run(code, input='{"jsonrpc": "2.0", "method": "ping", "id": 1}\n')
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "by Python\nby the kernel\n"
+
+
+def test_after_the_end_no_message_is_read_that_came_before_it() -> None:
+    code = """
+import asyncio, anyio
+from toolcell.adapters.mcp import Pipes
+
+async def main():
+    async with Pipes() as pipes:
+        first = await pipes.read.receive()
+        assert first.message.id == 1
+        pipes.end()
+        pipes.end()
+        try:
+            await pipes.read.receive()
+        except anyio.EndOfStream:
+            return
+        raise AssertionError("read on")
+
+asyncio.run(main())
+"""
+    ping = '{"jsonrpc": "2.0", "method": "ping", "id": %d}\n'
+    done = run(code, input=ping % 1 + ping % 2)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

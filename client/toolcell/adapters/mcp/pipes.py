@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
@@ -33,10 +33,11 @@ class NoPipe(Exception):
 
 
 class Pipes:
-    """Our stdin and stdout as the two streams that the SDK's server runs on. An asynchronous context manager."""
+    """Our stdin and stdout as the two streams that the SDK's server runs on. An asynchronous context manager.
 
-    read: MemoryObjectReceiveStream[SessionMessage | Exception]
-    write: MemoryObjectSendStream[SessionMessage]
+    The server reads and writes the pipes itself: a task and a queue between them would cost each message several turns
+    of the event loop.
+    """
 
     async def __aenter__(self) -> Self:
         for descriptor, name in ((0, "stdin"), (1, "stdout")):
@@ -44,58 +45,114 @@ class Pipes:
             if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)):
                 raise NoPipe(f"{name} is no pipe: an MCP host is expected at its other end.")
         loop = asyncio.get_running_loop()
-        self._reader = asyncio.StreamReader(limit=MESSAGE_BYTES_MAX)
-        self._incoming, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(self._reader), os.fdopen(_taken(0, _nothing()), "rb", 0)
+        reader = asyncio.StreamReader(limit=MESSAGE_BYTES_MAX)
+        incoming, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(_taken(0, _nothing()), "rb", 0)
         )
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
             os.fdopen(_taken(1, os.dup(2)), "wb", 0),
         )
-        self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        received, self.read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        self.write, to_send = anyio.create_memory_object_stream[SessionMessage]()
-        self._refusals = self.write.clone()
-        # Both are awaited by `__aexit__`.
-        self._receiving = asyncio.create_task(self._receive(received), name="stdin")
-        self._sending = asyncio.create_task(self._send(to_send), name="stdout")
+        self.write = _Output(asyncio.StreamWriter(transport, protocol, None, loop), self.end)
+        self.read = _Input(reader, incoming, self.write)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
-        self._refusals.close()
-        self.write.close()
-        await asyncio.wait({self._sending}, timeout=LAST_WORDS_SECONDS)
-        self._sending.cancel()
-        await asyncio.wait({self._receiving, self._sending})
-        self.read.close()
-        self._incoming.close()
-        if not self._writer.transport.is_closing():  # by then it has ended by itself, and cannot be asked to
-            self._writer.transport.abort()
+        await self.write.flush()
 
     def end(self) -> None:
         """End the input, as the host does when it closes its end; harmless twice."""
-        self._receiving.cancel()
+        self.read.end()
 
-    async def _receive(self, received: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async with received:
-                while True:
-                    try:
-                        line = await self._reader.readline()
-                        if not line:
-                            return
-                        if not line.strip():
-                            continue
-                        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValidationError as error:
-                        await self._refuse(error)
-                    except ValueError:  # the line is too long, and what follows of it is read as another
-                        await self._say(types.PARSE_ERROR, f"A line has at most {MESSAGE_BYTES_MAX} bytes.")
-                    else:
-                        await received.send(SessionMessage(message))
+
+class _Stream:
+    """What the streams of the SDK have in common: they are contexts that close them."""
+
+    async def aclose(self) -> None:
+        """The pipes are closed by `Pipes`, after the last words."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class _Output(_Stream):
+    """Messages to the host."""
+
+    def __init__(self, writer: asyncio.StreamWriter, on_broken: Callable[[], None]) -> None:
+        self._writer = writer
+        self._on_broken = on_broken
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message; waits while the host does not read."""
+        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        try:
+            await self._writer.drain()
+        except OSError as error:  # the host is gone
+            self._on_broken()
+            raise anyio.BrokenResourceError from error
+
+    async def flush(self) -> None:
+        """Close when the host has read all, or has not for too long."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:
+            pass  # the host is gone
+
+
+class _Input(_Stream):
+    """Messages from the host; a line that is none is answered here."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport, answers: _Output
+    ) -> None:
+        self._reader = reader
+        self._transport = transport
+        self._answers = answers
+        self._ended = False
+
+    def end(self) -> None:
+        """End; who waits for a message gets the end."""
+        self._ended = True
+        self._transport.close()
+        self._reader.feed_eof()
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises anyio.EndOfStream."""
+        while True:
+            try:
+                line = await self._reader.readline()
+                if not line or self._ended:
+                    raise anyio.EndOfStream
+                if line.strip():
+                    return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except ValidationError as error:
+                await self._refuse(error)
+            except ValueError:  # the line is too long, and what follows of it is read as another
+                await self._say(types.PARSE_ERROR, f"A line has at most {MESSAGE_BYTES_MAX} bytes.")
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
 
     async def _refuse(self, error: ValidationError) -> None:
         if any(found["type"] == "json_invalid" for found in error.errors()):
@@ -105,19 +162,8 @@ class Pipes:
 
     async def _say(self, code: int, message: str) -> None:
         error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self._refusals.send(SessionMessage(error))
-
-    async def _send(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        try:
-            async with to_send:
-                async for item in to_send:
-                    self._writer.write(
-                        item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                    )
-                    await self._writer.drain()
-        except OSError:  # the host is gone
-            self.end()
+        with suppress(anyio.BrokenResourceError):
+            await self._answers.send(SessionMessage(error))
 
 
 def _taken(descriptor: int, instead: int) -> int:
