@@ -1,8 +1,7 @@
 """The gRPC service for agents: decodes a request, calls the session, encodes the answer, maps refusals to status codes.
 
-Longer than 400 lines because it has a method for each RPC of the service. A stream belongs to a session but is not it:
-one task reads what comes up, this one writes what the session's outbox gives, and when either
-ends the session is detached, not closed.
+A stream belongs to a session but is not it: one task reads what comes up, this one writes what the session's outbox
+gives, and when either ends the session is detached, not closed.
 """
 
 from __future__ import annotations
