@@ -344,7 +344,7 @@ async def test_every_call_has_a_process_of_its_own_where_it_says_so(daemon: Runn
 
     async with daemon.connect() as session:
         said = [await pid_of(session.call("count")) for _ in range(3)]
-        await until_workers(daemon, lambda found: not found)  # the last one may still exit
+        assert await workers(daemon) == []
 
     assert [calls for calls, _ in said] == [1, 1, 1]
     assert len({pid for _, pid in said}) == 3

@@ -221,6 +221,7 @@ class Run:
                 self.record.stop is None
                 and report is not None
                 and self.worker.state is WorkerState.BUSY
+                and self.plan.settings.isolation != "call"
                 and not (report.threads or self.collector.broken)
                 and self.worker.cell.is_clear()
                 and (settled := self.collector.settle_now()) is not None
