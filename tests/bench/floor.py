@@ -1,6 +1,6 @@
 """The floor: an empty unary echo, served as the daemon serves, in a process of its own.
 
-The same loop, the same interceptor, the same options; the messages are empty.
+The same loop, the same interceptors, options and pollers of gRPC; the messages are empty.
 `python floor.py SOCKET`, then one line on stdout when it serves; ends with its stdin.
 """
 
@@ -10,10 +10,15 @@ import asyncio
 import sys
 from typing import Any
 
-import grpc.aio
 import uvloop
 
+from toolcell._own_grpc import older_pollers
+
+with older_pollers():
+    import grpc.aio
+
 from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
+from toolcelld.rpc.interceptors import Parser
 from toolcelld.server import SERVER_OPTIONS
 
 METHOD = "/bench.Floor/Echo"
@@ -22,7 +27,7 @@ METHOD = "/bench.Floor/Echo"
 async def main(socket: str) -> None:
     premises = RuntimeDirectory(socket)
     premises.take()
-    server = grpc.aio.server(interceptors=[TokenInterceptor(premises)], options=SERVER_OPTIONS)
+    server = grpc.aio.server(interceptors=[TokenInterceptor(premises), Parser()], options=SERVER_OPTIONS)
 
     async def echo(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         return request
