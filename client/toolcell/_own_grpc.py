@@ -1,4 +1,4 @@
-"""How gRPC polls in a process that is ours: the daemon and the command, never an agent that imports the client.
+"""How gRPC polls in a long-lived process that is ours: the daemon and `toolcell mcp`, never an agent that imports the client.
 
 With its event engine gRPC hands every message through three threads of its own; with the pollers that it had before, the
 thread that waits for the message reads it. That saves a process an eighth of its processor time in a call, and a call a

@@ -115,7 +115,7 @@ def project_above(directory: str, safe: Collection[str] = ()) -> str:
     """Return the project that a directory is in: the nearest one upwards that has a place for tools, else the directory.
 
     The search ends at the root of a git worktree, below the home directory, and at a directory that another user can
-    write: a `.toolcell` that somebody made in a shared directory is nobody's project but their own.
+    write, as any user can make a `.toolcell` in a shared directory.
 
     Args:
         directory: An absolute path without links.

@@ -126,7 +126,7 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     """A command that talks to a daemon; what the client raises becomes a Failure here, and only here."""
     import asyncio
 
-    with older_pollers():
+    with older_pollers():  # for `toolcell mcp`; commands of one call have imported gRPC before
         from toolcell.client import Refused, Unavailable
 
     try:
