@@ -231,6 +231,29 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
     assert process.returncode == 130
 
 
+SIGNALLED = """
+import signal
+from toolcell.cli import call, main
+start = call._started
+def started(*given):
+    running = start(*given)
+    signal.raise_signal(signal.SIGTERM)
+    return running
+call._started = started
+main()
+"""
+
+
+def test_a_signal_that_comes_with_the_call_aborts_it(here: Project) -> None:
+    mark = here.directory / "mark"
+    os.mkfifo(mark)
+    command = [sys.executable, "-c", SIGNALLED, "call", "t_wait", f"mark={mark}"]
+    done = subprocess.run(
+        command, cwd=here.directory, env=here.environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (130, "t_wait: aborting (again to leave at once)")
+
+
 READS = """
 from pathlib import Path
 from toolcell import tool

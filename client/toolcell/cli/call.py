@@ -86,9 +86,12 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                 await _wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
-            running = _started(session, name, arguments, options.timeout_seconds)
-            show = _events_shown(running) if options.events else _shown(terminal, running)
-            with _interrupts(terminal, running, selected_daemon):
+            with _interrupts(
+                terminal,
+                selected_daemon,
+                lambda: _started(session, name, arguments, options.timeout_seconds),
+            ) as running:
+                show = _events_shown(running) if options.events else _shown(terminal, running)
                 async for event in running:
                     show(event)
                 outcome = await running
@@ -190,8 +193,8 @@ def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
 
 
 @contextmanager
-def _interrupts(terminal: Terminal, running: Call, selected_daemon: Daemon) -> Generator[None]:
-    """While it runs: ^C, and a polite kill, abort the call; the second one leaves at once."""
+def _interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
+    """Start a call; while it runs, ^C and a polite kill abort it, and the second one leaves at once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     asked = False
@@ -209,10 +212,12 @@ def _interrupts(terminal: Terminal, running: Call, selected_daemon: Daemon) -> G
         running.abort(f"by you after {format_seconds(loop.time() - began)}")
         terminal.interrupt(f"{running.tool}: aborting (again to leave at once)")
 
+    # Before the call is sent: its tool may run, and be heard of, at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupt)
     try:
-        yield
+        running = start()
+        yield running
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
