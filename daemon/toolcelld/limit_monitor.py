@@ -27,7 +27,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.usage import Usage, disk_used, measure, passed
+from toolcelld.cell.usage import Usage, disk_used, passed
 from toolcelld.config.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
@@ -153,7 +153,7 @@ class LimitMonitor:
 
 
 def _measured(cell: Cell, limits: Limits) -> Usage:
-    cell.usage = measure(cell.builders, memory_limit_bytes=limits.memory_bytes, tasks_limit=limits.processes)
+    cell.usage = cell.measure(limits.memory_bytes, limits.processes)
     return cell.usage
 
 

@@ -251,7 +251,10 @@ def test_a_signal_that_comes_with_the_call_aborts_it(here: Project) -> None:
     done = subprocess.run(
         command, cwd=here.directory, env=here.environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )  # fmt: skip
-    assert (done.returncode, done.stderr.splitlines()[0]) == (130, "t_wait: aborting (again to leave at once)")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        130,
+        "t_wait: aborting (again to leave at once)",
+    )
 
 
 READS = """

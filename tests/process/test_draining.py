@@ -339,17 +339,6 @@ async def test_the_call_after_a_crash_is_told_that_the_state_is_lost(daemon: Run
     assert (then.text[0], then.facts.state_lost) == ("2", False)
 
 
-async def test_every_call_has_a_process_of_its_own_where_it_says_so(daemon: RunningDaemon) -> None:
-    daemon.tool("count", COUNT % "call")
-
-    async with daemon.connect() as session:
-        said = [await pid_of(session.call("count")) for _ in range(3)]
-        assert await workers(daemon) == []
-
-    assert [calls for calls, _ in said] == [1, 1, 1]
-    assert len({pid for _, pid in said}) == 3
-
-
 SLOW = """
     import time
     from pathlib import Path
@@ -365,7 +354,7 @@ SLOW = """
 """
 
 
-async def test_a_worker_made_for_one_call_goes_when_that_call_gave_up(daemon: RunningDaemon) -> None:
+async def test_a_worker_whose_call_gave_up_serves_the_next_one(daemon: RunningDaemon) -> None:
     daemon.tool("slow", SLOW)
 
     async with daemon.connect() as session:
@@ -375,9 +364,11 @@ async def test_a_worker_made_for_one_call_goes_when_that_call_gave_up(daemon: Ru
         call.abort()
         outcome = await call
         (daemon.project / "go").touch()
-        await until_workers(daemon, lambda found: not found)
+        (idle,) = await until_workers(daemon, lambda found: [worker.state for worker in found] == ["idle"])
+        after = await session.call("slow")
 
     assert (outcome.kind, outcome.ran) == (Kind.aborted, False)
+    assert (after.kind, after.facts.worker_id) == (Kind.ok, idle.worker_id)
 
 
 async def test_restarting_workers_spares_no_worker_that_starts_and_no_call(daemon: RunningDaemon) -> None:

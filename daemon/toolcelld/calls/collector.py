@@ -35,6 +35,7 @@ from toolcelld.protocol.messages import (
     ChunkMessage,
     FailedMessage,
     FromWorker,
+    GoneMessage,
     HelloMessage,
     ImportedMessage,
     LoadedMessage,
@@ -154,6 +155,7 @@ class OutputCollector:
                 | LoadedMessage()
                 | BrokenMessage()
                 | FailedMessage()
+                | GoneMessage()
             ):
                 raise MessageError(message.type, "type", "has no place in a call")
             case _:
@@ -164,6 +166,10 @@ class OutputCollector:
 
     def on_refused(self, refused: Refused) -> None:
         self._tell_log("log", "warning", f"network: {refused.why}")
+
+    @property
+    def has_reported(self) -> bool:
+        return self._said is not None
 
     def on_death(self, cell_exit: CellExit) -> None:
         self.death = cell_exit

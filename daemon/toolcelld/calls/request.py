@@ -37,13 +37,12 @@ class Plan(NamedTuple):
     generation: int  # of the catalog that has the tool
     grace_seconds: float
 
-    def under(self, limits: Limits, session_id: str, call_id: str) -> Plan:
+    def under(self, limits: Limits, session_id: str) -> Plan:
         """Return the plan for one call, under the limits that it lowers.
 
         Args:
             limits: The limits of the call and its session; `NO_LIMITS` for none.
             session_id: The owner of the worker with isolation "session".
-            call_id: With the session, the owner with isolation "call".
         """
-        spec = Permit(self.tool, self.settings, self.spec).cell(session_id, call_id, limits)
+        spec = Permit(self.tool, self.settings, self.spec).cell(session_id, limits)
         return self._replace(limits=lower(self.settings.limits, limits), spec=spec)

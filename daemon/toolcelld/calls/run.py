@@ -221,7 +221,7 @@ class Run:
                 self.record.stop is None
                 and report is not None
                 and self.worker.state is WorkerState.BUSY
-                and self.plan.settings.isolation != "call"
+                and not self.plan.spec.fresh
                 and not (report.threads or self.collector.broken)
                 and self.worker.cell.is_clear()
                 and (settled := self.collector.settle_now()) is not None
@@ -257,13 +257,19 @@ class Run:
     async def _settle(self) -> None:
         """Return or retire the worker; a cell that is not reused is empty when this returns."""
         call, worker, report, stop = self.call, self.worker, self.collector.report, self.record.stop
-        if report is not None and self.collector.death is None and not worker.cell.is_clear():
+        gone = (
+            report is not None
+            and stop is None
+            and worker.forks
+            and await worker.is_gone(self.plan.grace_seconds)
+        )
+        if report is not None and self.collector.death is None and not (gone or worker.cell.is_clear()):
             self.record.leftovers = await worker.count_leftovers()
         clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)
         if worker.state is WorkerState.DEAD:
             worker.release()
         elif stop is None:
-            reusable = clean and self.plan.settings.isolation != "call"
+            reusable = clean and (gone or not self.plan.spec.fresh)
             self._give_back(WorkerEvent.DONE if reusable else WorkerEvent.SPENT)
         elif clean and self.plan.spec.serial:
             self._give_back(WorkerEvent.SETTLED)

@@ -29,9 +29,10 @@ from typing import Final
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.exit import CellExit, Proof
+from toolcelld.cell.forks import Forks
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
-from toolcelld.cell.usage import Usage
+from toolcelld.cell.usage import Usage, measure
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
@@ -91,6 +92,7 @@ class Cell:
             None  # until the worker has handed over its sockets, or will not
         )
         self._process_list: ProcessList | None = None
+        self._forks: Forks | None = None  # of a worker that is a template
         self._worker_pidfd = -1
         self.usage: Usage | None = None
         """What its processes used at the last measurement; None before the first."""
@@ -281,27 +283,64 @@ class Cell:
         except OSError:
             return False
 
+    def take_forked(self) -> bool:
+        """Take the process that the worker has forked for its next call. Return False unless it is there, and alone."""
+        try:
+            if self._forks is None:
+                self._forks = Forks(self.keeper_pid, self._init_pid, self.worker_pid)
+            return self._forks.take()
+        except OSError:
+            return False
+
+    def is_forked_gone(self) -> bool:
+        """Whether the process that the worker had forked for a call is gone, with everything that it started."""
+        return self._forks is not None and self._forks.is_gone()
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The pids of the worker and, where it forks one for each call, of the process of the running or the next one."""
+        return (
+            (self.worker_pid,)
+            if self._forks is None or not self._forks.pid
+            else (self.worker_pid, self._forks.pid)
+        )
+
+    def measure(self, memory_limit_bytes: int | None, tasks_limit: int | None) -> Usage:
+        """Measure what the processes of the cell use; see `usage.measure`."""
+        return measure(
+            self.builders,
+            memory_limit_bytes=memory_limit_bytes,
+            tasks_limit=tasks_limit,
+            templates=len(self.workers) - 1,
+        )
+
     def used_nanoseconds(self) -> int:
         """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
-        return time.clock_gettime_ns(~self.worker_pid << 3 | PROCESS_CLOCK)
+        return sum(time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK) for pid in self.workers)
 
     def main_thread_nanoseconds(self) -> int:
         """Return the processor time of the worker's main thread; 0 where the kernel does not tell.
 
         Raises `OSError` when it has exited.
         """
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{self.worker_pid}/schedstat", "rb") as file:
-            return int(file.read().split()[0])
-        return 0
+        used = 0
+        for pid in self.workers:
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/schedstat", "rb") as file:
+                used += int(file.read().split()[0])
+        return used
 
     def stop_worker(self) -> None:
         """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
         signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)
+        if self._forks is not None:
+            self._forks.signal(signal.SIGSTOP)
 
     def continue_worker(self) -> None:
         """Continue a stopped worker."""
         with contextlib.suppress(OSError):  # it has exited
             signal.pidfd_send_signal(self._worker_pidfd, signal.SIGCONT)
+            if self._forks is not None:
+                self._forks.signal(signal.SIGCONT)
 
     def count_leftovers(self) -> asyncio.Future[int]:
         """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
@@ -413,11 +452,12 @@ class Cell:
         if self._leave_cgroup():  # this proves it, however the cell ended
             self._proof = "cgroup"
         last_cpu_seconds = self.usage.cpu_seconds if self.usage is not None else 0.0
+        templates = len(self.workers) - 1  # killed with the process of their call
         cell_exit = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),
             memory_peak_bytes=max(self._memory_peak_bytes, cgroup_usage.memory_peak_bytes),
-            killed=self._killed,
+            killed=max(0, self._killed - templates),
             proof=self._proof,
             stderr=self.stdio.stderr_tail.decode(errors="replace"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
@@ -441,6 +481,9 @@ class Cell:
         if self._process_list is not None:
             self._process_list.close()
             self._process_list = None
+        if self._forks is not None:
+            self._forks.close()
+            self._forks = None
         if self._worker_pidfd >= 0:
             os.close(self._worker_pidfd)
             self._worker_pidfd = -1

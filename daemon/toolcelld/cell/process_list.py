@@ -47,6 +47,18 @@ class ProcessList:
                 return False
         return os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
 
+    def below(self) -> int:
+        """Return the one child of the last process of the chain, and 0 for none.
+
+        Raises `OSError`, also where the cell has other processes than these.
+        """
+        *above, (last, _) = self._lists
+        clear = all(os.pread(number, 64, 0).strip() == expected for number, expected in above)
+        children = os.pread(last, 64, 0).split()
+        if not clear or len(children) > 1 or os.fstat(self._tasks).st_nlink != ONE_THREAD_LINKS:
+            raise ProcessLookupError("the cell has other processes or threads")
+        return int(children[0]) if children else 0
+
     def close(self) -> None:
         """Close the lists."""
         for number in (self._tasks, *(number for number, _ in self._lists)):

@@ -58,6 +58,8 @@ class Usage:
     members: tuple[Member, ...]
     cpu_seconds: float
     """Of all processes that are or were in it."""
+    templates: int = 0
+    """Processes among the members that wait for the process of a call."""
 
     @property
     def memory_bytes(self) -> int:
@@ -66,12 +68,16 @@ class Usage:
 
     @property
     def tasks(self) -> int:
-        """The number of processes and threads."""
-        return sum(member.tasks for member in self.members)
+        """The number of processes and threads, without templates."""
+        return sum(member.tasks for member in self.members) - self.templates
 
 
 def measure(
-    builders: Sequence[int], *, memory_limit_bytes: int | None = None, tasks_limit: int | None = None
+    builders: Sequence[int],
+    *,
+    memory_limit_bytes: int | None = None,
+    tasks_limit: int | None = None,
+    templates: int = 0,
 ) -> Usage:
     """Measure what the processes below a cell's builders use.
 
@@ -81,12 +87,13 @@ def measure(
         builders: The pids of the cell's keeper and, in `strict`, of its init, in that order.
         memory_limit_bytes: The exact memory is read only above it; None, the default, for never.
         tasks_limit: Of more processes and threads than this no memory is read; None, the default, for no limit.
+        templates: Of the members, those that do not count as processes; 0 by default.
     """
     members: list[Member] = []
     cpu_seconds = 0.0
     waiting = [builders[0]]
     seen: set[int] = set()
-    most = PROCESSES_READ_MAX if tasks_limit is None else len(builders) + tasks_limit + 1
+    most = PROCESSES_READ_MAX if tasks_limit is None else len(builders) + templates + tasks_limit + 1
     while waiting and len(seen) < min(most, PROCESSES_READ_MAX):
         pid = waiting.pop()
         seen.add(pid)
@@ -101,7 +108,7 @@ def measure(
             members.append(member)
     # Processes that were listed and not measured count as well.
     unmeasured = [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
-    usage = Usage((*members, *unmeasured), cpu_seconds)
+    usage = Usage((*members, *unmeasured), cpu_seconds, templates)
     if tasks_limit is not None and usage.tasks > tasks_limit:
         return usage  # it is to be killed, and reading the memory of many processes would delay that
     members = [replace(member, memory_bytes=_resident(member.pid)) for member in members]

@@ -26,8 +26,9 @@ class CellSpec:
     limits: CellLimits
     policy: SandboxPolicy
     project: str = ""  # the directory whose imported files are watched
-    owner: str = ""  # the session or the call that it is for; empty for a shared one
+    owner: str = ""  # the session that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
+    fresh: bool = False  # each call has a process of its own
     interpreter: Interpreter | None = None  # in place of Toolcell's own
     requirements: Requirements = NO_REQUIREMENTS  # of which an environment is built before the cell starts
     secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only
@@ -43,6 +44,7 @@ class CellSpec:
             self.limits,
             self.policy,
             self.owner,
+            self.fresh,
             self.interpreter,
             self.requirements,
             self.secrets,
@@ -51,11 +53,6 @@ class CellSpec:
 
     def __hash__(self) -> int:
         return self.hashed
-
-    @property
-    def once(self) -> bool:
-        """Whether it serves one call only."""
-        return bool(self.owner) and not self.serial
 
     def beside(self, interpreter: Interpreter | None) -> CellSpec:
         """Return the spec of a cell that has this interpreter, reads what belongs to it and has its programs on PATH."""

@@ -60,18 +60,18 @@ class Permit:
     settings: Settings
     spec: CellSpec  # for a call that lowers no limit
 
-    def cell(self, session_id: str, call_id: str, limits: Limits) -> CellSpec:
-        """The cell for one call, under the limits that it lowers."""
-        isolation = self.settings.isolation
-        if isolation == "worker" and all(getattr(limits, name) is None for name in OF_CELLS):
+    def cell(self, session_id: str, limits: Limits) -> CellSpec:
+        """The cell for a call of a session, under the limits that it lowers."""
+        serial = self.settings.isolation == "session"
+        if not serial and all(getattr(limits, name) is None for name in OF_CELLS):
             return self.spec
         lowered = _of_cell(lower(self.settings.limits, limits))
         return replace(
             self.spec,
             limits=lowered,
             lowered=lowered != self.spec.limits,
-            owner={"worker": "", "session": session_id, "call": f"{session_id}/{call_id}"}[isolation],
-            serial=isolation == "session",
+            owner=session_id if serial else "",
+            serial=serial,
         )
 
 
@@ -157,7 +157,9 @@ class Ruleset:
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
         spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
-        return Permit(tool, settings, replace(spec, project=project.directory))
+        return Permit(
+            tool, settings, replace(spec, project=project.directory, fresh=settings.isolation == "call")
+        )
 
     def find_project(self, directory: str) -> Project:
         """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.

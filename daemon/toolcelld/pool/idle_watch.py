@@ -29,6 +29,8 @@ __all__ = ["IdleWatch"]
 
 LOOK_SECONDS: Final = 0.05
 """Between the result, the first and the second look; as often as the limits of running calls are measured."""
+FORK_SECONDS_MAX: Final = 5.0
+"""Until a template has forked the process of its next call, which takes milliseconds."""
 STOPPED_SECONDS: Final = 1.0
 """Between looks at stopped workers."""
 CLEANUP_NS: Final = 10_000_000
@@ -95,7 +97,7 @@ class IdleWatch:
         self._timer, self.hurried = None, False
         now = self._loop.time()
         for worker, since in list(self._idle.items()):
-            if worker.pid and now - since >= LOOK_SECONDS and (doing := self._look_at(worker)):
+            if worker.pid and now - since >= LOOK_SECONDS and (doing := self._look_at(worker, now - since)):
                 self._on_active(worker, doing)
         for worker in list(self._leaving):
             if not worker.pid or worker.cell.ended.done():
@@ -110,8 +112,10 @@ class IdleWatch:
         look = self.looks.get(worker)
         return look is not None and look.stopped
 
-    def _look_at(self, worker: Worker) -> str:
-        """Return what an idle worker does that it must not do; empty where it does nothing."""
+    def _look_at(self, worker: Worker, seconds: float) -> str:
+        """Return what a worker that is idle for so long does that it must not do; empty where it does nothing."""
+        if worker.is_forking:
+            return "it forks no process for its next call" if seconds > FORK_SECONDS_MAX else ""
         cell = worker.cell
         try:
             look = self.looks.get(worker)
@@ -129,7 +133,7 @@ class IdleWatch:
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
         # After it was stopped: it could have forked since the last look.
-        if len(measure(cell.builders).members) > 1:
+        if len(measure(cell.builders).members) > len(cell.workers):
             return "it started a process"
         return _over_limit(worker)
 
@@ -137,9 +141,7 @@ class IdleWatch:
 def _over_limit(worker: Worker) -> str:
     """Return the limit of its cell that a worker is over; empty where it is over none."""
     limits = worker.spec.limits
-    usage = measure(
-        worker.cell.builders, memory_limit_bytes=limits.memory_bytes, tasks_limit=limits.processes
-    )
+    usage = worker.cell.measure(limits.memory_bytes, limits.processes)
     for key, figure, limit in (
         ("memory", usage.memory_bytes, limits.memory_bytes),
         ("processes", usage.tasks, limits.processes),

@@ -192,8 +192,6 @@ class Pool:
         """Remove a lease that is not granted, and let the next one have what was to be its own."""
         self._remove(lease)
         self._settle()
-        if lease.spec.once:
-            self.retire_owned(lease.spec.owner)  # one on its way would wait for a call that never comes
 
     def _remove(self, lease: Lease) -> None:
         self._waiting.remove(lease.places, lease)
@@ -237,7 +235,7 @@ class Pool:
         ):  # it reported how its call ended: nothing had stopped it
             self.quarantine.served(spec.file)
         if event is WorkerEvent.DONE and (
-            (spec.owner and not spec.serial) or worker.calls >= CALLS_PER_WORKER_MAX
+            (spec.fresh and not worker.forks) or worker.calls >= CALLS_PER_WORKER_MAX
         ):
             event = WorkerEvent.SPENT
         if worker.state is not WorkerState.DEAD:

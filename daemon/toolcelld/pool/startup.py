@@ -58,6 +58,7 @@ class Startup:
         """Done when the worker has said hello again from the interpreter that its cell executes, or has failed."""
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
+        self.forks = False  # whether it is a template
         self._frames = 0
         self._body = bytearray()
         self._remaining = -1  # bytes of the description; -1 before its first frame
@@ -114,6 +115,7 @@ class Startup:
             cell.end()
             return
         self.layers = message.layers
+        self.forks = bool(message.forks)
         self._body += payload
         self._remaining = size - len(payload)
         self._finish_if_complete(cell)

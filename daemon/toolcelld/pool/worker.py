@@ -81,6 +81,11 @@ class Listener(Protocol):
         """The cell has ended."""
         ...
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether the result of the call is complete."""
+        ...
+
 
 class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     """A cell, its file, and its state. The pool fires all events except HELLO and EXIT.
@@ -115,6 +120,9 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self._listener: Listener | None = None
         self._startup: Startup | None = None
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
+        self.forks = False  # whether it is a template, which forks a process for each call
+        self._hello_due = False  # from the process of the next call
+        self._gone: asyncio.Future[None] | None = None  # that of the running call has exited
         self._tmpdirs: TemporaryDirectories | None = None
         self._tmpdir = ""
         self.egress: Egress | None = None  # where it may reach some hosts only
@@ -136,6 +144,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     def keeper_pid(self) -> int:
         """Its keeper's pid; 0 while it starts."""
         return self._cell.keeper_pid if self._cell is not None else 0
+
+    @property
+    def is_forking(self) -> bool:
+        """Whether it is a template that still forks the process of its next call."""
+        return self._hello_due
 
     @property
     def tmpdir(self) -> str:
@@ -207,6 +220,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             directory=file.directory,
             package=file.path.endswith("/__init__.py"),
             describe=describe,
+            fork=self.spec.fresh,
         )
         self._cell.channel.send(BecomeMessage(), become)
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
@@ -299,6 +313,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         cell = self.cell
         cell.stdio.begin_call()
         self._listener = listener
+        if self.forks:
+            self._gone = cell.loop.create_future()
         cell.channel.send(CallMessage(seq=self.calls, tool=tool, context=context), arguments)
         if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
             cell.loop.call_soon(listener.on_death, cell.ended.result())
@@ -308,25 +324,49 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """End the call: its listener receives nothing more."""
         self._listener = None
 
+    async def is_gone(self, seconds: float) -> bool:
+        """Wait until the process of the call has exited; return whether nothing of the call is left in the cell.
+
+        Args:
+            seconds: How long its exit functions may take; after that its cell is ended.
+        """
+        gone = self._gone
+        assert gone is not None
+        done, _ = await asyncio.wait(
+            (gone, self.cell.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            await self.end()
+        return gone in done and self.cell.is_forked_gone()
+
     async def count_leftovers(self) -> int:
         """Return the number of processes besides the worker; -1 if the keeper does not answer in time."""
         answer = self.cell.count_leftovers()
         timeout = self.cell.loop.call_later(SURVEY_SECONDS_MAX, _answer_unknown, answer)
         try:
-            return await answer
+            count = await answer
+            # The process of the next call is none of the tool's.
+            return max(0, count - len(self.cell.workers) + 1) if count > 0 else count
         finally:
             timeout.cancel()
 
     # From the cell
 
     def on_frame(self, frame: Frame) -> None:
-        if frame.header["type"] == "imported":
+        kind = frame.header["type"]
+        if kind == "imported":
             self._on_imported(frame)
-            return
-        if self._listener is not None:
+        elif kind == "gone" and self._gone is not None:
+            self._on_gone(frame, self._gone)
+        elif kind == "hello" and self._hello_due:
+            self._hello_due = False
+            self.cell.take_forked()
+        elif self._listener is not None:
             self._listener.on_frame(frame)
         elif self._startup is not None:
             self._startup.on_frame(self.cell, frame)
+            if self._startup.forks and self.spec.fresh and not self.forks:
+                self.forks = self._hello_due = True
 
     def _on_imported(self, frame: Frame) -> None:
         try:
@@ -339,6 +379,16 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.cell.channel.fail(FrameError("more files were imported than a worker reports"))
         elif isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
             self.imported |= message.files
+
+    def _on_gone(self, frame: Frame, gone: asyncio.Future[None]) -> None:
+        listener = self._listener
+        if frame.header.get("seq") != self.calls or gone.done():
+            self.cell.channel.fail(FrameError("it says that the process of another call is gone"))
+        elif listener is not None and not listener.has_reported:
+            self.cell.channel.fail(FrameError("the process of the call exited as if it had reported"))
+        else:
+            self._hello_due = True
+            gone.set_result(None)
 
     @property
     def is_current(self) -> bool:

@@ -129,6 +129,7 @@ class LoadMessage:
     directory: Exact
     package: Flag = False
     describe: Flag = False
+    fork: Flag = False
 
 
 class CallContext(TypedDict):
@@ -218,6 +219,7 @@ class LoadedMessage:
 
     type: Literal["loaded"] = "loaded"
     layers: Annotated[tuple[Word, ...], Field(max_length=LAYERS_MAX)] = ()
+    forks: Flag | None = None
     size: Size | None = None
 
 
@@ -268,6 +270,14 @@ class LinkPart:
 
 
 Part: TypeAlias = TextPart | ImagePart | LinkPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneMessage:
+    """The process of a call has exited, and its temporary files are removed."""
+
+    type: Literal["gone"] = "gone"
+    seq: Sequence
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen, as CallMessage
@@ -364,7 +374,7 @@ ToWorker: TypeAlias = (
 FromWorker: TypeAlias = (
     HelloMessage | ImportedMessage | LoadedMessage | BrokenMessage | FailedMessage
     | ResultMessage | UpdateMessage | ProgressMessage | MetadataMessage | LogMessage
-    | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage
+    | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage | GoneMessage
 )  # fmt: skip
 
 Message: TypeAlias = ToWorker | FromWorker

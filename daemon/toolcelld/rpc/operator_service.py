@@ -134,7 +134,7 @@ class Operator(rpc.OperatorServicer):
                     since=timestamp(worker.since),
                     call_id=worker.call_id,
                     session_id=worker.spec.owner if worker.spec.serial else "",
-                    isolation="session" if worker.spec.serial else "call" if worker.spec.owner else "worker",
+                    isolation="session" if worker.spec.serial else "call" if worker.spec.fresh else "worker",
                     memory_bytes=resident_memory(worker.pid)[0],
                     directory=worker.spec.directory,
                 )

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "filter_of", "refusals"]
+__all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "Table", "filter_of", "refusals", "refusals_on"]
 
 CLONE_NEW: Final = 0x7E020000  # mount, cgroup, uts, ipc, user, process and network namespaces
 CLONE_NEWTIME: Final = 0x80  # in unshare only; a signal's number in clone
@@ -202,16 +202,35 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[DeniedSyscall]]:
     }
 
 
+_NUMBERED: Final = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+"""What the kernel lets act on any process of the user, by its number."""
+
+
+def refusals_on(pids: tuple[int, ...]) -> Table:
+    """Return the refused calls of a process that must not act on these others of its cell, nor leave queues to them."""
+    of_group = DeniedSyscall(
+        errno.EPERM, (Is(0, (0,), inverted=True),)
+    )  # 0 is PRIO_PROCESS; for ioprio_set it is 1
+    return {
+        **dict.fromkeys(_NUMBERED, (DeniedSyscall(errno.EPERM, (Is(0, pids),)),)),
+        "setpriority": (of_group, DeniedSyscall(errno.EPERM, (Is(1, pids),))),
+        "ioprio_set": (
+            DeniedSyscall(errno.EPERM, (Is(0, (1,), inverted=True),)),
+            DeniedSyscall(errno.EPERM, (Is(1, pids),)),
+        ),
+        "mq_open": (DeniedSyscall(errno.ENOSYS),),
+    }
+
+
 def _on_others() -> dict[str, Sequence[DeniedSyscall]]:
     """Refuse calls on other processes by number; 0 is the caller.
 
     A thread has a number too, so setting the affinity of another thread fails, as it does in many containers.
     """
     other = DeniedSyscall(errno.EPERM, (Is(0, (0,), inverted=True),))
-    numbered = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
     of_group = DeniedSyscall(errno.EPERM, (Is(1, (0,), inverted=True),))
     return {
-        **dict.fromkeys(numbered, (other,)),
+        **dict.fromkeys(_NUMBERED, (other,)),
         **{
             name: (DeniedSyscall(errno.EPERM, (Is(0, (user,)),)), of_group)
             for name, user in OF_A_USER.items()

@@ -18,10 +18,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox import linux
-from toolcelld.sandbox.denied_syscalls import ALL_BITS, DeniedSyscall, Filter, Is, refusals
+from toolcelld.sandbox.denied_syscalls import (
+    ALL_BITS,
+    DeniedSyscall,
+    Filter,
+    Is,
+    Table,
+    refusals,
+    refusals_on,
+)
 from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
 
-__all__ = ["load", "program", "warm_up"]
+__all__ = ["load", "program", "protecting", "warm_up"]
 
 # <linux/bpf_common.h>
 LOAD: Final = 0x20  # a word of struct seccomp_data into the accumulator
@@ -70,8 +78,17 @@ def program(wanted: Filter, machine: str) -> bytes:
     """Return the program for an architecture. Raises `OSError` if its call numbers are not known."""
     if machine not in NUMBERS or sys.byteorder != "little":
         raise OSError(errno.EOPNOTSUPP, f"the numbers of {machine}'s system calls are not known here")
+    return _assemble(refusals(wanted), machine)
+
+
+@functools.cache
+def protecting(pids: tuple[int, ...]) -> bytes:
+    """Return the program that refuses what acts by number on these processes, or by group or user on all of them."""
+    return _assemble(refusals_on(pids), os.uname().machine)
+
+
+def _assemble(refused: Table, machine: str) -> bytes:
     numbers = NUMBERS[machine]
-    refused = refusals(wanted)
     bodies = {numbers[name]: _body(refused[name]) for name in refused if name in numbers}
     instructions = [
         (LOAD, 0, 0, ARCHITECTURE_OFFSET),

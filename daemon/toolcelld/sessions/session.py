@@ -300,8 +300,8 @@ class Session(Machine[SessionState, SessionEvent]):
         plan = self._admission.plan(request.tool, self._pin.catalog)
         if self.pool.quarantine.records:
             self.pool.quarantine.check(plan.spec.file)
-        if plan.settings.isolation != "worker" or request.limits is not NO_LIMITS:
-            plan = plan.under(request.limits, self.id, request.call_id)
+        if plan.settings.isolation == "session" or request.limits is not NO_LIMITS:
+            plan = plan.under(request.limits, self.id)
         if request.parent_call_id:
             check_ancestors(request, plan.spec, self._parent)
         return plan

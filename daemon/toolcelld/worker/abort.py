@@ -43,6 +43,10 @@ class Abortable:
         self._announce: Callable[[str], None] = lambda _: None
         self.delivered = False
         self.cancel: Callable[[], object] | None = None  # cancels the task that runs on the loop
+        self.listen()
+
+    def listen(self) -> None:
+        """Handle the signal of an abort in this process."""
         signal.signal(ABORT_SIGNAL, self._on_signal)
 
     def close(self) -> None:

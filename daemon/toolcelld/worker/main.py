@@ -35,7 +35,7 @@ from toolcell import Aborted, Denied, ToolContext, ToolError
 from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.normalise import describe_exception, failure
-from toolcelld.protocol.frames import FrameError
+from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import (
     CAUSE_CHARACTERS_MAX,
     LINE_CHARACTERS_MAX,
@@ -46,9 +46,11 @@ from toolcelld.protocol.messages import (
     AskMessage,
     BecomeMessage,
     BrokenMessage,
+    CallContext,
     CallMessage,
     ChunkMessage,
     FailedMessage,
+    GoneMessage,
     HelloMessage,
     ImportedMessage,
     Kind,
@@ -71,6 +73,10 @@ from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.imports import ImportedFiles
 from toolcelld.worker.loader import Broken, ToolSource, load
 from toolcelld.worker.report import Report, Usage
+from toolcelld.worker.template.leftovers import Leftovers
+from toolcelld.worker.template.process import FINISHED, Template
+from toolcelld.worker.template.traces import ImportTraces
+from toolcelld.worker.zygote.warm_up import sample_tool
 
 __all__ = ["main"]
 
@@ -93,8 +99,7 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
     """
     status = 70  # EX_SOFTWARE, unless the loop returns
     try:
-        _Worker(plan, resumed=resumed).run()
-        status = 0
+        status = _Worker(plan, resumed=resumed).run()
     except FrameError as error:
         print(f"toolcell: the daemon broke the protocol: {error}", file=sys.stderr)
     except setup.SetupFailed as failed:
@@ -136,23 +141,31 @@ class _Worker:
         self._imported: ImportedFiles | None = None
         self._began_ns = 0
         self._modules = 0  # how many were imported at the last report
+        self._forked = False  # whether this is the process of one call
 
-    def run(self) -> None:
-        python = sys.version.split()[0]
-        self.daemon_channel.send(HelloMessage(protocol=PROTOCOL_VERSION, pid=os.getpid(), python=python))
+    def run(self) -> int:
+        """Run until the worker is to exit, and return its exit status."""
+        self._say_hello()
         while (frame := self.daemon_channel.receive()) is not None:
             message = to_worker(frame.header)
             match message:
                 case CallMessage():
                     self._call(message, frame.payload)
+                    if self._forked:
+                        return FINISHED
                 case BecomeMessage():
                     self._become(frame.payload)
                 case LoadMessage():
                     self._load(message, frame.payload)
                 case RetireMessage():
-                    return
+                    return 0
                 case AnswerMessage() | ReplyMessage() | ChunkMessage():
                     pass  # about a question of a call that has ended
+        return 0
+
+    def _say_hello(self) -> None:
+        python = sys.version.split()[0]
+        self.daemon_channel.send(HelloMessage(protocol=PROTOCOL_VERSION, pid=os.getpid(), python=python))
 
     # Loading
 
@@ -198,9 +211,11 @@ class _Worker:
             cell.project, message.directory, prefix, after=self._plan.imported_last
         )
         self._began_ns = time.time_ns()
+        leftovers = Leftovers(cell)
+        traces = ImportTraces(leftovers) if message.fork and self._plan.scoped else contextlib.nullcontext()
         self.abortable.begin(LOADING, lambda _: None)
         try:
-            with self.abortable:
+            with self.abortable, traces:
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
                 answer = _describe(exported) if message.describe else NOT_DESCRIBED
         except Broken as broken:
@@ -227,7 +242,33 @@ class _Worker:
         self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
-        self.daemon_channel.send(LoadedMessage(layers=tuple(self._plan.layers)), answer)
+        layers = tuple(self._plan.layers)
+        forks = isinstance(traces, ImportTraces) and not traces.unfit()
+        self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None), answer)
+        if forks:
+            sample = sample_tool()
+            Template(self._plan, leftovers).fork(self._say_gone)
+            self._forked = True
+            self.abortable.listen()
+            self._rehearse(sample)
+            self._say_hello()
+
+    def _say_gone(self, call: int) -> None:
+        self.daemon_channel.send(GoneMessage(seq=call))
+
+    def _rehearse(self, sample: Export) -> None:
+        """Run a call of our own, so that the pages that every call writes to are this process's own when its call comes."""
+        context: CallContext = {
+            "session_id": "", "message_id": "", "call_id": "", "agent": "", "agent_name": "", "directory": "", "worktree": "",
+        }  # fmt: skip
+        call = encode(CallMessage(seq=LOADING, tool="", context=context), b'{"text":"a"}')
+        tools, self._tools = self._tools, {"": sample}
+        for frame in Decoder().feed(call):
+            message = to_worker(frame.header)
+            assert isinstance(message, CallMessage)
+            list(self._run_call(message, frame.payload).frames(LOADING, Usage(0.0, 0, 0)))
+        self._tools = tools
+        self._cpu_seconds = time.process_time()
 
     def _report_imports(self) -> None:
         """Tell the daemon which files of the project were imported since the last report."""

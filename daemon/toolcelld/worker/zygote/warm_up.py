@@ -7,15 +7,16 @@ A worker that is forked afterwards loads its first tool in half the time.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
-from toolcell._authoring.discover import InvalidArguments, exports
+from toolcell._authoring.discover import Export, InvalidArguments, exports
 from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
 from toolcelld.sandbox import landlock, seccomp
 from toolcelld.sandbox.setup import own_places
 
-__all__ = ["warm_up"]
+__all__ = ["sample_tool", "warm_up"]
 
 
 @tool(timeout=1)
@@ -33,11 +34,18 @@ def sample(
     return f"{text}{number}{part}{context.call_id}"
 
 
+@functools.cache
+def sample_tool() -> Export:
+    """Return a tool of our own, with an argument of each common kind."""
+    (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
+    return export
+
+
 def warm_up() -> None:
     """Fill caches before the first fork: run the code of a call once, with valid and invalid input, and compute the rules that all cells share."""
     own_places()
     to_worker(header_of(RetireMessage()))
-    (export,) = exports({"__name__": __name__, "sample": sample}, "sample").tools
+    export = sample_tool()
     export.arguments(b'{"text":"a"}')
     with contextlib.suppress(InvalidArguments):
         export.arguments(b'{"text":1,"other":2}')

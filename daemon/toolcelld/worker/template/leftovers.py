@@ -1,0 +1,103 @@
+"""What calls leave in the file systems of their cell: files in its temporary directory and in its shared memory.
+
+A mount point in a temporary directory is a place that was granted to the tool. Neither it nor the directories above it are
+removed, and no other file system is entered: a call can rename a directory that has a mount point below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from typing import Final
+
+from toolcelld.sandbox.setup import CellSetup
+
+__all__ = ["Leftovers"]
+
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # of the cell alone
+SEGMENTS: Final = "/proc/sysvipc/shm"
+REMOVED_MAX: Final = 10_000
+"""Entries that are removed after one call; it takes less time to make a new cell than to remove more."""
+
+
+class Leftovers:
+    """Finds and removes them. To be made before the file is loaded.
+
+    Args:
+        cell: What the cell is for.
+    """
+
+    def __init__(self, cell: CellSetup) -> None:
+        self._strict = cell.policy.enclosure == "strict"
+        self._roots = [cell.tmpdir] if cell.tmpdir else []
+        mounted = _mount_points()
+        if self._strict and SHARED_MEMORY in mounted:
+            self._roots.append(SHARED_MEMORY)
+        # Directories that stay, with their modes, and mount points, without.
+        self._kept: dict[str, int | None] = {root: os.stat(root).st_mode for root in self._roots}
+        for root in self._roots:
+            for path in mounted:
+                if path.startswith(f"{root}/"):
+                    self._kept[path] = None
+                    while (path := os.path.dirname(path)) != root:
+                        self._kept.setdefault(path, os.stat(path).st_mode)
+        self._removed = 0
+
+    def is_clean(self) -> bool:
+        """Whether nothing is left."""
+        return self._has_only_kept() and not self._has_segments()
+
+    def remove(self) -> bool:
+        """Remove what is left. Return False if that is not possible."""
+        self._removed = 0
+        try:
+            for directory in [path for path, mode in self._kept.items() if mode is not None]:
+                device = os.stat(directory).st_dev
+                for name in os.listdir(directory):
+                    if (path := os.path.join(directory, name)) not in self._kept:
+                        self._remove(path, device)
+        except (OSError, RecursionError):
+            return False
+        return self.is_clean()
+
+    def _remove(self, path: str, device: int) -> None:
+        self._removed += 1
+        found = os.lstat(path)
+        if found.st_dev != device or self._removed > REMOVED_MAX:
+            raise OSError("it is on another file system, or there is too much")
+        if not stat.S_ISDIR(found.st_mode):
+            os.unlink(path)
+            return
+        os.chmod(path, 0o700)
+        for name in os.listdir(path):
+            self._remove(os.path.join(path, name), device)
+        os.rmdir(path)
+
+    def _has_only_kept(self) -> bool:
+        for path, mode in self._kept.items():
+            if mode is None:
+                continue
+            with contextlib.suppress(OSError):
+                names = os.listdir(path)
+                if os.lstat(path).st_mode == mode and all(
+                    os.path.join(path, name) in self._kept for name in names
+                ):
+                    continue
+            return False
+        return True
+
+    def _has_segments(self) -> bool:
+        """Whether the cell's own IPC namespace has shared memory that belongs to no process."""
+        if not self._strict:
+            return False
+        with open(SEGMENTS, "rb") as file:
+            return len(file.readlines()) > 1
+
+
+def _mount_points() -> set[str]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        paths = [line.split()[4] for line in file]
+    unescaped = (re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), path) for path in paths)
+    return {os.fsdecode(path) for path in unescaped}
