@@ -119,9 +119,9 @@ nightly: ## what finds less and takes hours: other Pythons whole, long fuzzing, 
 demo: $(READY) ## a daemon and five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
-bench: $(READY) ## the cost of a call; fails above the bounds
+bench: $(READY) ## what a call costs, beside FastMCP, mcp, gRPC and processes; BENCH="--quick" for a look; ten minutes
 	@$(BIN)/python -m pip install -qq --group bench
-	@$(BIN)/python tests/bench
+	@$(BIN)/python -m tests.bench $(BENCH)
 
 # atheris contains libFuzzer; building it needs clang, so it is installed from a wheel or not at all.
 fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or more

@@ -1,0 +1,260 @@
+"""What is measured of the contenders: calls in turn, calls at once, first calls, fresh processes, starts, memory.
+
+The contenders of one figure are timed in turn, in random order, because machines drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.bench.contenders import (
+    CONTENDERS,
+    TOOLS,
+    Call,
+    environment,
+    mcp_client,
+    served,
+    toolcell_call,
+)
+
+from toolcell.client import connect
+from toolcell.client._launch.daemon import Running
+from toolcell.client._operator import operate
+from toolcell_proto.v1 import operator_pb2
+
+__all__ = ["MEASURES", "Figures", "Sizes", "calls_in_turn"]
+
+ROUND_CALLS: Final = 25
+"""Calls of one contender that follow each other: as a program makes them, and short enough that a drift is shared."""
+SLOW_SECONDS: Final = 0.02
+"""A contender whose first calls take longer than this gets a tenth of the calls."""
+IN_FLIGHT: Final = 32
+PACE_SECONDS: Final = 0.1
+PAUSE_SECONDS: Final = 0.15
+"""After a first call, until the next cells have been made ahead."""
+LARGE_BYTES: Final = 1_000_000
+FASTMCP: Final = [sys.executable, "-m", "tests.bench.servers", "fastmcp", "stdio"]
+
+Figures = dict[str, float]
+
+
+class Sizes:
+    """How much is measured.
+
+    Args:
+        quick: Whether only to show that it works, which takes some seconds.
+    """
+
+    def __init__(self, quick: bool) -> None:
+        self.calls = 50 if quick else 1000
+        self.seconds = 0.3 if quick else 4.0
+        self.new_workers = 4 if quick else 30
+        self.paced = 5 if quick else 60
+        self.starts = 1 if quick else 9
+        self.cells = 4 if quick else 24
+        self.large = 5 if quick else 100
+
+
+async def _seconds(call: Call, n: int) -> float:
+    began = time.perf_counter()
+    await call(n)
+    return time.perf_counter() - began
+
+
+async def calls_in_turn(directory: Path, names: list[str], sizes: Sizes) -> dict[str, list[float]]:
+    """Return the seconds of the calls of each contender."""
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    async with contextlib.AsyncExitStack() as stack:
+        calls: dict[str, Call] = {}
+        for number, name in enumerate(names):
+            (place := directory / str(number)).mkdir(parents=True)
+            calls[name] = await stack.enter_async_context(CONTENDERS[name](place))
+        missing: dict[str, int] = {}
+        for name, call in calls.items():
+            first = [await _seconds(call, n) for n in range(5)]
+            missing[name] = sizes.calls // (10 if statistics.median(first) > SLOW_SECONDS else 1)
+        order = random.Random(1)  # so that none always follows the same one
+        while waiting := [name for name, count in missing.items() if count > 0]:
+            for name in order.sample(waiting, len(waiting)):
+                for n in range(min(ROUND_CALLS, missing[name])):
+                    seconds[name].append(await _seconds(calls[name], n))
+                missing[name] -= ROUND_CALLS
+    return seconds
+
+
+async def _rate(call: Callable[[int], Awaitable[object]], in_flight: int, seconds: float) -> float:
+    """Return the calls a second with so many at once."""
+    count = 0
+    began = time.perf_counter()
+
+    async def repeat() -> None:
+        nonlocal count
+        while time.perf_counter() - began < seconds:
+            await call(count)
+            count += 1
+
+    await asyncio.gather(*(repeat() for _ in range(in_flight)))
+    return count / (time.perf_counter() - began)
+
+
+async def rates(directory: Path, sizes: Sizes) -> Figures:
+    """Calls a second, 32 in flight in one session, beside FastMCP over stdio; three rounds of each."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    with served(directory) as path:
+        async with (
+            connect(path, directory=directory / "project", daemon="running") as session,
+            mcp_client(FASTMCP) as client,
+        ):
+
+            async def fastmcp(n: int) -> object:
+                return await client.call_tool("add", {"a": n, "b": 1})
+
+            for _ in range(3):
+                ours.append(await _rate(toolcell_call(session), IN_FLIGHT, sizes.seconds))
+                theirs.append(await _rate(fastmcp, IN_FLIGHT, sizes.seconds))
+    return {"rate_fastmcp": statistics.median(ours) / statistics.median(theirs)}
+
+
+async def first_calls(directory: Path, sizes: Sizes) -> Figures:
+    """The call for which a worker is started, in a cell that was made ahead."""
+    with served(directory) as path:
+        project = directory / "project"
+        names = [f"f{n}" for n in range(sizes.new_workers)]
+        for name in names:
+            (project / ".toolcell" / "tools" / f"{name}.py").write_text(TOOLS.format(options="", name=name))
+        seconds: list[float] = []
+        async with connect(path, directory=project, daemon="running") as session:
+            while any(name not in session.catalog.tools for name in names):
+                await session.reload()
+            for name in names:
+                await asyncio.sleep(PAUSE_SECONDS)
+                seconds.append(await _seconds(toolcell_call(session, name), 1))
+    return {"first": statistics.median(seconds) * 1000}
+
+
+async def fresh_processes(directory: Path, sizes: Sizes) -> Figures:
+    """`isolation="call"`: ten calls a second in turn with those of a warm worker, and as many as go, four at once."""
+    seconds: dict[str, list[float]] = {"add": [], "fresh": []}
+    with served(directory) as path:
+        project = directory / "project"
+        options = '(isolation="call")'
+        (project / ".toolcell" / "tools" / "fresh.py").write_text(TOOLS.format(options=options, name="fresh"))
+        async with connect(path, directory=project, daemon="running") as session:
+            for n in range(sizes.paced):
+                for name, taken in seconds.items():
+                    taken.append(await _seconds(toolcell_call(session, name), n))
+                    await asyncio.sleep(max(0.0, PACE_SECONDS / len(seconds) - taken[-1]))
+            rate = await _rate(toolcell_call(session, "fresh"), 4, sizes.seconds)
+    warm, fresh = (statistics.median(taken[1:]) for taken in seconds.values())
+    return {"fresh_paced": fresh / warm, "fresh_rate": rate}
+
+
+async def starts(directory: Path, sizes: Sizes) -> Figures:
+    """From the start of a daemon to the first result, beside FastMCP over stdio with the same client as ever."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for n in range(sizes.starts + 1):  # the first ones compile
+        began = time.perf_counter()
+        with served(directory / str(n)) as path:
+            async with connect(path, directory=directory / str(n) / "project", daemon="running") as session:
+                await toolcell_call(session)(n)
+                ours.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        async with mcp_client(FASTMCP) as client:
+            await client.call_tool("add", {"a": n, "b": 1})
+            theirs.append(time.perf_counter() - began)
+    return {"start_fastmcp": statistics.median(ours[1:]) / statistics.median(theirs[1:])}
+
+
+async def commands(directory: Path, sizes: Sizes) -> Figures:
+    """The command as a whole process: a call on a running daemon, and its help."""
+    seconds: dict[str, list[float]] = {"command": [], "help": []}
+    with served(directory) as path:
+        call = ["call", "--socket", path, "-C", str(directory / "project"), "add", "a:=1", "b:=2"]
+        for n in range(2 * sizes.starts + 1):
+            for name, words in (("command", call), ("help", ["--help"])):
+                began = time.perf_counter()
+                subprocess.run(
+                    [str(Path(sys.executable).with_name("toolcell")), *words],
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    env=environment(),
+                )
+                if n:
+                    seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(taken) * 1000 for name, taken in seconds.items()}
+
+
+async def memory(directory: Path, sizes: Sizes) -> Figures:
+    """The proportional memory of the processes of a strict cell, whose worker is idle, beside others like it."""
+    with served(directory) as path:
+        project = directory / "project"
+        names = [f"m{n}" for n in range(sizes.cells)]
+        for name in names:
+            (project / ".toolcell" / "tools" / f"{name}.py").write_text(TOOLS.format(options="", name=name))
+        async with (
+            connect(path, directory=project, daemon="running") as session,
+            operate(Running(path)) as operator,
+        ):
+            while any(name not in session.catalog.tools for name in names):
+                await session.reload()
+            for name in names:
+                await toolcell_call(session, name)(1)
+            await asyncio.sleep(4 * PAUSE_SECONDS)
+            answer = await operator.ask(operator.operator.ListWorkers, operator_pb2.ListWorkersRequest())
+            sums = [sum(_pss_bytes(pid) for pid in _tree(worker.keeper_pid)) for worker in answer.workers]
+    return {"memory": statistics.mean(sums) / 1e6}
+
+
+def _tree(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        children = [int(child) for child in file.read().split()]
+    return [pid, *(each for child in children for each in _tree(child))]
+
+
+def _pss_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
+
+
+async def large_results(directory: Path, sizes: Sizes) -> Figures:
+    """A result of a megabyte, of which all is sent on, in turn with FastMCP's."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    rules = f"[tool.large]\noutput = {{ bytes = {2 * LARGE_BYTES}, lines = 10 }}\n"
+    with served(directory, rules) as path:
+        async with (
+            connect(path, directory=directory / "project", daemon="running") as session,
+            mcp_client(FASTMCP) as client,
+        ):
+            for _ in range(sizes.large):
+                began = time.perf_counter()
+                outcome = await session.call("large", {"size": LARGE_BYTES})
+                ours.append(time.perf_counter() - began)
+                assert len(outcome.text) == LARGE_BYTES, outcome.message
+                began = time.perf_counter()
+                result = await client.call_tool("large", {"size": LARGE_BYTES})
+                theirs.append(time.perf_counter() - began)
+                assert len(result.content[0].text) == LARGE_BYTES
+    return {"large_fastmcp": statistics.median(ours) / statistics.median(theirs)}
+
+
+MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
+    "rates": rates,
+    "first": first_calls,
+    "fresh": fresh_processes,
+    "starts": starts,
+    "commands": commands,
+    "memory": memory,
+    "large": large_results,
+}

@@ -1,0 +1,121 @@
+"""The figures of a run: medians and percentiles, ratios between contenders, and the bounds that they are held to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["GOALS", "Goal", "Latency", "Report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The time of calls, in milliseconds."""
+
+    p50: float
+    p99: float
+    calls: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Latency:
+        """Return the percentiles of at least two calls."""
+        cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+        return cls(cuts[49] * 1000, cuts[98] * 1000, len(seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What one figure may be at most (or at least, where `more`), and what it should be."""
+
+    title: str
+    bound: float
+    goal: float
+    unit: str = "×"
+    more: bool = False
+
+    def verdict(self, figure: float) -> str:
+        """Return "goal", "bound" or "over"."""
+        for name, limit in (("goal", self.goal), ("bound", self.bound)):
+            if figure >= limit if self.more else figure <= limit:
+                return name
+        return "over"
+
+
+GOALS: Final[Mapping[str, Goal]] = {
+    "warm_echo": Goal("warm call / empty unary echo", 1.1, 0.9),
+    "warm_fastmcp": Goal("warm call / FastMCP, stdio", 0.4, 0.25),
+    "warm_mcp": Goal("warm call / mcp, stdio", 0.6, 0.4),
+    "warm_p99": Goal("p99 of a warm call / its p50", 3, 2),
+    "rate_fastmcp": Goal("calls a second, 32 in flight / FastMCP", 4.5, 6, more=True),
+    "first": Goal("first result of a new worker", 12, 8, "ms"),
+    "fresh_paced": Goal('isolation="call" at 10/s / warm call', 2, 1.3),
+    "fresh_rate": Goal('isolation="call", sustained', 150, 400, "/s", more=True),
+    "start_fastmcp": Goal("daemon start to first result / FastMCP", 0.5, 0.33),
+    "command": Goal("toolcell call, whole process", 140, 100, "ms"),
+    "help": Goal("toolcell --help", 90, 60, "ms"),
+    "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
+    "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
+    "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
+}
+
+
+class Report:
+    """What a run has measured.
+
+    Args:
+        host: The machine and the versions.
+    """
+
+    def __init__(self, host: Mapping[str, str]) -> None:
+        self.host = dict(host)
+        self.latencies: dict[str, Latency] = {}
+        self.figures: dict[str, float] = {}
+
+    def add(self, latencies: Mapping[str, Sequence[float]]) -> None:
+        """Add the seconds of calls by contender, and the ratios that they give."""
+        self.latencies |= {name: Latency.of(seconds) for name, seconds in latencies.items()}
+        for key, over, under in (
+            ("warm_echo", "Toolcell, strict", "gRPC unary echo, empty"),
+            ("warm_fastmcp", "Toolcell, strict", "FastMCP, stdio"),
+            ("warm_mcp", "Toolcell, strict", "mcp, stdio"),
+            ("mcp_fastmcp", "toolcell mcp, stdio", "FastMCP, stdio"),
+        ):
+            if over in self.latencies and under in self.latencies:
+                self.figures[key] = self.latencies[over].p50 / self.latencies[under].p50
+        if (warm := self.latencies.get("Toolcell, strict")) is not None:
+            self.figures["warm_p99"] = warm.p99 / warm.p50
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all figures: milliseconds of contenders, and the goals with what was reached."""
+        return {
+            "host": self.host,
+            "latency_ms": {name: asdict(latency) for name, latency in self.latencies.items()},
+            "goals": {
+                key: {**asdict(goal), "reached": figure, "verdict": goal.verdict(figure)}
+                for key, goal in GOALS.items()
+                if (figure := self.figures.get(key)) is not None
+            },
+        }
+
+    def print(self, console: Console) -> None:
+        """Print two tables: the contenders, the fastest first, and the goals."""
+        echo = self.latencies.get("gRPC unary echo, empty")
+        table = Table("add(a, b), one call after the other", box=None)
+        for column in ("p50 ms", "p99 ms", "/ echo", "calls"):
+            table.add_column(column, justify="right")
+        for name, latency in sorted(self.latencies.items(), key=lambda item: item[1].p50):
+            ratio = f"{latency.p50 / echo.p50:.2f}" if echo is not None else ""
+            table.add_row(name, f"{latency.p50:.2f}", f"{latency.p99:.2f}", ratio, str(latency.calls))
+        console.print(table)
+        goals = Table("", "reached", "bound", "goal", "", box=None)
+        for key, goal in GOALS.items():
+            if (figure := self.figures.get(key)) is not None:
+                cells = (f"{value:.4g} {goal.unit}" for value in (figure, goal.bound, goal.goal))
+                goals.add_row(goal.title, *cells, goal.verdict(figure))
+        console.print()
+        console.print(goals)
