@@ -13,5 +13,5 @@ signal.alarm(20)
 @tool
 def spin_after_result(target: dict[str, Any]) -> str:
     report_early()
-    work(1.0)
+    work(3.0)
     return "late"
