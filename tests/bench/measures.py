@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import statistics
 import subprocess
@@ -249,6 +250,42 @@ async def large_results(directory: Path, sizes: Sizes) -> Figures:
     return {"large_fastmcp": statistics.median(ours) / statistics.median(theirs)}
 
 
+async def processor_time(directory: Path, sizes: Sizes) -> Figures:
+    """The processor time of one warm call, of the client, the daemon and the worker; main threads and gRPC's apart."""
+    with served(directory) as path:
+        async with (
+            connect(path, directory=directory / "project", daemon="running") as session,
+            operate(Running(path)) as operator,
+        ):
+            call = toolcell_call(session)
+            for n in range(ROUND_CALLS):
+                await call(n)
+            status = await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
+            answer = await operator.ask(operator.operator.ListWorkers, operator_pb2.ListWorkersRequest())
+            pids = {"client": os.getpid(), "daemon": status.pid, "worker": answer.workers[0].pid}
+            before = {name: _thread_seconds(pid) for name, pid in pids.items()}
+            for n in range(sizes.calls):
+                await call(n)
+            after = {name: _thread_seconds(pid) for name, pid in pids.items()}
+    figures: Figures = {}
+    for name in pids:
+        main, others = ((after[name][part] - before[name][part]) / sizes.calls * 1e6 for part in (0, 1))
+        figures |= {f"{name}, main thread": main} | (
+            {} if name == "worker" else {f"{name}, threads of gRPC": others}
+        )
+    return figures
+
+
+def _thread_seconds(pid: int) -> tuple[float, float]:
+    """Return the processor time of the main thread, and of all others together."""
+    used: dict[int, float] = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            used[int(thread)] = int(file.read().split()[0]) / 1e9
+    main = used.pop(pid)
+    return main, sum(used.values())
+
+
 MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "rates": rates,
     "first": first_calls,
@@ -257,4 +294,5 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "commands": commands,
     "memory": memory,
     "large": large_results,
+    "processor": processor_time,
 }

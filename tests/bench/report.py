@@ -100,6 +100,7 @@ class Report:
                 for key, goal in GOALS.items()
                 if (figure := self.figures.get(key)) is not None
             },
+            "processor_us": {key: figure for key, figure in self.figures.items() if key not in GOALS},
         }
 
     def print(self, console: Console) -> None:
@@ -119,3 +120,6 @@ class Report:
                 goals.add_row(goal.title, *cells, goal.verdict(figure))
         console.print()
         console.print(goals)
+        if parts := {key: figure for key, figure in self.figures.items() if key not in GOALS}:
+            console.print("\nprocessor time of a warm call, µs:")
+            console.print(", ".join(f"{key} {figure:.0f}" for key, figure in parts.items()))
