@@ -40,7 +40,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -122,6 +122,10 @@ demo: $(READY) ## a daemon and five real tools, one of them aborted
 bench: $(READY) ## what a call costs, beside FastMCP, mcp, gRPC and processes; BENCH="--quick" for a look; ten minutes
 	@$(BIN)/python -m pip install -qq --group bench
 	@$(BIN)/python -m tests.bench $(BENCH)
+
+# ENDURANCE="--calls 20000 --json" for the shortest run whose slopes are judged, and its samples.
+endurance: $(READY) ## 100,000 mixed calls on one daemon; fails where anything grows with their number; a quarter of an hour
+	@$(BIN)/python -m tests.endurance $(ENDURANCE)
 
 # atheris contains libFuzzer; building it needs clang, so it is installed from a wheel or not at all.
 fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or more

@@ -239,7 +239,7 @@ class RunningDaemon:
         assert [tool.name for tool in found.catalog.tools] == ["warm"], found.text
         return self.at_rest()
 
-    def _blanks(self) -> int:
+    def blanks(self) -> int:
         """How many cells wait when all have been built: those in namespaces of their own, where there are such, and others."""
         if self._blanks_ready is None:
             found = self.ask(
@@ -272,7 +272,7 @@ class RunningDaemon:
         """What it holds when it is idle; fails if that never comes, or is more than after its start."""
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         # With all its cells built it stays as it is; with one half built it has a descriptor less.
-        self.settle(blanks=self._blanks())
+        self.settle(blanks=self.blanks())
         while True:  # the connection that asked is closed last
             gc.collect()  # a client of the test's own in a cycle, as an expected exception makes one, keeps its connection
             world = DaemonSnapshot.of(self)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
+import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
+from tests.daemons import RunningDaemon
 
-from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Zygote
+from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Zygote, _ZygoteProcess  # pyright: ignore[reportPrivateUsage]
+from toolcelld.pool.prefork import READY_MAX
+from toolcelld.worker.keeper import children
 
 pytestmark = pytest.mark.anyio
 
@@ -43,3 +51,49 @@ async def test_a_zygote_is_started_again_after_a_jittered_wait_that_grows_while_
         await runtime.aclose()
     assert len(pids) == len(longest)
     assert drawn == [(0.0, most) for most in longest]
+
+
+@pytest.mark.slow
+async def test_calls_that_wait_for_a_cell_of_a_zygote_that_is_replaced_get_one_from_the_next(
+    make_daemon: Callable[[], RunningDaemon],
+) -> None:
+    daemon = make_daemon()  # cells that the first zygote has forked last until its end
+    daemon.start()
+    calls = READY_MAX + 4
+    for n in range(calls):
+        daemon.tool(
+            f"t{n}",
+            f'from toolcell import tool\n\n@tool(isolation="call")\ndef t{n}() -> int:\n    return {n}\n',
+        )
+    daemon.describe()
+    async with daemon.connect() as session:
+        (zygote,) = children(daemon.pid)
+        os.kill(zygote, signal.SIGSTOP)  # it is replaced, as it answers nothing
+        running = [session.call(f"t{n}") for n in range(calls)]
+        outcomes = [await call for call in running]
+    assert [outcome.details for outcome in outcomes] == list(range(calls)), outcomes
+
+
+async def test_a_keeper_that_is_answered_as_its_start_is_cancelled_leaves_no_descriptor() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: ASYNC220
+    zygote = _ZygoteProcess("python", process, ours, print)
+    try:
+        start = asyncio.create_task(zygote.spawn([], apart=False))
+        await asyncio.get_running_loop().run_in_executor(None, theirs.recv, 4096)
+        pidfd = os.pidfd_open(os.getpid())
+        answer = b'{"type": "spawned", "id": "1", "pid": 1}'
+        socket.send_fds(theirs, [answer], [pidfd])
+        before = len(os.listdir("/proc/self/fd"))
+        zygote._on_message()  # pyright: ignore[reportPrivateUsage]
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        assert len(os.listdir("/proc/self/fd")) == before
+        os.close(pidfd)
+    finally:
+        theirs.close()
+        assert process.stdin is not None
+        process.stdin.close()
+        await zygote.stop()

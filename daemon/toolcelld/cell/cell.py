@@ -33,7 +33,7 @@ from toolcelld.cell.forks import Forks
 from toolcelld.cell.process_list import ProcessList
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
 from toolcelld.cell.usage import Usage, measure
-from toolcelld.cell.zygote import Spawned, Zygote, ZygoteFailed
+from toolcelld.cell.zygote import Spawned, Zygote, ZygoteEnded, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits
@@ -120,6 +120,7 @@ class Cell:
             host_network: Whether a cell that is apart uses the network of the host; False by default.
 
         Raises:
+            ZygoteEnded: The zygote has ended meanwhile; the next one can start the cell.
             ZygoteFailed: The cell cannot be started; no process of it is left.
         """
         cell = cls(receiver)
@@ -146,7 +147,7 @@ class Cell:
                     cell._spawned = await zygote.spawn(child_ends, apart=apart, host_network=host_network)
             except TimeoutError:
                 zygote.replace()
-                raise ZygoteFailed(
+                raise ZygoteEnded(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
             await cell._join_cgroup(zygote.cgroups)

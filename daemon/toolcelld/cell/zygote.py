@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import random
 import signal
@@ -28,7 +29,9 @@ from typing import Any, Final
 import toolcell
 from toolcelld.cell.cgroup import CgroupTree
 
-__all__ = ["ROOTS", "Spawned", "Zygote", "ZygoteFailed"]
+__all__ = ["ROOTS", "Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
+
+logger = logging.getLogger(__name__)
 
 READY_SECONDS_MAX: Final = 20.0
 """A new interpreter with pydantic takes 0.2 s; with a cold disk on a loaded machine, a hundred times that."""
@@ -46,6 +49,10 @@ ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell._
 
 class ZygoteFailed(Exception):
     """No cell can be started with this interpreter; the message has the reason and what to do."""
+
+
+class ZygoteEnded(ZygoteFailed):
+    """The zygote ended before it answered; the next `spawn` starts another."""
 
 
 class Spawned:
@@ -98,17 +105,18 @@ class Zygote:
             host_network: Whether a cell that is apart uses the network of the host; False by default.
 
         Raises:
+            ZygoteEnded: The zygote has ended meanwhile.
             ZygoteFailed: The zygote cannot be started, or refuses.
         """
         zygote = self._process
-        if zygote is None or not zygote.alive:
+        if zygote is None or not zygote.usable:
             zygote = await self.start()
         return await zygote.spawn(descriptors, apart=apart, host_network=host_network)
 
     async def start(self) -> _ZygoteProcess:
         """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
         async with self._lock:
-            if self._process is not None and self._process.alive:
+            if self._process is not None and self._process.usable:
                 return self._process
             if self._process is not None:
                 await self._process.stop()
@@ -121,7 +129,8 @@ class Zygote:
 
     def replace(self) -> None:
         """Kill a zygote that does not answer; the next `spawn` starts another."""
-        if self._process is not None:
+        if self._process is not None and self._process.usable:
+            logger.warning("The zygote %d does not answer; it is replaced.", self._process.process.pid)
             self._process.kill()
 
     @property
@@ -147,6 +156,7 @@ class _ZygoteProcess:
         self.interpreter = interpreter
         self.process = process
         self.alive = True
+        self._killed = False
         self._control = control
         self._on_stderr = on_stderr
         self._loop = asyncio.get_running_loop()
@@ -204,6 +214,11 @@ class _ZygoteProcess:
             raise
         return zygote
 
+    @property
+    def usable(self) -> bool:
+        """Whether it takes requests; one that was killed is `alive` until its end is read."""
+        return self.alive and not self._killed
+
     async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
         cell_id = str(next(self._ids))
@@ -219,8 +234,12 @@ class _ZygoteProcess:
                 except BlockingIOError:
                     await self._writable()
             return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                os.close(answer.result().pidfd)  # it was answered just before
+            raise
         except OSError as error:
-            raise ZygoteFailed(
+            raise ZygoteEnded(
                 f"the zygote of {self.interpreter} cannot be reached: {error.strerror}"
             ) from error
         finally:
@@ -303,9 +322,10 @@ class _ZygoteProcess:
             return
         self.alive = False
         self._loop.remove_reader(self._control)
-        failure = ZygoteFailed(f"{self.interpreter} ended{self.last_lines()}")
+        message = f"{self.interpreter} ended{self.last_lines()}"
         if not self._ready.done():
-            self._ready.set_exception(failure)
+            self._ready.set_exception(ZygoteFailed(message))
+        failure = ZygoteEnded(message)
         for answer in self._spawning.values():
             if not answer.done():
                 answer.set_exception(failure)
@@ -313,6 +333,7 @@ class _ZygoteProcess:
             _resolve(swept)
 
     def kill(self) -> None:
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
 

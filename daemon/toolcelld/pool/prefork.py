@@ -13,7 +13,7 @@ from typing import Final
 
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.zygote import Zygote, ZygoteFailed
+from toolcelld.cell.zygote import Zygote, ZygoteEnded, ZygoteFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 
@@ -150,7 +150,10 @@ class PreforkedCells:
 
     async def _make_and_hand_over(self) -> bool:
         try:
-            cell = await self._fork_cell()
+            try:
+                cell = await self._fork_cell()
+            except ZygoteEnded:  # nothing of a call has begun: fork it from the next zygote
+                cell = await self._fork_cell()
         except ZygoteFailed as failure:
             if (waiter := self._next_waiter()) is not None:
                 waiter.set_exception(failure)

@@ -1,0 +1,127 @@
+"""`make endurance`: many mixed calls on one daemon, and whether anything grows with their number.
+
+The mix (`mix`) has calls that are aborted, crash, pass a limit, ask, print, return more than the model reads, and such
+that just return, from several sessions that come and go. Every outcome is compared with the expected one.
+After each hundredth of the calls (`run`) the memory, descriptors, threads, processes and files of the daemon and of what is
+below it are counted (`samples`). A line through those of the second half, when all caches are full, says how a figure changes with
+the calls (`slopes`).
+
+Exits 1 if a figure rises: by more than three standard errors and more than the table allows; if an outcome is another
+one than expected, or missing; if the stored outputs pass their quota; or if the idle daemon holds more than before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from tests.daemons import RunningDaemon
+
+from .run import Findings, configuration, endure
+from .samples import FIGURES
+from .slopes import PER_CALLS, Slope, fit
+
+
+def slopes(findings: Findings) -> dict[str, Slope]:
+    """Return the slope of each figure over the second half of the calls."""
+    half = findings.ended.total() / 2
+    late = [sample for sample in findings.samples if sample.calls >= half]
+    return {
+        name: fit([(sample.calls, sample.figures[name]) for sample in late], allowed)
+        for name, allowed in FIGURES.items()
+    }
+
+
+def failures(findings: Findings, calls: int, left: str, fitted: Mapping[str, Slope]) -> list[str]:
+    """Return one line for each reason why the run has failed."""
+    lines = [f"{name} rises" for name, slope in fitted.items() if slope.rises]
+    lines += [f"lost: {call}" for call in findings.lost]
+    lines += [f"wrong: {one}" for one in findings.wrong]
+    most = max((sample.outputs_bytes for sample in findings.samples), default=0)
+    if most > findings.quota_bytes:
+        lines.append(f"stored outputs of {most} bytes, and the quota is {findings.quota_bytes}")
+    ended = sum(number for name, number in findings.ended.items() if not name.startswith("after "))
+    if ended + len(findings.lost) != calls:
+        lines.append(f"{ended} calls of {calls} have ended")
+    return lines + ([left] if left else [])
+
+
+def run(calls: int) -> dict[str, Any]:
+    """Run it, and return the report."""
+    config, quota_bytes = configuration(calls)
+    findings = Findings(quota_bytes)
+    left = ""
+    with tempfile.TemporaryDirectory(prefix="te-", dir="/tmp") as directory:
+        daemon = RunningDaemon(Path(directory), config=config)
+        daemon.start()
+        began = time.monotonic()
+        try:
+            asyncio.run(endure(daemon, calls, findings))
+            daemon.check()
+        except (AssertionError, pytest.fail.Exception) as error:
+            left = str(error)
+        finally:
+            daemon.stop()
+        seconds = time.monotonic() - began
+    fitted = slopes(findings)
+    failed = failures(findings, calls, left, fitted)
+    return {
+        "calls": calls,
+        "seconds": round(seconds, 1),
+        "ended": dict(findings.ended),
+        "wrong": findings.wrong_count,
+        "lost": len(findings.lost),
+        "slopes": {
+            name: asdict(slope) | {"judged": slope.judged, "rises": slope.rises}
+            for name, slope in fitted.items()
+        },
+        "samples": [asdict(sample) for sample in findings.samples],
+        "failures": failed,
+    }
+
+
+def show(report: Mapping[str, Any], console: Console) -> None:
+    """Print the report as a table."""
+    table = Table("for each 10,000 calls", "slope", "± error", "allowed", "mean", "", box=None)
+    assert PER_CALLS == 10_000
+    for name, slope in report["slopes"].items():
+        figures = (f"{slope[key]:.3f}" for key in ("rise", "error", "allowed", "mean"))
+        table.add_row(name, *figures, "RISES" if slope["rises"] else "" if slope["judged"] else "not judged")
+    console.print(table)
+    rate = report["calls"] / report["seconds"]
+    console.print(
+        f"\n{report['calls']} calls in {report['seconds']:.0f} s ({rate:.0f} a second), "
+        f"{report['wrong']} with a wrong outcome, {report['lost']} lost"
+    )
+    for line in report["failures"]:
+        console.print(f"- {line}", markup=False)
+
+
+def main() -> int:
+    """Read the arguments, run, and return the status of the process."""
+    parser = argparse.ArgumentParser(prog="tests.endurance", description="Whether anything grows with calls.")
+    parser.add_argument("--calls", type=int, default=100_000, help="how many; default: 100000")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, with all samples")
+    arguments = parser.parse_args()
+    report = run(arguments.calls)
+    if arguments.json:
+        json.dump(report, sys.stdout, indent=1)
+        print()
+    else:
+        show(report, Console(width=110, highlight=False))
+    return 1 if report["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
