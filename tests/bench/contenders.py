@@ -53,7 +53,7 @@ def large(size: int) -> str:
 def environment() -> dict[str, str]:
     """The environment of all children: their modules are compiled once, as they are where a package is installed."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    return {**kept, "PYTHONPATH": str(ROOT), "FASTMCP_LOG_LEVEL": "ERROR"}
 
 
 @contextlib.contextmanager

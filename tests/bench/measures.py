@@ -232,7 +232,7 @@ async def large_results(directory: Path, sizes: Sizes) -> Figures:
     """A result of a megabyte, of which all is sent on, in turn with FastMCP's."""
     ours: list[float] = []
     theirs: list[float] = []
-    rules = f"[tool.large]\noutput = {{ bytes = {2 * LARGE_BYTES}, lines = 10 }}\n"
+    rules = f"[tool.large]\noutput_bytes = {2 * LARGE_BYTES}\n"
     with served(directory, rules) as path:
         async with (
             connect(path, directory=directory / "project", daemon="running") as session,
