@@ -71,15 +71,19 @@ def served(directory: Path, configuration: str = "") -> Generator[str]:
     ]  # fmt: skip
     with (
         (directory / "log").open("wb") as log,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, env=environment()) as process,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
     ):
-        while not os.path.exists(path):
-            if process.poll() is not None:
+        manager.bind(str(directory / "notify"))
+        manager.settimeout(START_SECONDS_MAX)
+        surroundings = {**environment(), "NOTIFY_SOCKET": str(directory / "notify")}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, env=surroundings) as process:
+            try:
+                manager.recv(4096)  # READY=1 is the first that it says
+            except TimeoutError:
                 sys.exit((directory / "log").read_text())
-            time.sleep(0.001)
-        yield path
-        assert process.stdin is not None
-        process.stdin.close()
+            yield path
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 def toolcell_call(session: Session, name: str = "add") -> Call:
