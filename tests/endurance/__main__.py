@@ -32,6 +32,9 @@ from .run import Findings, configuration, endure
 from .samples import FIGURES
 from .slopes import PER_CALLS, Slope, fit
 
+WARNINGS_MAX = 50
+"""Lines of the daemon's log in a report, beside those that say what it does."""
+
 
 def slopes(findings: Findings) -> dict[str, Slope]:
     """Return the slope of each figure over the second half of the calls."""
@@ -74,6 +77,9 @@ def run(calls: int) -> dict[str, Any]:
         finally:
             daemon.stop()
         seconds = time.monotonic() - began
+        warnings = [line for line in daemon.log.read_text().splitlines() if " INFO " not in line][
+            :WARNINGS_MAX
+        ]
     fitted = slopes(findings)
     failed = failures(findings, calls, left, fitted)
     return {
@@ -88,6 +94,7 @@ def run(calls: int) -> dict[str, Any]:
         },
         "samples": [asdict(sample) for sample in findings.samples],
         "failures": failed,
+        "warnings": warnings,
     }
 
 
@@ -104,7 +111,7 @@ def show(report: Mapping[str, Any], console: Console) -> None:
         f"\n{report['calls']} calls in {report['seconds']:.0f} s ({rate:.0f} a second), "
         f"{report['wrong']} with a wrong outcome, {report['lost']} lost"
     )
-    for line in report["failures"]:
+    for line in [*report["failures"], *report["warnings"]]:
         console.print(f"- {line}", markup=False)
 
 

@@ -69,7 +69,7 @@ class Kind:
         expected = (self.ending, self.cause, self.details)
         stored = outcome.output is not None and outcome.output.complete
         if found != expected:
-            return f"{found} instead of {expected}: {outcome.message}"
+            return f"{found} instead of {expected}, by {outcome.facts.worker_id}: {outcome.cause}, {outcome.message}"
         if stored != self.stored:
             return f"its output is {outcome.output}"
         if outcome.kind in _STOPPED and outcome.ran and outcome.stopped not in {"settled", "killed"}:
