@@ -35,8 +35,8 @@ STOPPED_SECONDS: Final = 1.0
 """Between looks at stopped workers."""
 CLEANUP_NS: Final = 10_000_000
 """Processor time of the main thread between the first looks: objects of the call may be freed after its result."""
-STOPPED_NS: Final = 1_000_000
-"""Processor time of a stopped worker: the kernel's own, to stop it."""
+STOPPED_NS: Final = 5_000_000
+"""Processor time of a stopped worker: until it is stopped, on a loaded machine, and the kernel's own."""
 
 
 @dataclass(slots=True, eq=False)
