@@ -13,7 +13,7 @@ __all__ = ["bars"]
 
 WIDTH: Final = 760
 NAMES_WIDTH: Final = 230
-FIGURES_WIDTH: Final = 120
+FIGURES_WIDTH: Final = 140
 ROW: Final = 24
 TOP: Final = 44
 STYLE: Final = """
