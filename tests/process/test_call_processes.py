@@ -286,9 +286,10 @@ async def test_the_death_of_the_template_ends_its_call(daemon: RunningDaemon) ->
     write(daemon, ENDS)
     async with daemon.connect() as session:
         call = session.call("t", {"how": "wait"})
-        async for _ in call:
-            (worker,) = await workers(daemon)
-            os.kill(worker.pid, signal.SIGKILL)
+        async for event in call:
+            if isinstance(event, Update):
+                (worker,) = await workers(daemon)
+                os.kill(worker.pid, signal.SIGKILL)
         outcome = await call
         assert (outcome.kind, outcome.cause) == (Kind.crashed, "SIGKILL")
         assert await workers(daemon) == []
@@ -386,6 +387,33 @@ AHEAD = """
     def t(context: ToolContext) -> str:
         return "done"
 """
+
+
+NEVER_FORKS = """
+    calls_before = 0
+
+    def before():
+        global calls_before
+        calls_before += 1
+        while calls_before > 1:
+            pass
+
+    os.register_at_fork(before=before)
+
+    @tool(isolation="call")
+    def t(context: ToolContext) -> str:
+        return "done"
+"""
+
+
+async def test_a_template_that_works_on_instead_of_forking_is_ended(daemon: RunningDaemon) -> None:
+    configure(daemon, "strict")
+    write(daemon, NEVER_FORKS)
+    async with daemon.connect() as session:
+        assert (await called(session)).text == "done"
+        async with asyncio.timeout(40):
+            while await workers(daemon):
+                await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ __all__ = ["IdleWatch"]
 
 LOOK_SECONDS: Final = 0.05
 """Between the result, the first and the second look; as often as the limits of running calls are measured."""
-FORK_SECONDS_MAX: Final = 5.0
+FORK_SECONDS_MAX: Final = 1.0
 """Until a template has forked the process of its next call, which takes milliseconds."""
 STOPPED_SECONDS: Final = 1.0
 """Between looks at stopped workers."""

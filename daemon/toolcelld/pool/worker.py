@@ -122,7 +122,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.forks = False  # whether it is a template, which forks a process for each call
         self._hello_due = False  # from the process of the next call
-        self._gone: asyncio.Future[None] | None = None  # that of the running call has exited
+        self._held: tuple[CallMessage, bytes] | None = None  # a call that waits for it
+        self._gone: asyncio.Future[bool] | None = None  # whether that of the running call left nothing behind
         self._tmpdirs: TemporaryDirectories | None = None
         self._tmpdir = ""
         self.egress: Egress | None = None  # where it may reach some hosts only
@@ -315,7 +316,11 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         self._listener = listener
         if self.forks:
             self._gone = cell.loop.create_future()
-        cell.channel.send(CallMessage(seq=self.calls, tool=tool, context=context), arguments)
+        message = CallMessage(seq=self.calls, tool=tool, context=context)
+        if self._hello_due:
+            self._held = message, arguments  # its process has to be known before it can exit
+        else:
+            cell.channel.send(message, arguments)
         if cell.ended.done():  # between the lease and now; `_on_ended` had no listener to notify
             cell.loop.call_soon(listener.on_death, cell.ended.result())
         return self.calls
@@ -337,7 +342,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         )
         if not done:
             await self.end()
-        return gone in done and self.cell.is_forked_gone()
+        return gone.done() and gone.result()
 
     async def count_leftovers(self) -> int:
         """Return the number of processes besides the worker; -1 if the keeper does not answer in time."""
@@ -359,8 +364,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         elif kind == "gone" and self._gone is not None:
             self._on_gone(frame, self._gone)
         elif kind == "hello" and self._hello_due:
-            self._hello_due = False
-            self.cell.take_forked()
+            self._on_forked()
         elif self._listener is not None:
             self._listener.on_frame(frame)
         elif self._startup is not None:
@@ -380,15 +384,24 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         elif isinstance(message, ImportedMessage) and len(self.imported) + len(message.files) <= IMPORTED_MAX:
             self.imported |= message.files
 
-    def _on_gone(self, frame: Frame, gone: asyncio.Future[None]) -> None:
+    def _on_gone(self, frame: Frame, gone: asyncio.Future[bool]) -> None:
         listener = self._listener
         if frame.header.get("seq") != self.calls or gone.done():
             self.cell.channel.fail(FrameError("it says that the process of another call is gone"))
         elif listener is not None and not listener.has_reported:
             self.cell.channel.fail(FrameError("the process of the call exited as if it had reported"))
         else:
+            # Now: the next frame can be of the next process.
+            gone.set_result(self.cell.is_forked_gone())
             self._hello_due = True
-            gone.set_result(None)
+
+    def _on_forked(self) -> None:
+        """Take the process of the next call, and send the call that waits for it."""
+        self._hello_due = False
+        self.cell.take_forked()
+        if (held := self._held) is not None:
+            self._held = None
+            self.cell.channel.send(*held)
 
     @property
     def is_current(self) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import stat
-from typing import Final
+from typing import Final, TypeAlias
 
 from toolcelld.sandbox.setup import CellSetup
 
@@ -20,6 +20,9 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # of the cell alone
 SEGMENTS: Final = "/proc/sysvipc/shm"
 REMOVED_MAX: Final = 10_000
 """Entries that are removed after one call; it takes less time to make a new cell than to remove more."""
+
+_Identity: TypeAlias = tuple[int, int, int]
+"""The mode, the device and the inode of a directory."""
 
 
 class Leftovers:
@@ -35,14 +38,14 @@ class Leftovers:
         mounted = _mount_points()
         if self._strict and SHARED_MEMORY in mounted:
             self._roots.append(SHARED_MEMORY)
-        # Directories that stay, with their modes, and mount points, without.
-        self._kept: dict[str, int | None] = {root: os.stat(root).st_mode for root in self._roots}
+        # Directories that stay, as they are, and mount points.
+        self._kept: dict[str, _Identity | None] = {root: _identity(root) for root in self._roots}
         for root in self._roots:
             for path in mounted:
                 if path.startswith(f"{root}/"):
                     self._kept[path] = None
                     while (path := os.path.dirname(path)) != root:
-                        self._kept.setdefault(path, os.stat(path).st_mode)
+                        self._kept.setdefault(path, _identity(path))
         self._removed = 0
 
     def is_clean(self) -> bool:
@@ -52,9 +55,12 @@ class Leftovers:
     def remove(self) -> bool:
         """Remove what is left. Return False if that is not possible."""
         self._removed = 0
+        directories = {path: found for path, found in self._kept.items() if found is not None}
         try:
-            for directory in [path for path, mode in self._kept.items() if mode is not None]:
-                device = os.stat(directory).st_dev
+            if any(_identity(path) != found for path, found in directories.items()):
+                return False  # a call put something else there
+            for directory, found in directories.items():
+                device = found[1]
                 for name in os.listdir(directory):
                     if (path := os.path.join(directory, name)) not in self._kept:
                         self._remove(path, device)
@@ -76,14 +82,12 @@ class Leftovers:
         os.rmdir(path)
 
     def _has_only_kept(self) -> bool:
-        for path, mode in self._kept.items():
-            if mode is None:
+        for path, found in self._kept.items():
+            if found is None:
                 continue
             with contextlib.suppress(OSError):
                 names = os.listdir(path)
-                if os.lstat(path).st_mode == mode and all(
-                    os.path.join(path, name) in self._kept for name in names
-                ):
+                if _identity(path) == found and all(os.path.join(path, name) in self._kept for name in names):
                     continue
             return False
         return True
@@ -94,6 +98,11 @@ class Leftovers:
             return False
         with open(SEGMENTS, "rb") as file:
             return len(file.readlines()) > 1
+
+
+def _identity(path: str) -> _Identity:
+    found = os.lstat(path)
+    return found.st_mode, found.st_dev, found.st_ino
 
 
 def _mount_points() -> set[str]:
