@@ -15,7 +15,6 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -61,13 +60,15 @@ from toolcelld.pool.probe import probe_host
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
 from toolcelld.rpc.agent_service import ToolCell
-from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
+from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator, OperatorEvent
+from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.sandbox import linux
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
+from toolcelld.worker.zygote.launch import LaunchedZygote
 
 __all__ = ["DaemonOptions", "run"]
 
@@ -98,7 +99,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     """The parts of a running daemon, as the services, sessions and calls use them."""
 
     def __init__(
-        self, options: DaemonOptions, runtime_directory: RuntimeDirectory, tasks: asyncio.TaskGroup
+        self,
+        options: DaemonOptions,
+        runtime_directory: RuntimeDirectory,
+        cgroups: CgroupTree,
+        zygote: LaunchedZygote,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.options = options
         self.socket = runtime_directory.socket
@@ -117,8 +123,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self.ruleset = Ruleset(
             self.config, self._host_paths(HostCapabilities())
         )  # until the host has been examined
-        self.groups = CgroupTree.claim()  # before there is a zygote, which stays where it was started
-        self._zygote = Zygote(sys.executable, _log_zygote, self.groups)
+        self.groups = cgroups
+        self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
         # By whether they have namespaces of their own, and then the network of the host.
         self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
@@ -419,15 +425,24 @@ SERVER_OPTIONS: Final = (
 
 
 async def run(
-    options: DaemonOptions, runtime_directory: RuntimeDirectory, on_serving: Callable[[], None]
+    options: DaemonOptions,
+    runtime_directory: RuntimeDirectory,
+    cgroups: CgroupTree,
+    zygote: LaunchedZygote,
+    on_serving: Callable[[], None],
 ) -> None:
-    """Run a daemon in a runtime directory that is locked; `on_serving` is called when the socket answers."""
+    """Run a daemon until it is told to stop.
+
+    Args:
+        options: The command-line options.
+        runtime_directory: Its directory, locked.
+        cgroups: The cgroups for its cells, claimed before the zygote was launched, which stays where it was started.
+        zygote: The zygote of this interpreter. The caller closes it afterwards.
+        on_serving: Called when the socket answers.
+    """
     loop = asyncio.get_running_loop()
-    linux.set_dumpable(False)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
     async with asyncio.TaskGroup() as tasks:
-        daemon = Daemon(options, runtime_directory, tasks)
+        daemon = Daemon(options, runtime_directory, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -56,8 +56,9 @@ async def serve_grpc(socket: str) -> None:
     with older_pollers():
         import grpc.aio
 
-    from toolcelld.rpc.auth import RuntimeDirectory, TokenInterceptor
+    from toolcelld.rpc.auth import TokenInterceptor
     from toolcelld.rpc.interceptors import Parser
+    from toolcelld.runtime_directory import RuntimeDirectory
     from toolcelld.server import SERVER_OPTIONS
 
     directory = RuntimeDirectory(socket)

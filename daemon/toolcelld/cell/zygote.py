@@ -23,13 +23,12 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import toolcell
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 
-__all__ = ["ROOTS", "Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
+__all__ = ["Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +40,6 @@ STEADY_SECONDS: Final = 60.0
 """After this time a zygote counts as stable: its crash is the first of a new row."""
 STDERR_LINES_MAX: Final = 40
 MESSAGE_BYTES_MAX: Final = 64 * 1024
-
-ENTRY: Final = Path(__file__).parents[1] / "worker" / "__main__.py"
-ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
-"""The directories that Toolcell's packages are imported from."""
 
 
 class ZygoteFailed(Exception):
@@ -74,6 +69,7 @@ class Zygote:
         interpreter: The path of the Python interpreter.
         on_stderr: Called with each line that the zygote prints to stderr.
         cgroups: The cgroups for its cells; none by default.
+        launched: The process for the first start; launched by it by default.
         jitter: Draws a wait between two bounds, in seconds; uniform by default.
         clock: Returns the time in seconds; monotonic by default.
     """
@@ -83,6 +79,7 @@ class Zygote:
         interpreter: str,
         on_stderr: Callable[[str], None],
         cgroups: CgroupTree | None = None,
+        launched: LaunchedZygote | None = None,
         jitter: Callable[[float, float], float] = random.uniform,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -90,6 +87,7 @@ class Zygote:
         self._jitter = jitter
         self.cgroups = cgroups or CgroupTree()
         self._on_stderr = on_stderr
+        self._launched = launched
         self._lock = asyncio.Lock()
         self._process: _ZygoteProcess | None = None
         self._clock = clock
@@ -123,7 +121,8 @@ class Zygote:
                 self._failures = 1 if self._clock() - self._started >= STEADY_SECONDS else self._failures + 1
             delay_max = BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS) - 1)]
             await asyncio.sleep(self._jitter(0.0, delay_max))
-            self._process = await _ZygoteProcess.start(self.interpreter, self._on_stderr)
+            launched, self._launched = self._launched, None
+            self._process = await _ZygoteProcess.start(self.interpreter, self._on_stderr, launched)
             self._started = self._clock()
             return self._process
 
@@ -173,31 +172,17 @@ class _ZygoteProcess:
         self._loop.add_reader(self._stderr, self._on_stderr_ready)
 
     @classmethod
-    async def start(cls, interpreter: str, on_stderr: Callable[[str], None]) -> _ZygoteProcess:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
-        ours.setblocking(False)
-        command = [interpreter, "-I", str(ENTRY), str(theirs.fileno()), *ROOTS]
-        try:
-            with theirs:
-                process = await asyncio.to_thread(
-                    subprocess.Popen,
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    pass_fds=[theirs.fileno()],
-                    env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
-                    cwd="/",
-                    start_new_session=True,
-                )
-        except OSError as error:
-            ours.close()
-            raise ZygoteFailed(
-                f"{interpreter}: {error.strerror}; is the interpreter's path right?"
-            ) from error
-        zygote = cls(interpreter, process, ours, on_stderr)
+    async def start(
+        cls, interpreter: str, on_stderr: Callable[[str], None], launched: LaunchedZygote | None
+    ) -> _ZygoteProcess:
+        if launched is None:
+            try:
+                launched = await asyncio.to_thread(launch, interpreter)
+            except OSError as error:
+                raise ZygoteFailed(
+                    f"{interpreter}: {error.strerror}; is the interpreter's path right?"
+                ) from error
+        zygote = cls(interpreter, *launched, on_stderr)
         try:
             async with asyncio.timeout(READY_SECONDS_MAX):
                 await zygote._ready

@@ -1,0 +1,111 @@
+"""The runtime directory of a daemon: its lock, its tokens and the path of its socket.
+
+The directory belongs to the user alone (0700), and so do its files (0600). The lock on `daemon.lock` is taken before
+the socket is bound and held for life, because a second gRPC server would take over a live unix socket path without a
+word. A stale socket or lock file is no obstacle: the kernel dropped the lock with the process that held it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+from typing import Final
+
+from toolcell import _paths
+
+__all__ = ["AccessError", "AlreadyRunning", "RuntimeDirectory"]
+
+TOKEN_BYTES: Final = 32
+
+
+class AccessError(Exception):
+    """The runtime directory cannot be used; the message says why and what to do."""
+
+
+class AlreadyRunning(Exception):
+    """Another daemon holds the lock."""
+
+
+class RuntimeDirectory:
+    """The runtime directory of a running daemon: its lock, its tokens, its socket's path."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        self._lock = -1
+        self.agent_token = ""
+        self.operator_token = ""
+
+    def take(self) -> None:
+        """Make the directory ours, take the lock, write new tokens. Raises `AccessError`, `AlreadyRunning`."""
+        directory = os.path.dirname(self.socket)
+        if len(os.fsencode(self.socket)) > 100:  # sun_path has 108 bytes, and gRPC adds to it
+            raise AccessError(
+                f"{self.socket} is too long for a unix socket; set TOOLCELL_SOCKET to a shorter path"
+            )
+        try:
+            _make_private(directory)
+            self._lock = os.open(
+                _paths.lock_path(self.socket), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+        except OSError as error:
+            raise AccessError(
+                f"{directory} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            raise AlreadyRunning(self.socket) from None
+        os.truncate(self._lock, 0)
+        os.write(self._lock, f"{os.getpid()}\n".encode())
+        _unlink(self.socket)  # no daemon serves it: this one holds the lock
+        self.agent_token = _write_token(_paths.agent_token_path(self.socket))
+        self.operator_token = _write_token(_paths.operator_token_path(self.socket))
+
+    def leave(self) -> None:
+        """Remove what is ours; the lock file stays, as removing it would let two hold it."""
+        if self._lock == -1:
+            return
+        for path in (
+            self.socket,
+            _paths.agent_token_path(self.socket),
+            _paths.operator_token_path(self.socket),
+        ):
+            _unlink(path)
+        os.close(self._lock)
+        self._lock = -1
+
+
+def _make_private(directory: str) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    found = os.stat(directory, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode):
+        raise AccessError(
+            f"{directory} is not a directory; remove it, or set TOOLCELL_SOCKET to another place"
+        )
+    if found.st_uid != os.geteuid():
+        raise AccessError(
+            f"{directory} belongs to user {found.st_uid}, not to you; set TOOLCELL_SOCKET to another place"
+        )
+    if found.st_mode & 0o077:
+        raise AccessError(
+            f"{directory} is open to others (mode {found.st_mode & 0o777:o}); chmod 700 {directory}"
+        )
+
+
+def _write_token(path: str) -> str:
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    _unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token)
+    return token
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
