@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter
@@ -60,12 +61,14 @@ class Description:
 
     def to_json(self) -> bytes:
         """Serialise for the cache. Raises `ValueError` for text that is not valid Unicode."""
-        return _DESCRIPTION.dump_json(self)
+        return _adapter().dump_json(self)
 
     @classmethod
     def from_json(cls, raw: bytes) -> Description:
         """Parse the result of `to_json`. Raises `ValueError` for anything else."""
-        return _DESCRIPTION.validate_json(raw)
+        return _adapter().validate_json(raw)
 
 
-_DESCRIPTION = TypeAdapter(Description)
+@cache
+def _adapter() -> TypeAdapter[Description]:
+    return TypeAdapter(Description)  # takes some ms, which the daemon's start does not have to wait for

@@ -65,11 +65,11 @@ _TOOL_PATTERN = re.compile(r"[A-Za-z0-9_\-*?\[\]!]{1,128}")
 class Config:
     """Everything that was configured, with our defaults for the rest."""
 
-    daemon: DaemonSection = field(default_factory=DaemonSection)
-    defaults: DefaultsSection = field(default_factory=DefaultsSection)
-    max: MaxSection = field(default_factory=MaxSection)
-    spill: SpillSection = field(default_factory=SpillSection)
-    environments: EnvironmentsSection = field(default_factory=EnvironmentsSection)
+    daemon: DaemonSection = field(default_factory=DaemonSection.default)
+    defaults: DefaultsSection = field(default_factory=DefaultsSection.default)
+    max: MaxSection = field(default_factory=MaxSection.default)
+    spill: SpillSection = field(default_factory=SpillSection.default)
+    environments: EnvironmentsSection = field(default_factory=EnvironmentsSection.default)
     trust: Trust = "confined"  # of what stands in the project that a session works in
     secrets: Mapping[str, SecretSection] = field(default_factory=dict[str, SecretSection])
     profiles: Mapping[str, ProfileSection] = field(default_factory=dict[str, ProfileSection])
@@ -176,7 +176,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
     sources = dict(config.sources)
     for name, section in file.source.items():
-        sources[name] = _merged(sources.get(name, SourceSection()), section)
+        sources[name] = _merged(sources.get(name, SourceSection.default()), section)
         if sources[name].directory is None and name not in BUILT_IN_SOURCES:
             near = _nearest(name, BUILT_IN_SOURCES)
             raise ConfigError(

@@ -70,11 +70,11 @@ class ProjectFile(Section):
     env: Names = ()
     network: Hosts = False
     secrets: SecretNames = ()
-    limits: LimitKeys = LimitKeys()
+    limits: LimitKeys = LimitKeys.default()
     """Of tools whose file declares no other."""
 
 
-ASKS_NOTHING: Final = ProjectFile()
+ASKS_NOTHING: Final = ProjectFile.default()
 
 
 def read(project: str) -> tuple[ProjectFile, bytes] | None:

@@ -28,8 +28,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from packaging.specifiers import SpecifierSet
-
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
 from toolcelld.environments.requirements import Requirements
 
@@ -229,6 +227,8 @@ class Environments:
 
     def _base(self, requirements: Requirements, path: str) -> str:
         """Return the interpreter to make the environment of: Toolcell's own, if the requirements allow it."""
+        from packaging.specifiers import SpecifierSet
+
         wanted = SpecifierSet(requirements.python)
         if wanted.contains(".".join(map(str, sys.version_info[:3]))):
             return own_program()

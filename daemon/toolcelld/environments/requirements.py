@@ -17,9 +17,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 __all__ = ["NO_REQUIREMENTS", "Requirements", "RequirementsError", "checked", "has_block", "in_file"]
 
 BLOCK_BYTES_MAX: Final = 64 * 1024
@@ -85,6 +82,8 @@ def in_file(content: bytes) -> Requirements:
             '`dependencies` of its script block should be a list: ["numpy", "requests<3"]'
         )
     python = table.get("requires-python", "")
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # for the few files that ask for packages
+
     try:
         specifier = str(SpecifierSet(python)) if isinstance(python, str) and len(python) < 200 else None
     except InvalidSpecifier:
@@ -103,6 +102,8 @@ def checked(packages: Iterable[str]) -> tuple[str, ...]:
     Raises:
         RequirementsError: One of them is not a name with versions, or there are too many.
     """
+    from packaging.requirements import InvalidRequirement, Requirement
+
     found: set[str] = set()
     for package in packages:
         shown = ascii(package[:60])

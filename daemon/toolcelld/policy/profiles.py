@@ -43,7 +43,7 @@ __all__ = [
 AUTO: Final[tuple[Enclosure, ...]] = ("strict", "baseline")
 """What `auto` tries, the best first; never silently none."""
 _ALL: Final[tuple[Enclosure, ...]] = ("none", "baseline", "strict")  # the weakest first
-PLAIN_ENV: Final = frozenset(DefaultsSection().env)
+PLAIN_ENV: Final = frozenset(DefaultsSection.default().env)
 """What every tool may see of the environment: where programs are, and how to speak to people."""
 CONFIG_FILE: Final = "~/.config/toolcell/config.toml"
 

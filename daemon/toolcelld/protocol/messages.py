@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
@@ -397,29 +396,42 @@ def split(message: Message, payload: bytes = b"") -> Iterator[bytes]:
 
 def from_worker(header: Mapping[str, Any]) -> FromWorker:
     """Read the header of a message from a worker; raises `MessageError`."""
-    message: FromWorker = _read(_readers(FromWorker), header)
+    message: FromWorker = _read(_FROM_WORKER, header)
     return message
 
 
 def to_worker(header: Mapping[str, Any]) -> ToWorker:
     """Read the header of a message from the daemon; raises `MessageError`."""
-    message: ToWorker = _read(_readers(ToWorker), header)
+    message: ToWorker = _read(_TO_WORKER, header)
     return message
 
 
-@cache
-def _readers(union: object) -> Mapping[str, Callable[[Any], Any]]:
-    # Built at the first use: each takes a millisecond, and a process reads messages of one direction only.
-    return {
-        str(fields(kind)[0].default): TypeAdapter(kind).validator.validate_python for kind in get_args(union)
-    }
+def prepare_to_worker() -> None:
+    """Make the readers of all messages to a worker, so that the processes forked from this one need not."""
+    for kind in _TO_WORKER.kinds:
+        _TO_WORKER[kind]
 
 
-def _read(readers: Mapping[str, Callable[[Any], Any]], header: Mapping[str, Any]) -> Any:
+class _Readers(dict[str, Callable[[Any], Any]]):
+    """The readers of the messages of one direction, by type. Each is made at its first use, which takes a millisecond."""
+
+    def __init__(self, union: object) -> None:
+        self.kinds: Mapping[str, type[Any]] = {str(fields(kind)[0].default): kind for kind in get_args(union)}
+
+    def __missing__(self, kind: str) -> Callable[[Any], Any]:
+        if kind not in self.kinds:
+            raise MessageError(kind, "type", "is not known")
+        reader = self[kind] = TypeAdapter(self.kinds[kind]).validator.validate_python
+        return reader
+
+
+_FROM_WORKER: Final = _Readers(FromWorker)
+_TO_WORKER: Final = _Readers(ToWorker)
+
+
+def _read(readers: _Readers, header: Mapping[str, Any]) -> Any:
     kind: str = header["type"]
-    read = readers.get(kind)
-    if read is None:
-        raise MessageError(kind, "type", "is not known")
+    read = readers[kind]
     try:
         return read(header)
     except ValidationError as error:

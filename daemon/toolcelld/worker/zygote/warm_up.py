@@ -12,7 +12,7 @@ from typing import Annotated
 
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._authoring.discover import Export, InvalidArguments, exports
-from toolcelld.protocol.messages import RetireMessage, header_of, to_worker
+from toolcelld.protocol.messages import prepare_to_worker
 from toolcelld.sandbox import landlock, seccomp
 from toolcelld.sandbox.setup import own_places
 
@@ -44,7 +44,7 @@ def sample_tool() -> Export:
 def warm_up() -> None:
     """Fill caches before the first fork: run the code of a call once, with valid and invalid input, and compute the rules that all cells share."""
     own_places()
-    to_worker(header_of(RetireMessage()))
+    prepare_to_worker()
     export = sample_tool()
     export.arguments(b'{"text":"a"}')
     with contextlib.suppress(InvalidArguments):
