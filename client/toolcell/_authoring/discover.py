@@ -10,7 +10,6 @@ This is the heavy half of authoring: pydantic, inspect and dataclasses come with
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from toolcell._authoring.function import (
     read_function,
     yields,
 )
+from toolcell._authoring.libraries.offers import is_imported, offers
 from toolcell._authoring.options import OPTIONS, checked
 from toolcell._authoring.tool import MARK, Tool
 from toolcell._context.context import ToolContext
@@ -141,6 +141,10 @@ def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _F
             found = _found(name, value, module)
             if found is not None:
                 yield names[id(value)], found
+    for offer in offers(namespace):
+        options = {**offer.options, "name": offer.name}
+        specified = offer.schema is not None
+        yield [offer.name], _Found(options, offer.line, offer.function, offer.schema, specified=specified)
 
 
 def _found(name: str, value: Any, module: str) -> _Found | None:
@@ -165,7 +169,7 @@ def _plain_object(value: object, module: str) -> _Found | None:
         return None
     if _makes_tools(value):
         return None
-    if getattr(execute, "__module__", None) != module and _is_held_elsewhere(value, module):
+    if getattr(execute, "__module__", None) != module and is_imported(value, module):
         return None
     options = {key: get(key) for key in OPTIONS if get(key) is not None and not callable(get(key))}
     return _Found(options, line_of(execute), execute, get("args"), specified=True)
@@ -187,16 +191,6 @@ def _attribute(value: object, name: str) -> Any:
         return getattr(value, name, None)
     except Exception:  # noqa: BLE001  properties and proxies in a tool's file may raise anything
         return None
-
-
-def _is_held_elsewhere(value: object, module: str) -> bool:
-    """Whether another module has the object as well: then it was imported from there."""
-    return any(
-        value is each
-        for name, other in sys.modules.copy().items()
-        if name != module
-        for each in getattr(other, "__dict__", {}).copy().values()
-    )
 
 
 def _name(names: list[str], stem: str, options: Mapping[str, Any]) -> str:

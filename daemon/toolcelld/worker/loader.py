@@ -21,6 +21,7 @@ from typing import Final
 
 from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
+from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "ToolSource", "load"]
@@ -185,6 +186,7 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     if project[0]:
         sys.meta_path.insert(position + 1, _ProjectFinder(*project))
     sys.path_hooks.insert(0, _own_finders(os.path.realpath(source.directory)))
+    install_stand_ins()
     name = (
         source.stem
         if source.stem not in sys.modules and source.stem not in sys.stdlib_module_names

@@ -1,0 +1,231 @@
+"""A stand-in for FastMCP's `Context` and its dependencies, over the context of a Toolcell call."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, Final
+
+from toolcell._context.context import ToolContext
+from toolcell._results.errors import Denied, ToolError
+
+__all__ = [
+    "CURRENT",
+    "AcceptedElicitation",
+    "CancelledElicitation",
+    "Context",
+    "CurrentContext",
+    "DeclinedElicitation",
+    "Dependency",
+    "Depends",
+    "Progress",
+    "get_context",
+]
+
+CURRENT: ContextVar[Context] = ContextVar("context")
+"""The context of the call that runs."""
+STATES: dict[str, dict[str, Any]] = {}
+"""What tools of this worker have set with `set_state`, by session; the worker's memory is a cache."""
+LEVELS: Final = {"notice": "info", "alert": "critical", "emergency": "critical"}
+"""Levels of MCP that `logging` does not have."""
+
+
+class AcceptedElicitation:
+    """The user agreed."""
+
+    action = "accept"
+
+    def __init__(self, data: Any = None) -> None:
+        self.data = data
+
+
+class DeclinedElicitation:
+    """The user refused, or there is none to ask."""
+
+    action = "decline"
+
+
+class CancelledElicitation:
+    """The user closed the question."""
+
+    action = "cancel"
+
+
+class NotInContext(ToolError, AttributeError):
+    """A member of FastMCP's context that is not here."""
+
+
+# A subclass, so that a parameter with this annotation is recognised as the context.
+class Context(ToolContext):
+    """What a FastMCP tool gets as its context."""
+
+    lifespan_context: Any = None
+    """What the lifespan of the server has made for this call; None without one."""
+
+    def __init__(self, call: ToolContext) -> None:
+        self.__dict__.update(call.__dict__)
+        self._call = call
+
+    def __class_getitem__(cls, _: Any) -> type[Context]:
+        return cls
+
+    @property
+    def request_context(self) -> Any:
+        """The request, as far as there is one."""
+        return SimpleNamespace(
+            request_id=self._call.call_id, lifespan_context=self.lifespan_context, meta=None, request=None
+        )
+
+    @property
+    def request_id(self) -> str:
+        """The id of the call."""
+        return self._call.call_id
+
+    @property
+    def client_id(self) -> str | None:
+        """The program that calls."""
+        return self._call.agent or None
+
+    @property
+    def transport(self) -> str:
+        """How the library would be connected to a host that starts it."""
+        return "stdio"
+
+    # The library's own names and parameters; `update`, `ask`, `exec` of Toolcell's context are there as well.
+
+    async def log(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, message: str, level: str = "info", logger_name: str | None = None, extra: Any = None, **_: Any
+    ) -> None:
+        """Log a message."""
+        if message in LEVELS or message in {"debug", "info", "warning", "error", "critical"}:
+            message, level = level, message  # the order of `mcp`
+        logger = self._call.log if logger_name is None else self._call.log.getChild(logger_name)
+        text = f"{message} {extra}" if extra else str(message)
+        getattr(logger, LEVELS.get(level, level), logger.info)("%s", text)
+
+    async def debug(self, message: str, *_: Any, **extra: Any) -> None:
+        """Log a message of the level debug."""
+        await self.log(message, "debug", **extra)
+
+    async def info(self, message: str, *_: Any, **extra: Any) -> None:
+        """Log a message of the level info."""
+        await self.log(message, "info", **extra)
+
+    async def warning(self, message: str, *_: Any, **extra: Any) -> None:
+        """Log a message of the level warning."""
+        await self.log(message, "warning", **extra)
+
+    async def error(self, message: str, *_: Any, **extra: Any) -> None:
+        """Log a message of the level error."""
+        await self.log(message, "error", **extra)
+
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Report progress, in steps of the tool's choice."""
+        self._call.progress(progress, total, message or "")
+
+    async def elicit(self, message: str, response_type: Any = None, schema: Any = None, **_: Any) -> Any:
+        """Ask the user for agreement.
+
+        Returns:
+            `AcceptedElicitation` with `data`, or `DeclinedElicitation`.
+
+        Raises:
+            ToolError: It asks for a value and not for agreement, which no agent can be asked for yet.
+        """
+        wanted = response_type if response_type is not None else schema
+        if wanted is not None and wanted is not bool:
+            raise ToolError(
+                f"The tool asks the user for a value ({message!r}), and only yes and no can be asked for here."
+            )
+        try:
+            await self._call.ask(message)
+        except Denied:
+            return DeclinedElicitation()
+        return AcceptedElicitation(True if wanted is bool else {})
+
+    async def sample(self, *_: Any, **__: Any) -> Any:
+        """Raise `ToolError`: agents do not lend their model to a tool here."""
+        raise ToolError("The tool asks for a completion of the agent's model, which is not offered here.")
+
+    async def set_state(self, key: str, value: Any, **_: Any) -> None:
+        """Keep a value for later calls of this session in this worker."""
+        STATES.setdefault(self._call.session_id, {})[key] = value
+
+    async def get_state(self, key: str) -> Any:
+        """Return what `set_state` has kept, or None."""
+        return STATES.get(self._call.session_id, {}).get(key)
+
+    async def delete_state(self, key: str) -> None:
+        """Forget what `set_state` has kept."""
+        STATES.get(self._call.session_id, {}).pop(key, None)
+
+    async def send_notification(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the tools of a Toolcell session are watched by the daemon."""
+
+    send_tool_list_changed = send_resource_list_changed = send_prompt_list_changed = send_notification
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotInContext(f"The tool uses Context.{name} of FastMCP, which only a FastMCP server has.")
+
+
+class Dependency:
+    """A value that a parameter gets when the tool is called, and that the model does not see."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    async def resolve(self, stack: contextlib.AsyncExitStack) -> Any:
+        """Return the value; what has to be closed after the call is entered into `stack`."""
+        value = self._make()
+        if inspect.isawaitable(value):
+            value = await value
+        if hasattr(value, "__aenter__"):
+            return await stack.enter_async_context(value)
+        return stack.enter_context(value) if hasattr(value, "__enter__") else value
+
+
+class Progress:
+    """The progress of a call: the default of a parameter, `Progress()`."""
+
+    def __init__(self) -> None:
+        self._done = 0.0
+        self._total: float | None = None
+
+    async def set_total(self, total: float) -> None:
+        """Set the number of steps."""
+        self._total = total
+        get_context().progress(self._done, total)
+
+    async def increment(self, amount: float = 1) -> None:
+        """Report that steps were done."""
+        self._done += amount
+        get_context().progress(self._done, self._total)
+
+    async def set_message(self, message: str | None) -> None:
+        """Report what is being done."""
+        get_context().progress(self._done, self._total, message or "")
+
+
+def Depends(dependency: Callable[[], Any], **_: Any) -> Any:  # noqa: N802  the library's name
+    """Return a default for a parameter that is made for each call."""
+    return Dependency(dependency)
+
+
+def CurrentContext() -> Any:  # noqa: N802  the library's name
+    """Return a default for a parameter that gets the context."""
+    return Dependency(get_context)
+
+
+def get_context() -> Context:
+    """Return the context of the call that runs; raises `RuntimeError` outside of one."""
+    try:
+        return CURRENT.get()
+    except LookupError:
+        raise RuntimeError("No active context found: get_context() works within a call of a tool.") from None

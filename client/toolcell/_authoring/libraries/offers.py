@@ -1,0 +1,99 @@
+"""Finds the tools of other libraries in the namespace of a file that has run.
+
+A library is asked only for objects of its own classes, so a file that uses none of them costs one look at the module
+of each type. Nothing is imported for it but a reader of ours: the library itself was imported by the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast
+
+__all__ = ["Offer", "offers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool of another library.
+
+    Attributes:
+        name: Its name, as the library knows it.
+        function: A function with parameters of its own, or, where `schema` is given, `execute(arguments, context)`.
+        schema: The JSON Schema of the arguments; None where the signature of the function has them.
+        options: The options that the library's own declarations amount to.
+        line: Where it is in the file; 0 where that is not known.
+    """
+
+    name: str
+    function: Callable[..., object]
+    schema: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    line: int = 0
+
+
+class Reader(Protocol):
+    """A module of this package that reads the objects of one library."""
+
+    def read(self, objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
+        """Yield the tools of objects, which are given by their names in the namespace of `module`."""
+        ...
+
+
+READERS: Final[Mapping[str, str]] = {
+    "toolcell._authoring.libraries": "fastmcp_server",  # the stand-ins of FastMCP
+    "langchain_core": "langchain",
+    "smolagents": "smolagents",
+    "agents": "openai_agents",
+    "pydantic_ai": "pydantic_ai",
+}
+"""The reader of the objects that have a class of a package among their classes."""
+
+
+def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
+    """Yield the tools of other libraries in the namespace of a file, each once.
+
+    Args:
+        namespace: The file's names, after it has run.
+    """
+    module = str(namespace.get("__name__", ""))
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in namespace.items():
+        if (
+            not isinstance(value, type)
+            and not name.startswith("_")
+            and (reader := _reader(cast("Any", type(value))))
+        ):
+            found.setdefault(reader, {})[name] = value
+    for reader, objects in found.items():
+        known = cast("Reader", importlib.import_module(f"{__package__}.{reader}"))
+        yield from known.read(objects, module)
+
+
+@functools.cache
+def _reader(kind: Any) -> str:
+    """Return the reader of the objects of a class; empty where there is none."""
+    for each in kind.__mro__:
+        module = str(getattr(each, "__module__", ""))
+        for package, reader in READERS.items():
+            if module == package or module.startswith(f"{package}."):
+                return reader
+    return ""
+
+
+def is_imported(value: object, module: str) -> bool:
+    """Return whether another module holds the object, so that the file only imported it.
+
+    Args:
+        value: The object.
+        module: The name of the file's own module.
+    """
+    return any(
+        value is each
+        for name, other in sys.modules.copy().items()
+        if name != module
+        for each in getattr(other, "__dict__", {}).copy().values()
+    )
