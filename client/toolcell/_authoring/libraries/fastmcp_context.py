@@ -22,7 +22,9 @@ __all__ = [
     "Dependency",
     "Depends",
     "Progress",
+    "get_access_token",
     "get_context",
+    "get_http_headers",
 ]
 
 CURRENT: ContextVar[Context] = ContextVar("context")
@@ -229,3 +231,12 @@ def get_context() -> Context:
         return CURRENT.get()
     except LookupError:
         raise RuntimeError("No active context found: get_context() works within a call of a tool.") from None
+
+
+def get_access_token() -> None:
+    """Return None: the agent's calls carry no token of a web service."""
+
+
+def get_http_headers(*_: Any, **__: Any) -> dict[str, str]:
+    """Return nothing: a call is no HTTP request."""
+    return {}

@@ -21,7 +21,10 @@ SERVER = {"FastMCP", "Context", "Image", "Audio", "ToolResult", "Depends", "Curr
 VALUES = {"Image", "Audio", "File"}
 TOOLS = {"tool", "Tool", "FunctionTool", "ToolResult"}
 ERRORS = {"ToolError", "FastMCPError", "ValidationError", "ResourceError", "NotFoundError"}
-DEPENDENCIES = {"Depends", "CurrentContext", "Progress", "get_context", "Context"}
+DEPENDENCIES = {"Depends", "CurrentContext", "Progress", "Context", "get_context"} | {
+    "get_access_token",
+    "get_http_headers",
+}
 ELICITATION = {"AcceptedElicitation", "DeclinedElicitation", "CancelledElicitation"}
 SDK = {"MCPServer"} | SERVER | VALUES | ELICITATION | {"Icon"}
 

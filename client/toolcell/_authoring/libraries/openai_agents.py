@@ -35,6 +35,8 @@ def _execute(tool: Any) -> Callable[[dict[str, Any], ToolContext], Any]:
     make_context: Any = import_module("agents.tool_context").ToolContext
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
+        if getattr(tool, "needs_approval", False) is not False:
+            await context.ask(f"Run {tool.name} with {json.dumps(arguments, ensure_ascii=False)}?")
         text = json.dumps(arguments)
         own = make_context(
             context=None, tool_name=tool.name, tool_call_id=context.call_id, tool_arguments=text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, cast
@@ -35,14 +36,17 @@ def read(objects: Mapping[str, Any], module: str) -> Iterator[Offer]:
                 )
         found.update((id(tool), tool) for tool in tools)
     for tool in found.values():
-        schema = tool.function_schema
-        yield Offer(tool.name, _execute(tool), schema.json_schema, {"description": tool.description or ""})
+        options = {"description": tool.description or "", "timeout": getattr(tool, "timeout", None)}
+        declared = {key: value for key, value in options.items() if value is not None}
+        yield Offer(tool.name, _execute(tool), tool.function_schema.json_schema, declared)
 
 
 def _execute(tool: Any) -> Callable[[dict[str, Any], ToolContext], Any]:
     refusal: type[Exception] = import_module("pydantic_ai").ModelRetry
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
+        if tool.requires_approval:
+            await context.ask(f"Run {tool.name} with {json.dumps(arguments, ensure_ascii=False)}?")
         schema = tool.function_schema
         read = schema.validator.validate_python(arguments)
         own = _run_context(tool, context) if schema.takes_ctx else None
