@@ -22,7 +22,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["check", "tools"]
 
-HARMLESS = frozenset({"shadowed"})
+HARMLESS = frozenset({"shadowed", "disabled"})
 
 
 async def tools(context: CommandContext, name: str | None) -> Exit:

@@ -42,7 +42,8 @@ class Problem:
     tool: str
     """The name of the tool; "" for the whole file."""
     reason: str
-    """The reason for programs: "broken", "shadowed", "rejected" or "stale"."""
+    """The reason for programs: "broken", "shadowed", "rejected", "stale", "quarantined"
+    or "disabled"."""
     message: str
     """What is wrong, for the user."""
     line: int | None = None

@@ -70,6 +70,7 @@ class Catalog:
     generation: int = 0
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
     problems: tuple[Problem, ...] = ()
+    disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     pending: int = 0  # files that are still being described
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
         default_factory=dict[str, tuple[ToolInfo, ...]]
@@ -79,6 +80,10 @@ class Catalog:
     def is_partial(self) -> bool:
         """Whether files are still being described, so that more tools may follow."""
         return self.pending > 0 or not self.generation
+
+    def find(self, name: str) -> ToolInfo | None:
+        """Return the tool with this name, also one that is switched off, or None."""
+        return self.tools.get(name) or self.disabled.get(name)
 
     def problem_of(self, name: str) -> Problem | None:
         """Return the problem of the tool or file with this name, or None."""
@@ -97,6 +102,7 @@ def assemble(
     descriptions: Mapping[str, Description],
     previous: Catalog | None = None,
     is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
+    is_enabled: Callable[[str], bool] = lambda _: True,
 ) -> Catalog:
     """Build the catalog of a scan.
 
@@ -107,6 +113,7 @@ def assemble(
             same generation number, which the publisher increments.
         is_trusted: Whether a tool may hide another one of its name. A tool that is not trusted comes after all others,
             as it would receive arguments that are meant for them.
+        is_enabled: Whether the tool of a name is switched on; one that is not is kept apart and not offered.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
@@ -136,7 +143,8 @@ def assemble(
     return replace(
         catalog,
         generation=previous.generation if previous else 0,
-        tools=dict(sorted(winners.items())),
+        tools={name: tool for name, tool in sorted(winners.items()) if is_enabled(name)},
+        disabled={name: tool for name, tool in sorted(winners.items()) if not is_enabled(name)},
         problems=tuple(problems),
         pending=pending,
         files=good,

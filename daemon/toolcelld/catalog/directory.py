@@ -190,7 +190,14 @@ class WatchedDirectory:
 
     async def _assemble(self, seen: Scan) -> None:
         self._publish(
-            await asyncio.to_thread(_changed, seen, dict(self._known), self.catalog, self._is_trusted())
+            await asyncio.to_thread(
+                _changed,
+                seen,
+                dict(self._known),
+                self.catalog,
+                self._is_trusted(),
+                self._config().is_enabled,
+            )
         )
 
     def _publish(self, catalog: Catalog) -> None:
@@ -232,7 +239,8 @@ def _changed(
     descriptions: Mapping[str, Description],
     previous: Catalog,
     is_trusted: Callable[[ToolInfo], bool],
+    is_enabled: Callable[[str], bool],
 ) -> Catalog:
     """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
-    catalog = assemble(seen, descriptions, previous, is_trusted)
+    catalog = assemble(seen, descriptions, previous, is_trusted, is_enabled)
     return previous if catalog.says_the_same_as(previous) and previous.generation else catalog

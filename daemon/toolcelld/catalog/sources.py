@@ -41,11 +41,12 @@ CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096
 
 PROJECT = "project"
 """The only source that is not the user's own."""
+PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 PROJECT_PLACES = (".toolcell", ".atomic")  # directories of a project that hold a `tools` directory
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
-Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined"]
+Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,18 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
 
     found = tuple(source(name, *place) for name, place in places.items())
     found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
-    return tuple(_source_of(path, found) for path in config.only) or found
+    if config.only:
+        return tuple(_source_of(path, found) for path in config.only)
+    return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
+
+
+def _precedence(config: Config, source: str) -> tuple[bool, int]:
+    """Return what sources are sorted by: the pinned ones first, then the highest priority."""
+    section = config.sources.get(source)
+    if section is None:
+        return True, -PRIORITIES.get(source, 1)
+    priority = PRIORITIES.get(source, 1) if section.priority is None else section.priority
+    return not section.pinned, -priority
 
 
 def _asked(source: Source, directory: str) -> Source:

@@ -85,6 +85,11 @@ class Config:
         yield from (rule for rule in self.rules if rule[0] != tool and fnmatch.fnmatchcase(tool, rule[0]))
         yield from (rule for rule in self.rules if rule[0] == tool)
 
+    def is_enabled(self, tool: str) -> bool:
+        """Whether a tool is not switched off by the strongest rule that says either."""
+        said = [rule.enabled for _, rule in self.rules_for(tool) if "enabled" in rule.model_fields_set]
+        return said[-1] if said else True
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:

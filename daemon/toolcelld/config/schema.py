@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, Self, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -57,8 +57,12 @@ _HOST = re.compile(
     r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?(?::\d{1,5})?|[0-9A-Fa-f:.]{2,45}|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?"
 )
 _SANDBOX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+PRIORITY_MAX = 100
 SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_*?][A-Za-z0-9_*?]*")
+
+
+Priority: TypeAlias = Annotated[int, Field(strict=True, ge=0, le=PRIORITY_MAX)]
 
 
 def strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[object], tuple[str, ...]]:
@@ -277,6 +281,10 @@ class SourceSection(Section):
     sandbox: Sandbox = "auto"
     network: Hosts = False  # the most that its files get of what they ask for
     secrets: SecretNames = ()  # the same
+    priority: Priority | None = (
+        None  # the higher hides the lower: 4 for `project`, 2 for `user`, 1 for others
+    )
+    pinned: StrictBool = False  # whether no source that is not pinned hides its tools
 
 
 class EnvironmentsSection(Section):

@@ -203,7 +203,7 @@ def resolve(
         destructive=decide("destructive"),
         idempotent=decide("idempotent"),
         env=env,
-        enabled=next((rule.enabled for _, rule in rules if "enabled" in rule.model_fields_set), True),
+        enabled=config.is_enabled(tool),
         lines=(
             *lines,
             Setting("concurrency", _written("concurrency", concurrency), concurrency_origin),

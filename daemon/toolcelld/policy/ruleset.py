@@ -46,7 +46,7 @@ from toolcelld.policy.trust import Asked, Trusts, most_of_source
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
-__all__ = ["Permit", "Ruleset", "secret_missing"]
+__all__ = ["Permit", "Ruleset", "secret_missing", "switched_off"]
 
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
 """The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
@@ -138,7 +138,7 @@ class Ruleset:
         name, file = tool.name, tool.file
         standing, may, settings = self._decided(tool)
         if not settings.enabled:
-            raise Refusal(RefusalReason.DISABLED, f"{name} is switched off: [tool.{name}] enabled = false.")
+            raise Refusal(RefusalReason.DISABLED, switched_off(name))
         if project.fault and file.source == PROJECT and self.config.trust != "all":
             standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
             settings = self._resolved(name, tool.declared, file, standing)
@@ -296,6 +296,11 @@ def _granted_environment(
     if programs:
         granted["PATH"] = os.pathsep.join([*programs, granted.get("PATH", os.defpath)])
     return tuple(sorted(granted.items()))
+
+
+def switched_off(tool: str) -> str:
+    """Why a tool is neither offered nor run, and how to change it."""
+    return f"{tool} is switched off: [tool.{tool}] enabled = false, or a pattern, in {CONFIG_FILE}."
 
 
 def secret_missing(tool: str, why: str) -> Refusal:

@@ -44,7 +44,7 @@ from toolcelld.rpc.encoding import (
     encode_tool,
     trailers,
 )  # fmt: skip
-from toolcelld.sessions.admission import find_tool
+from toolcelld.sessions.admission import disabled_tools, find_tool
 from toolcelld.sessions.session import OpenRequest, Session
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ToolCell(rpc.ToolCellServicer):
             superseded = session.superseded
             try:
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
-                for part in events.published(session.catalog):
+                for part in events.published(session.offered):
                     await context.write(_response([part]))
                 await self._pump(session, context, superseded)
             finally:
@@ -263,7 +263,10 @@ class ToolCell(rpc.ToolCellServicer):
             found = await self._look(request.directory)
             part = catalog_part(found, 0, len(found.tools), last=True)
             del part.problems[:]
-            found = replace(found, problems=(*found.problems, *self._quarantined(found)))
+            more = list(self._quarantined(found))
+            if self._daemon.is_operator(context):
+                more += disabled_tools(found)
+            found = replace(found, problems=(*found.problems, *more))
             part.problems.extend(encode_problem(problem) for problem in found.problems)
             return pb.ListToolsResponse(catalog=part, text=catalog.render(found))
         raise AssertionError

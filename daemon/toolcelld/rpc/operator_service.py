@@ -406,7 +406,7 @@ class Operator(rpc.OperatorServicer):
         return {
             found.path
             for session in self._daemon.sessions.all
-            if (found := session.catalog.tools.get(tool)) is not None
+            if (found := session.catalog.find(tool)) is not None
         } | {call.path for call in self._calls() if call.tool == tool}
 
 

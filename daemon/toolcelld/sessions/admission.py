@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.request import Plan
-from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.ruleset import switched_off
 from toolcelld.sessions.project_watch import ProjectWatch
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from toolcelld.calls.request import Request
     from toolcelld.server import Daemon
 
-__all__ = ["Admission", "check_ancestors", "find_tool"]
+__all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 
 ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
@@ -49,6 +51,7 @@ class Admission:
         self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
+        self._offered: tuple[Catalog, Catalog] | None = None  # a catalog, and what of it is offered
 
     def plan(self, name: str, catalog: Catalog) -> Plan:
         """Return the plan for calls of a tool that lower no limit. Raises `Refusal`."""
@@ -63,7 +66,7 @@ class Admission:
             self._plans.clear()
         if (plan := self._plans.get(name)) is not None:
             return plan
-        tool = find_tool(catalog, name)
+        tool = catalog.find(name) or find_tool(self.offered(catalog), name)
         if not self._may_call(name):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
         permit = ruleset.permit(tool, self._project, self._directory)
@@ -76,6 +79,16 @@ class Admission:
             ruleset.config.daemon.abort_grace_seconds,
         )
         return plan
+
+    def offered(self, catalog: Catalog) -> Catalog:
+        """Return the catalog without the tools that this session may not call."""
+        if not self._allow and not self._deny:
+            return catalog
+        if self._offered is None or self._offered[0] is not catalog:
+            tools = {name: tool for name, tool in catalog.tools.items() if self._may_call(name)}
+            problems = [wrong for wrong in catalog.problems if not wrong.tool or self._may_call(wrong.tool)]
+            self._offered = catalog, replace(catalog, tools=tools, problems=tuple(problems))
+        return self._offered[1]
 
     def _may_call(self, name: str) -> bool:
         return (not self._allow or _matches(name, self._allow)) and not _matches(name, self._deny)
@@ -90,6 +103,8 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
     tool = catalog.tools.get(name)
     if tool is not None:
         return tool
+    if name in catalog.disabled:
+        raise Refusal(RefusalReason.DISABLED, switched_off(name))
     if (problem := catalog.problem_of(name)) is not None:
         where = f"{problem.path} line {problem.line}" if problem.line else problem.path
         raise Refusal(
@@ -104,6 +119,14 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
         f"{catalog.directory} sees no tool {name[:64]!r}{hint}{waiting}.",
         field=field,
     )
+
+
+def disabled_tools(catalog: Catalog) -> list[Problem]:
+    """Return the tools that are switched off as problems: agents do not see them, and operators see why."""
+    return [
+        Problem(tool.path, tool.name, "disabled", switched_off(tool.name))
+        for tool in catalog.disabled.values()
+    ]
 
 
 def check_ancestors(request: Request, spec: CellSpec, parent_of: Callable[[Request], Call | None]) -> None:

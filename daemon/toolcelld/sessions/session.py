@@ -134,6 +134,11 @@ class Session(Machine[SessionState, SessionEvent]):
         """The catalog generation that calls are admitted with."""
         return self._pin.catalog
 
+    @property
+    def offered(self) -> Catalog:
+        """The same without the tools that this session may not call: what its client sees."""
+        return self._admission.offered(self._pin.catalog)
+
     # Streams
 
     def attach(self) -> int:
@@ -202,7 +207,8 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def republish(self, *, answers: bool = False) -> None:
         """Move to the newest catalog and send it."""
-        for part in events.published(self.advance(), answers=answers):
+        self.advance()
+        for part in events.published(self.offered, answers=answers):
             self.outbox.put(part)
 
     def _on_catalog(self, catalog: Catalog) -> None:
@@ -233,7 +239,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.retention.check(len(request.arguments) + OUTCOME_BYTES)
         if self.request.limits is not NO_LIMITS:
             request = request._replace(limits=lower(self.request.limits, request.limits))
-        known = request.tool in self._pin.catalog.tools or not self._may_come(request.tool)
+        known = self._pin.catalog.find(request.tool) is not None or not self._may_come(request.tool)
         plan = self._plan(request) if known else None
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
@@ -292,7 +298,7 @@ class Session(Machine[SessionState, SessionEvent]):
     def _may_come(self, tool: str) -> bool:
         """Whether an unknown tool may be in a file that is still being described."""
         return (
-            tool not in self.catalog.tools and self.catalog.is_partial and not self.catalog.problem_of(tool)
+            self.catalog.find(tool) is None and self.catalog.is_partial and not self.catalog.problem_of(tool)
         )
 
     def _plan(self, request: Request) -> Plan:

@@ -1072,7 +1072,9 @@ class Problem(_message.Message):
     tool: _builtins.str
     """The tool, if the problem concerns one tool of a file."""
     reason: _builtins.str
-    """"broken", "shadowed", "rejected" or "stale" (the file is broken, and its last good generation is used)."""
+    """"broken", "shadowed", "rejected", "stale" (the file is broken, and its last good generation is used),
+    "quarantined" or, for operators alone, "disabled".
+    """
     message: _builtins.str
     """The cause, for display."""
     line: _builtins.int

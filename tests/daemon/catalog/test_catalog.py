@@ -272,3 +272,16 @@ def test_every_tool_of_every_file_is_a_winner_or_a_problem(files: list[tuple[str
         first = next(entry for entry, (_, names) in zip(entries, files, strict=True) if name in names)
         assert isinstance(tool, ToolInfo)
         assert tool.path == first.path
+
+
+def test_a_tool_that_is_switched_off_is_kept_apart_and_still_hides_no_worse_one() -> None:
+    local, other = tool_file("t/lint.py"), tool_file("u/lint.py", scope="global")
+    found = scanned(local, other)
+    descriptions = {local.digest: gives("lint"), other.digest: gives("lint", "fix")}
+    catalog = assemble(found, descriptions, is_enabled=lambda name: name != "lint")
+    assert list(catalog.tools) == ["fix"]
+    assert [(name, tool.path) for name, tool in catalog.disabled.items()] == [("lint", "/p/t/lint.py")]
+    assert catalog.find("lint") is catalog.disabled["lint"]
+    assert catalog.find("none") is None
+    assert not catalog.says_the_same_as(assemble(found, descriptions, catalog)), "a change is published"
+    assert "lint (" not in render(catalog)

@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -395,6 +396,28 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
         Source("team", "team", ("/team",), "/venv/bin/python"),
         Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
     )
+
+
+@pytest.mark.parametrize(
+    ("sections", "order"),
+    [
+        ({}, ["project", "user", "team"]),
+        ({"team": {"priority": 3}}, ["project", "team", "user"]),
+        ({"team": {"pinned": True}}, ["team", "project", "user"]),
+        ({"user": {"priority": 5}}, ["user", "project", "team"]),
+        ({"team": {"pinned": True}, "user": {"pinned": True}}, ["user", "team", "project"]),
+        ({"team": {"priority": 4}}, ["project", "team", "user"]),
+    ],
+)
+def test_sources_come_by_priority_and_pinned_ones_first(
+    project: Path, sections: dict[str, dict[str, Any]], order: list[str]
+) -> None:
+    named: dict[str, dict[str, Any]] = {
+        **sections,
+        "team": {"directory": "/team", **sections.get("team", {})},
+    }
+    config = Config(sources={name: SourceSection.model_validate(said) for name, said in named.items()})
+    assert [source.name for source in sources_of(config, str(project))] == order
 
 
 # The project above
