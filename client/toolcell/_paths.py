@@ -11,12 +11,12 @@ import os
 
 __all__ = [
     "agent_token_path",
+    "config_home",
     "config_paths",
     "lock_path",
     "operator_token_path",
     "socket_path",
     "state_directory",
-    "tool_directories",
 ]
 
 
@@ -55,14 +55,9 @@ def config_paths() -> list[str]:
     """Return the configuration files; later ones override earlier ones. `$TOOLCELL_CONFIG` replaces them all."""
     if chosen := os.environ.get("TOOLCELL_CONFIG"):
         return [os.path.abspath(chosen)]
-    return ["/etc/toolcell/config.toml", os.path.join(_config_directory(), "config.toml")]
+    return ["/etc/toolcell/config.toml", os.path.join(config_home(), "toolcell", "config.toml")]
 
 
-def tool_directories() -> list[str]:
-    """Return the directories of the user's tools, which every session sees."""
-    return [os.path.join(_config_directory(), "tools"), os.path.expanduser("~/.atomic/tools")]
-
-
-def _config_directory() -> str:
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return os.path.join(base, "toolcell")
+def config_home() -> str:
+    """Return the directory of the user's configuration, of all programs."""
+    return os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")

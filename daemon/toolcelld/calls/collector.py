@@ -221,7 +221,9 @@ class OutputCollector:
         self._run.over()
 
     def _on_update(self, payload: bytes) -> None:
-        body = update_body(payload, self._limits, self._run.plan.settings.output)
+        body = update_body(
+            payload, self._limits, self._run.plan.settings.output, self._run.plan.settings.notice
+        )
         if body is not None:
             self.update = body
             self._session.tell(events.Update(shown_update(body), call_id=self._call_id))
@@ -375,6 +377,7 @@ class OutputCollector:
             lines_max=self._limits.output_lines,
             bytes_max=self._limits.output_bytes,
             keep=self._run.plan.settings.output,
+            notice=self._run.plan.settings.notice,
         )
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:

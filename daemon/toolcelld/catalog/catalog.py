@@ -22,7 +22,7 @@ from typing import cast
 from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.sources import Problem, Scan, ToolFile
-from toolcelld.config.settings import DeclarationError, declare
+from toolcelld.config.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
 

@@ -12,22 +12,22 @@ import errno
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
+from toolcelld.catalog.flavours import flavour_of, makes_project, project_of, project_places, user_places
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
+from toolcelld.config.schema import OTHER_FLAVOURS
 from toolcelld.owners import walk
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 from toolcelld.sandbox.paths import is_below, open_plain
 
 __all__ = [
-    "PROJECT", "PROJECT_PLACES", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
+    "PROJECT", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
     "sources_of",
 ]  # fmt: skip
 
@@ -42,7 +42,6 @@ CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096
 PROJECT = "project"
 """The only source that is not the user's own."""
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
-PROJECT_PLACES = (".toolcell", ".atomic")  # directories of a project that hold a `tools` directory
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
@@ -80,6 +79,7 @@ class ToolFile:
     programs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()  # packages that its project asks for
     uncovered: str = ""  # what in the directory the digest does not cover
+    flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
 
 
@@ -112,7 +112,9 @@ class Scan:
         return tuple(entry for entry in self.found if isinstance(entry, Problem))
 
 
-def project_above(directory: str, safe: Collection[str] = ()) -> str:
+def project_above(
+    directory: str, safe: Collection[str] = (), flavours: Collection[str] = OTHER_FLAVOURS
+) -> str:
     """Return the project that a directory is in: the nearest one upwards that has a place for tools, else the directory.
 
     The search ends at the root of a git worktree, below the home directory, and at a directory that another user can
@@ -121,6 +123,7 @@ def project_above(directory: str, safe: Collection[str] = ()) -> str:
     Args:
         directory: An absolute path without links.
         safe: Directories that are accepted although other users can write in them.
+        flavours: The systems whose places count, beside Toolcell's own.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
@@ -130,29 +133,20 @@ def project_above(directory: str, safe: Collection[str] = ()) -> str:
     for step in reversed(chain):
         if step.path != directory and (step.fault_within or is_below(home, step.path)):
             break
-        if any(_is_directory(os.path.join(step.path, name)) for name in PROJECT_PLACES):
+        if makes_project(step.path, flavours):
             return step.path
         if os.path.lexists(os.path.join(step.path, ".git")):
             break
     return directory
 
 
-def _is_directory(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     """Return the sources for a session's directory, in order of precedence. Blocks on the file system."""
-    project = project_above(directory, config.daemon.safe_directories)
+    flavours = config.daemon.flavours
+    project = project_above(directory, config.daemon.safe_directories, flavours)
     places = {
-        PROJECT: (
-            "local",
-            [os.path.join(project, hidden, "tools") for hidden in PROJECT_PLACES],
-        ),
-        "user": ("global", _paths.tool_directories()),
+        PROJECT: ("local", [os.path.join(project, place) for place in project_places(flavours)]),
+        "user": ("global", list(user_places(flavours))),
     }
     for name, section in config.sources.items():
         if section.directory is not None:
@@ -213,9 +207,7 @@ def _source_of(path: str, sources: Sequence[Source]) -> Source:
 
 def project_directory(file: ToolFile) -> str:
     """Return the directory of the project that contains a tool file."""
-    above, place = os.path.split(file.directory)
-    project, hidden = os.path.split(above)
-    return project if place == "tools" and hidden in PROJECT_PLACES else file.directory
+    return project_of(file.directory) or file.directory
 
 
 def scan(sources: Sequence[Source], directory: str) -> Scan:
@@ -242,6 +234,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
 def _scan_directory(
     source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
 ) -> Iterator[ToolFile | Problem]:
+    flavour = flavour_of(place)
     # A project comes with links of its author's choice, which could lead to any directory of the user.
     plain = source.name == PROJECT and not source.only
     if not plain:
@@ -300,6 +293,7 @@ def _scan_directory(
             source.programs,
             source.requires,
             digest.uncovered,
+            flavour.name if flavour is not None else "toolcell",
             source.asked,
         )
 

@@ -1,6 +1,6 @@
 """The names that are protected in a project: what programs outside of a cell run or read as configuration or orders.
 
-`[defaults] protected` replaces the list. `.git`, `.toolcell` and `.atomic` are protected in addition, always.
+`[defaults] protected` replaces the list. `.git` and the places of tools are protected in addition, always.
 Sources that tools edit on purpose, such as `Makefile`, `package.json` or `conftest.py`, are not in it.
 """
 
@@ -10,7 +10,9 @@ from typing import Final
 
 __all__ = ["ALWAYS", "PROTECTED", "protected_name"]
 
-ALWAYS: Final = (".git", ".toolcell", ".atomic")
+ALWAYS: Final = (
+    ".git", ".toolcell", ".atomic", ".opencode/tool", ".opencode/tools", ".omp", ".claude/tools", ".codex/tools",
+)  # fmt: skip
 """Protected whatever the setting says: git runs hooks and filters, and the others hold tools."""
 READ_OR_RUN: Final = (
     ".venv", "venv", ".claude", ".mcp.json", ".cursor", ".cursorrules", ".vscode", "*.code-workspace", ".idea", ".zed",

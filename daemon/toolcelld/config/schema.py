@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, Self, TypeAlias, cast
+from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,7 @@ from toolcelld.config.hosts import ports_of
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
+    "OTHER_FLAVOURS",
     "SECTIONS",
     "ConfigFile",
     "DaemonSection",
@@ -49,7 +50,11 @@ __all__ = [
 
 Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
+Notice = Literal["plain", "opencode"]
 Trust = Literal["confined", "ask", "all"]
+FlavourName = Literal["opencode", "omp", "claude", "codex"]
+OTHER_FLAVOURS: tuple[FlavourName, ...] = get_args(FlavourName)
+"""The systems whose places of tools are looked in, beside Toolcell's own and Atomic's."""
 
 HOSTS_MAX = 256  # of one list; a tool that needs more needs the network
 PORTS_MAX = 64  # of one list; each is a listener in the cell
@@ -206,6 +211,7 @@ class ToolSection(ToolKeys):
     secrets: SecretNames = ()
     concurrency: CountLimit = None  # calls at once, of all sessions together; the rest wait, up to `queue`
     enabled: StrictBool = True
+    notice: Notice = "plain"
 
 
 class DaemonSection(Section):
@@ -227,6 +233,8 @@ class DaemonSection(Section):
     linger_seconds: Annotated[Seconds, AfterValidator(_at_most_an_hour)] = Field(default=10.0, alias="linger")
     # Directories, each by its exact path, that may belong to other users or be written by them: as a mount of a container.
     safe_directories: Places = ()
+    # Other systems whose directories of tools are looked in.
+    flavours: tuple[FlavourName, ...] = OTHER_FLAVOURS
 
 
 class DefaultsSection(LimitKeys):
@@ -244,6 +252,7 @@ class DefaultsSection(LimitKeys):
     output_bytes: BytesLimit = 50_000
     isolation: Isolation = "worker"
     output: Keep = "head"
+    notice: Notice = "plain"  # the words that say that an output was truncated
     env: Names = ("PATH", "HOME", "LANG", "LC_*", "TZ")
     sandbox: Sandbox = "auto"
     protected: ProtectedNames = PROTECTED  # read-only in a project, beside .git, .toolcell and .atomic

@@ -17,13 +17,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from pydantic import ValidationError
+from typing import Any, Final, cast
 
 from toolcell._units import show_bytes, show_seconds
+from toolcelld.config.declaration import NO_PRESET, Preset, declare
 from toolcelld.config.grants import NOTHING, Grant
-from toolcelld.config.load import Config, dotted, shown
+from toolcelld.config.load import Config, dotted
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.schema import (
     Declared,
@@ -31,23 +30,19 @@ from toolcelld.config.schema import (
     Isolation,
     Keep,
     LimitKeys,
+    Notice,
     ProfileSection,
     ToolSection,
 )
 from toolcelld.sandbox.policy import Enclosure
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
 __all__ = [
     "KEYS",
     "NO_LIMITS",
-    "DeclarationError",
     "Limits",
     "Setting",
     "Settings",
     "Standing",
-    "declare",
     "lower",
     "resolve",
     "with_env",
@@ -111,6 +106,7 @@ class Settings:
     destructive: bool
     idempotent: bool
     lines: tuple[Setting, ...]
+    notice: Notice = "plain"  # the words that say that an output was truncated
     concurrency: int | None = None  # calls at once, of all sessions together
     sandbox: str = "auto"  # as configured: the name of a profile, ours or one's own
     sandbox_least: Enclosure = "none"  # what the file insists on
@@ -126,27 +122,6 @@ class Settings:
         return next(line.origin for line in self.lines if line.key == key)
 
 
-class DeclarationError(ValueError):
-    """A tool's file declares what cannot be; the text names the option and what to write."""
-
-
-def declare(options: Mapping[str, object]) -> Declared:
-    """What a tool's file declares, checked: it was read by a worker, and workers are not trusted."""
-    try:
-        return Declared.model_validate(
-            {key: options[key] for key in options.keys() - {"name", "description"}}
-        )
-    except ValidationError as error:
-        raise DeclarationError("; ".join(map(_sentence, error.errors(include_url=False)[:3]))) from error
-
-
-def _sentence(problem: ErrorDetails) -> str:
-    if problem["type"] == "extra_forbidden":
-        return f"{str(problem['loc'][0])[:64]} is no option of a tool"
-    message = str(problem.get("ctx", {}).get("error", problem["msg"]))
-    return f"{problem['loc'][0]}={shown(problem['input'])} {message.replace('Input should be', 'should be')}"
-
-
 def resolve(
     config: Config,
     tool: str,
@@ -154,6 +129,7 @@ def resolve(
     source: str,
     standing: Standing = Standing.FULL,
     asked: ProjectFile = ASKS_NOTHING,
+    preset: Preset = NO_PRESET,
 ) -> Settings:
     """Return the settings of a tool.
 
@@ -165,6 +141,7 @@ def resolve(
         standing: What the rules by name may give it.
         asked: What the configuration of its project asks for all tools of the project. The variables are given by
             name alone, so they are as a rule that grants them; the rest is as if the file had declared it.
+        preset: Replaces our own defaults.
 
     Raises:
         DeclarationError: The declaration is invalid.
@@ -175,7 +152,7 @@ def resolve(
     lines: list[Setting] = []
 
     def decide(key: str) -> Any:  # the value has the type of the field with that key
-        value, origin = _decided(config, rules, file, KEYS.get(key, key), standing)
+        value, origin = _decided(config, rules, file, preset, KEYS.get(key, key), standing)
         lines.append(Setting(key, _written(KEYS.get(key, key), value), origin))
         return value
 
@@ -199,6 +176,7 @@ def resolve(
         limits=limits,
         isolation=decide("isolation"),
         output=decide("output"),
+        notice=decide("notice"),
         read_only=decide("read_only"),
         destructive=decide("destructive"),
         idempotent=decide("idempotent"),
@@ -251,18 +229,23 @@ _RESTRICTING: Final[Mapping[str, bool]] = {"read_only": True, "destructive": Tru
 
 
 def _decided(
-    config: Config, rules: Rules, file: Declared, name: str, standing: Standing = Standing.FULL
+    config: Config,
+    rules: Rules,
+    file: Declared,
+    preset: Preset,
+    name: str,
+    standing: Standing = Standing.FULL,
 ) -> tuple[Any, str]:
     """The value of a field and its origin, by the sentences at the top."""
     said = [(getattr(rule, name), origin) for origin, rule in rules if name in rule.model_fields_set]
     if standing is Standing.FULL or (name not in _RESTRICTING and name not in LimitKeys.model_fields):
-        return said[0] if said else _without_rules(config, file, name, config.max, "config [max]")
+        return said[0] if said else _without_rules(config, file, preset, name, config.max, "config [max]")
     bound, where = (
         (config.defaults, "config [defaults]")
         if standing is Standing.UNTRUSTED
         else (config.max, "config [max]")
     )
-    value, origin = _without_rules(config, file, name, bound, where)
+    value, origin = _without_rules(config, file, preset, name, bound, where)
     for other, other_origin in said:
         tighter = other == _RESTRICTING[name] if name in _RESTRICTING else _least(value, other) != value
         if tighter:
@@ -271,7 +254,7 @@ def _decided(
 
 
 def _without_rules(
-    config: Config, file: Declared, name: str, bound: LimitKeys, where: str
+    config: Config, file: Declared, preset: Preset, name: str, bound: LimitKeys, where: str
 ) -> tuple[Any, str]:
     if name in file.model_fields_set:
         asked, most = getattr(file, name), getattr(bound, name, None)
@@ -283,6 +266,10 @@ def _without_rules(
         return held, "file" if held == asked else where
     if name in config.defaults.model_fields_set:
         return getattr(config.defaults, name), "config [defaults]"
+    if name in preset.values:
+        value = preset.values[name]
+        held = _least(value, getattr(config.max, name)) if name in LimitKeys.model_fields else value
+        return held, f"flavour {preset.name}"
     return getattr(config.defaults if name in DefaultsSection.model_fields else file, name), "default"
 
 

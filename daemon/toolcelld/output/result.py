@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from toolcelld.config.settings import Limits
 from toolcelld.output.spill import Output
 from toolcelld.output.spool import SpooledOutput
-from toolcelld.output.truncate import Keep, Truncated, Truncator, fits
+from toolcelld.output.truncate import Keep, Notice, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,
@@ -288,13 +288,16 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | None:
+def update_body(
+    payload: bytes, limits: Limits, keep: Keep = "head", notice: Notice = "plain"
+) -> bytes | None:
     """Return a partial result as it is sent to the client.
 
     Args:
         payload: The update as JSON.
         limits: The limits on lines and bytes of output.
         keep: Which end of a long text is kept; "head" by default.
+        notice: The words that say that it was truncated; "plain" by default.
 
     Returns:
         Its valid blocks, with their text truncated, as JSON; None if the payload is no valid update.
@@ -312,7 +315,7 @@ def update_body(payload: bytes, limits: Limits, keep: Keep = "head") -> bytes | 
     for block in cast("list[Mapping[str, object]]", value["content"]):
         match block:
             case {"type": "text", "text": str() as text}:
-                truncator = Truncator(limits.output_lines, limits.output_bytes, keep)
+                truncator = Truncator(limits.output_lines, limits.output_bytes, keep, notice)
                 truncator.feed(text.encode(errors="replace"))
                 content.append({"type": "text", "text": truncator.result().text})
             case {"type": "image", "data": str(), "mime_type": str()} | {

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from toolcelld.output.spill import Output, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
-from toolcelld.output.truncate import BYTES_CEILING, Keep, Truncated, Truncator
+from toolcelld.output.truncate import BYTES_CEILING, Keep, Notice, Truncated, Truncator
 
 __all__ = ["BLOCK_BYTES", "SpooledOutput"]
 
@@ -33,6 +33,7 @@ class SpooledOutput:
         lines_max: The limit on lines; None is no limit.
         bytes_max: The limit on bytes; None is no limit.
         keep: Which end of a long stream is kept; "head" by default.
+        notice: The words that say that it was truncated; "plain" by default.
     """
 
     def __init__(
@@ -43,10 +44,11 @@ class SpooledOutput:
         lines_max: int | None,
         bytes_max: int | None,
         keep: Keep = "head",
+        notice: Notice = "plain",
     ) -> None:
         self._spills = spills
         self._origin = origin
-        self._truncator = Truncator(lines_max, bytes_max, keep)
+        self._truncator = Truncator(lines_max, bytes_max, keep, notice)
         # The mutable state: data that is not written yet, how much more the file may get, and its share of the quota.
         self._pending = bytearray()
         self._room_bytes = spills.bytes_per_call

@@ -5,7 +5,7 @@ each. While the output fits, the two buffers together are the complete output. `
 counts newlines and keeps slices; `result` decodes and truncates what is held. That is sufficient: a byte that is not
 UTF-8 becomes three bytes (U+FFFD), so `bytes_max` bytes of input are at least `bytes_max` bytes of text.
 
-Both limits apply together, and the notice counts within both. The specification has its wording; the line notice is
+Both limits apply together, and the notice counts within both. The specifications have its wordings; the line notice is
 used where only the line limit applied, the byte notice where the byte limit cut more. A line ends with its newline:
 `"a\\n"` is one line. Where the limits leave no room for a notice there is none, and only `cut` is set.
 """
@@ -17,9 +17,10 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BYTES_CEILING", "Keep", "Truncated", "Truncator", "fits"]
+__all__ = ["BYTES_CEILING", "Keep", "Notice", "Truncated", "Truncator", "fits"]
 
 Keep = Literal["head", "tail", "middle"]
+Notice = Literal["plain", "opencode"]
 
 # The limit where the byte limit is off: no body of the protocol is larger.
 BYTES_CEILING = 16 * 1024 * 1024
@@ -32,6 +33,13 @@ _FRAMES: dict[Keep, tuple[str, str, int]] = {
     "head": ("\n\n", "", 2),
     "tail": ("", "\n\n", 2),
     "middle": ("\n\n", "\n\n", 3),
+}
+
+
+# The notice of a limit on lines, and that of a limit on bytes.
+_NOTICES: dict[Notice, tuple[str, str]] = {
+    "plain": ("[truncated: {lines} lines omitted]", "[truncated: output exceeded {most} bytes]"),
+    "opencode": ("...{lines} lines truncated...", "...{bytes} bytes truncated..."),
 }
 
 
@@ -62,6 +70,7 @@ class Truncator:
         lines_max: The limit on lines; None or 0 is no limit.
         bytes_max: The limit on bytes of UTF-8; None or 0 is `BYTES_CEILING`.
         keep: Which end is kept: "head", the default, "tail", or "middle" for both ends without the middle.
+        notice: The words that say what is omitted: "plain", the default, or "opencode" for those of OpenCode.
     """
 
     __slots__ = (
@@ -72,15 +81,23 @@ class Truncator:
         "_keep",
         "_lines_max",
         "_newlines",
+        "_notice",
         "_tail",
         "_tail_bytes",
         "total_bytes",
     )
 
-    def __init__(self, lines_max: int | None, bytes_max: int | None, keep: Keep = "head") -> None:
+    def __init__(
+        self,
+        lines_max: int | None,
+        bytes_max: int | None,
+        keep: Keep = "head",
+        notice: Notice = "plain",
+    ) -> None:
         self._lines_max = lines_max or sys.maxsize
         self._bytes_max = min(bytes_max or BYTES_CEILING, BYTES_CEILING)
         self._keep: Keep = keep
+        self._notice: Notice = notice
         self._head_bytes, self._tail_bytes = _shares(keep, self._bytes_max)
         # The mutable state: the two ends of the stream so far, and the counters.
         self._head = bytearray()
@@ -135,16 +152,15 @@ class Truncator:
         """Join a beginning of `first`, the notice and an end of `last` within both limits."""
         before, after, notice_lines = _FRAMES[self._keep]
 
-        def notice(omitted_lines: int | None) -> bytes:
-            reason = (
-                f"output exceeded {self._bytes_max} bytes"
-                if omitted_lines is None
-                else f"{omitted_lines} lines omitted"
-            )
-            return f"{before}[truncated: {reason}]{after}".encode()
+        by_lines, by_bytes = _NOTICES[self._notice]
+
+        def notice(omitted_lines: int | None, omitted_bytes: int = 0) -> bytes:
+            text = by_bytes if omitted_lines is None else by_lines
+            text = text.format(lines=omitted_lines, bytes=omitted_bytes, most=self._bytes_max)
+            return f"{before}{text}{after}".encode()
 
         lines_left = self._lines_max - notice_lines
-        bytes_left = self._bytes_max - max(len(notice(None)), len(notice(self.total_lines)))
+        bytes_left = self._bytes_max - max(len(notice(None, self.total_bytes)), len(notice(self.total_lines)))
         keep = self._keep
         has_notice = lines_left > 0 and bytes_left > 0
         if not has_notice:
@@ -161,7 +177,8 @@ class Truncator:
         omitted_lines = max(0, self.total_lines - head.lines - tail.lines)
         over_lines = self.total_lines > self._lines_max
         lines_bound = over_lines and (not over_bytes or (head.by_lines and tail.by_lines))
-        joined_notice = notice(omitted_lines if lines_bound else None) if has_notice else b""
+        omitted_bytes = max(0, self.total_bytes - len(head.data) - len(tail.data))
+        joined_notice = notice(omitted_lines if lines_bound else None, omitted_bytes) if has_notice else b""
         text = (head.data + joined_notice + tail.data).decode()
         return Truncated(text, True, self.total_bytes, self.total_lines, omitted_lines)
 

@@ -116,9 +116,11 @@ def _fault_of_places(directory: str, safe: Collection[str]) -> str:
     if directory in safe:
         return ""
     for name in ALWAYS:
-        owner = _owner(path := os.path.join(directory, name))
-        if owner not in (None, 0, os.geteuid()):
-            return f"{path} belongs to the user {user_name(owner or 0)}"
+        path = directory
+        for part in name.split("/"):
+            owner = _owner(path := os.path.join(path, part))
+            if owner not in (None, 0, os.geteuid()):
+                return f"{path} belongs to the user {user_name(owner or 0)}"
     return ""
 
 

@@ -17,14 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.catalog.flavours import FLAVOURS, project_places
 from toolcelld.catalog.sources import (
     PROJECT,
-    PROJECT_PLACES,
     ToolFile,
     project_above,
     project_directory,
     sources_of,
 )
+from toolcelld.config.declaration import NO_PRESET, Preset
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import LimitKeys
@@ -48,6 +49,7 @@ from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Permit", "Ruleset", "secret_missing", "switched_off"]
 
+PRESETS = {flavour.name: Preset(flavour.name, flavour.presets) for flavour in FLAVOURS}
 OF_CELLS = tuple(field.name for field in fields(CellLimits) if field.name in KEYS.values())
 """The limits that a cell is built with; a call under lower ones needs a cell of its own kind."""
 
@@ -131,7 +133,15 @@ class Ruleset:
     def _resolved(
         self, name: str, declared: Mapping[str, object], file: ToolFile, standing: Standing
     ) -> Settings:
-        return resolve(self.config, name, declared, file.source, standing, file.asked)
+        return resolve(
+            self.config,
+            name,
+            declared,
+            file.source,
+            standing,
+            file.asked,
+            PRESETS.get(file.flavour, NO_PRESET),
+        )
 
     def permit(self, tool: ToolInfo, project: Project, directory: str) -> Permit:
         """The permit for the calls of a tool in a session with that directory. Raises `Refusal`."""
@@ -170,7 +180,9 @@ class Ruleset:
         tools = [place for source in sources for place in source.directories]
         tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
         tools += [
-            os.path.join(trusted, name) for trusted in self.trusts.by_directory for name in PROJECT_PLACES
+            os.path.join(trusted, place)
+            for trusted in self.trusts.by_directory
+            for place in (".toolcell", ".atomic", *project_places())
         ]
         return find_project(
             directory,
@@ -178,7 +190,9 @@ class Ruleset:
             names=self.config.defaults.protected,
             tools=(*tools, *own_places()),
             safe=self.config.daemon.safe_directories,
-            project=project_above(directory, self.config.daemon.safe_directories),
+            project=project_above(
+                directory, self.config.daemon.safe_directories, self.config.daemon.flavours
+            ),
         )
 
     def describing(self, file: ToolFile) -> CellSpec:

@@ -373,8 +373,10 @@ class Operator(rpc.OperatorServicer):
     async def _trust_request(self, directory: str) -> TrustRequest:
         pin = await self._pin(directory)
         pin.close()
-        safe = self._daemon.config.daemon.safe_directories
-        project = await asyncio.to_thread(project_above, pin.catalog.directory, safe)
+        section = self._daemon.config.daemon
+        project = await asyncio.to_thread(
+            project_above, pin.catalog.directory, section.safe_directories, section.flavours
+        )
         if project != pin.catalog.directory:
             pin = await self._pin(project)
             pin.close()

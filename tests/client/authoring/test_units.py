@@ -15,8 +15,8 @@ from toolcell._units import format_bytes, format_seconds, optional, parse_bytes,
 from toolcell.cli.app import app
 from toolcell.client.limits import Limits, encode_limits
 from toolcelld.__main__ import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
+from toolcelld.config.declaration import DeclarationError, declare
 from toolcelld.config.load import ConfigError, load
-from toolcelld.config.settings import DeclarationError, declare
 
 SIZES: list[tuple[object, int | None]] = [
     (1_048_576, 1_048_576), ("1048576", 1_048_576), ("10MB", 10_000_000), ("10MiB", 10_485_760), ("10 MiB", 10_485_760),

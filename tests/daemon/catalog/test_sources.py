@@ -388,11 +388,37 @@ def test_an_interpreter_is_found_from_its_source(project: Path, tmp_path: Path, 
         Source(
             "project",
             "local",
-            (str(project / PROJECT), str(project / ".atomic/tools")),
+            tuple(
+                str(project / place)
+                for place in (
+                    PROJECT,
+                    ".atomic/tools",
+                    ".opencode/tool",
+                    ".opencode/tools",
+                    ".omp/tools",
+                    ".claude/tools",
+                    ".codex/tools",
+                )
+            ),
             str(project / ".venv/bin/python"),
             (str(project / "bin"),),
         ),
-        Source("user", "global", (str(home / ".config/toolcell/tools"), str(home / ".atomic/tools"))),
+        Source(
+            "user",
+            "global",
+            tuple(
+                str(home / place)
+                for place in (
+                    ".config/toolcell/tools",
+                    ".atomic/tools",
+                    ".config/opencode/tool",
+                    ".config/opencode/tools",
+                    ".omp/agent/tools",
+                    ".claude/tools",
+                    ".codex/tools",
+                )
+            ),
+        ),
         Source("team", "team", ("/team",), "/venv/bin/python"),
         Source("mine", "mine", ("/mine",), str(home / "venv/bin/python")),
     )

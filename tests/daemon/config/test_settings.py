@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from toolcell import client
 from toolcell._authoring.options import OPTIONS
 from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.config.declaration import DeclarationError, Preset
 from toolcelld.config.load import Config
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
-from toolcelld.config.settings import KEYS, DeclarationError, Limits, lower, resolve
+from toolcelld.config.settings import KEYS, Limits, lower, resolve
 from toolcelld.rpc.encoding import decode_limits
 
 VALUES = st.integers(min_value=1, max_value=10_000) | st.none()
@@ -147,3 +148,19 @@ def test_declarations_that_later_versions_grant_are_kept() -> None:
         {"network": ["api.github.com"], "secrets": ["TOKEN"], "name": "lint", "description": ""},
         "x",
     )
+
+
+def test_a_preset_of_a_flavour_replaces_our_defaults_and_nothing_else() -> None:
+    preset = Preset("opencode", {"output_bytes": 51_200, "notice": "opencode"})
+
+    def found(config: Config, **declared: object) -> tuple[int | None, str, str]:
+        settings = resolve(config, "lint", declared, "project", preset=preset)
+        return settings.limits.output_bytes, settings.notice, settings.origin("output_bytes")
+
+    assert found(Config()) == (51_200, "opencode", "flavour opencode")
+    assert found(Config(), output_bytes=7) == (7, "opencode", "file")
+    assert found(Config(rules=(("lint", ToolSection(output_bytes=9, notice="plain")),)))[:2] == (9, "plain")
+    defaults = DefaultsSection.model_validate({"output_bytes": 8, "notice": "plain"})
+    assert found(Config(defaults=defaults)) == (8, "plain", "config [defaults]")
+    most = MaxSection.model_validate({"output_bytes": 10})
+    assert found(Config(max=most))[0] == 10

@@ -226,3 +226,18 @@ def test_a_text_fits_if_and_only_if_a_truncator_does_not_cut_it(
 def test_a_text_over_the_ceiling_fits_no_limit() -> None:
     assert fits(bytes(BYTES_CEILING), None, None)
     assert not fits(bytes(BYTES_CEILING + 1), None, None)
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+def test_the_notice_of_opencode_says_how_much_is_omitted_within_the_limits(keep: Keep) -> None:
+    truncator = Truncator(None, 60, keep, "opencode")
+    truncator.feed(b"x" * 100)
+    found = truncator.result()
+    kept = found.text.count("x")
+    assert f"...{100 - kept} bytes truncated..." in found.text.replace("\n", "").replace("x", "")
+    assert len(found.text.encode()) <= 60
+    truncator = Truncator(6, None, keep, "opencode")
+    truncator.feed(numbered(100))
+    omitted = 97 if keep == "middle" else 96
+    assert f"...{omitted} lines truncated..." in truncator.result().text
+    assert truncator.result().text.count("\n") <= 6
