@@ -1,8 +1,8 @@
 """A validator for the JSON Schemas that authors write by hand: `tool(args={"type": "object", …})`.
 
 It knows the keywords that such schemas use. One that it does not know is refused when the file is loaded, because the
-model would read a rule that is not enforced. Annotations (`title`, `format`, `default`, …) are shown and not enforced,
-as the standard has it.
+model would read a rule that is not enforced. Annotations (`title`, `format`, …) are shown and not enforced, as the
+standard has it; `default` is applied by `defaults`.
 
 Why not a library: the interpreter of a source needs pydantic and nothing else, and whatever validates here would have to
 be installed there as well. Of those that know draft 2020-12, `jsonschema` brings four packages and takes 60 ms of
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from toolcell._arguments.messages import got, step
 from toolcell._results.json_value import to_json
 
-__all__ = ["check_schema", "violations"]
+__all__ = ["DEPTH_MAX", "check_schema", "target", "violations"]
 
 Complaint: TypeAlias = tuple[str, str]
 
@@ -113,7 +113,7 @@ def _check_keyword(keyword: str, rule: Any, root: Mapping[str, Any]) -> None:
     if keyword == "pattern":
         re.compile(rule)
     elif keyword == "$ref":
-        _target(rule, root)
+        target(rule, root)
     elif keyword == "type" and not set(_names(rule)) <= set(_TYPES):
         raise ValueError(f"there is no type {rule!r}; there are {', '.join(_TYPES)}")
     elif keyword in _MAPPINGS and not isinstance(rule, Mapping):
@@ -147,7 +147,8 @@ def _same(one: object, other: object) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
-def _target(reference: str, root: Mapping[str, Any]) -> Any:
+def target(reference: str, root: Mapping[str, Any]) -> Any:
+    """Return what a `$ref` leads to in the whole schema. Raises `ValueError` or `LookupError`."""
     if not reference.startswith("#"):
         raise ValueError(f"$ref leads out of the schema: {reference}")
     here: Any = root
@@ -273,7 +274,7 @@ _KEYWORDS: dict[str, Check] = {
     "oneOf": _one_of,
     "allOf": _all_of,
     "not": _not,
-    "$ref": lambda value, rule, at: at.below(value, _target(rule, at.root)),
+    "$ref": lambda value, rule, at: at.below(value, target(rule, at.root)),
     "uniqueItems": _unique,
     "pattern": _bound("string", lambda value, rule: re.search(rule, value) is not None, "match {}"),
     **_NUMERIC,

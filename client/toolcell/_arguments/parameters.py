@@ -2,7 +2,7 @@
 
 Three sources. The parameters of a function, or a mapping of names to types, become a TypedDict that exists only for
 pydantic: unlike a model it may have a field called `schema` or `_x`, and pydantic fills in the defaults. A model is
-used as it is. A JSON Schema written by hand is enforced by `_jsonschema`.
+used as it is. A JSON Schema written by hand is enforced by `jsonschema`, its defaults are applied by `defaults`.
 
 The arguments are parsed twice. On their own, because that refuses NaN and finds names that the tool does not know;
 and by pydantic again, because validation from JSON, not from parsed values, makes a date of a string and a tuple of
@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict  # pydantic does not take typing's before 3.12
 
+from toolcell._arguments.defaults import filled
 from toolcell._arguments.jsonschema import check_schema, violations
 from toolcell._arguments.messages import complaints, unknown
 from toolcell._results.errors import InvalidArguments, ToolError
@@ -66,6 +67,7 @@ class Parameters:
         value: Any = data
         if self.adapter is None:
             schema = self.schema
+            value = data = filled(data, schema, schema)
             wrong += islice(violations(data, schema, schema), VIOLATIONS_MAX)
         else:
             try:
@@ -113,7 +115,8 @@ def from_args(args: object) -> Parameters:
         if items.get("type") == "object":
             return _by_hand(dict(items))
         if items and all(isinstance(item, Mapping) for item in items.values()):
-            return _by_hand({"type": "object", "properties": dict(items), "required": list(items)})
+            needed = [name for name, item in items.items() if "default" not in item]
+            return _by_hand({"type": "object", "properties": dict(items), "required": needed})
         fields = {name: _field(name, item) for name, item in items.items()}
         return from_fields(fields)
     if not isinstance(args, type):

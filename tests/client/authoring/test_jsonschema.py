@@ -105,3 +105,65 @@ def test_an_object_is_closed_unless_the_schema_opens_it() -> None:
 )
 def test_the_empty_schema_lets_everything_pass(value: Any) -> None:
     assert wrong(value, {}) == []
+
+
+def read(schema: dict[str, Any], raw: bytes = b"{}") -> Any:
+    return from_args(schema).read(raw)
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def test_defaults_are_filled_in_where_the_model_left_an_argument_out() -> None:
+    schema = an_object(unit={"type": "string", "default": "C"}, days={"type": "integer"})
+    assert read(schema) == {"unit": "C"}
+    assert read(schema, b'{"unit":"F","days":2}') == {"unit": "F", "days": 2}
+    assert read(schema | {"required": ["unit"]}) == {"unit": "C"}, "what has a default is never missing"
+
+
+def test_in_a_raw_shape_an_argument_with_a_default_is_not_required() -> None:
+    parameters = from_args({"city": {"type": "string"}, "days": {"type": "integer", "default": 3}})
+    assert parameters.schema["required"] == ["city"]
+    assert parameters.read(b'{"city":"Rom"}') == {"city": "Rom", "days": 3}
+
+
+def test_defaults_are_filled_in_below_objects_arrays_and_references() -> None:
+    point = an_object(x={"type": "integer", "default": 0}, y={"type": "integer", "default": 0})
+    schema = an_object(
+        at={"$ref": "#/$defs/point"}, path={"type": "array", "items": {"$ref": "#/$defs/point"}}
+    )
+    schema |= {
+        "$defs": {"point": point},
+        "allOf": [an_object(name={"default": "p"})],
+        "additionalProperties": True,
+    }
+    assert read(schema, b'{"at":{"x":1},"path":[{},{"y":2}]}') == {
+        "at": {"x": 1, "y": 0},
+        "path": [{"x": 0, "y": 0}, {"x": 0, "y": 2}],
+        "name": "p",
+    }
+
+
+def test_a_default_that_its_own_schema_refuses_is_none() -> None:
+    assert read(an_object(name={"type": "string", "default": None})) == {}
+    assert read(an_object(name={"type": ["string", "null"], "default": None})) == {"name": None}
+
+
+def test_a_tool_cannot_change_a_default_for_the_next_call() -> None:
+    parameters = from_args(an_object(tags={"type": "array", "items": {}, "default": ["a"]}))
+    parameters.read(b"{}")["tags"].append("b")
+    assert parameters.read(b"{}") == {"tags": ["a"]}
+
+
+def test_filling_in_ends_where_a_schema_refers_to_itself() -> None:
+    schema = an_object(x={"$ref": "#", "default": {}})
+    assert read(schema) == {"x": {}}, "nothing is filled in inside of a default"
+    with pytest.raises(InvalidArguments, match="nested too deeply"):
+        read({"type": "object", "allOf": [{"$ref": "#"}]})
+    turning = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"$ref": "#/$defs/a"}},
+    }
+    assert read(turning) == {}
