@@ -3,7 +3,7 @@
 The daemon sends the bytes and not the path, so that a pinned catalog runs its own version after the file has
 changed. `__file__`, line numbers and tracebacks still refer to the file. Modules next to the file can be imported;
 they precede installed packages but not the standard library, so that a tool called `calendar.py` does not break
-other imports of `calendar`.
+other imports of `calendar`. A relative import always means a module next to the file.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from toolcelld.protocol.messages import NUMBER_MAX, Stage
 __all__ = ["Broken", "ToolSource", "load"]
 
 COMPILED: Final = "__pycache__"
+SIBLINGS: Final = "toolcell_siblings"
+"""The package that a tool file's directory is for relative imports: `from .helper import x`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,14 @@ class _UncachedFileLoader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
+
+
+class _FileSpec(importlib.machinery.ModuleSpec):
+    """The spec of a tool file that is no package: its name has no dot, and it still has a package above it."""
+
+    @property
+    def parent(self) -> str:
+        return SIBLINGS
 
 
 class _OwnFinder(importlib.machinery.FileFinder):
@@ -193,10 +203,14 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
         else f"{source.stem}_tool"
     )
     loader = _SourceLoader(source)
-    spec = importlib.machinery.ModuleSpec(name, loader, origin=source.path, is_package=source.package)
+    kind = importlib.machinery.ModuleSpec if source.package else _FileSpec
+    spec = kind(name, loader, origin=source.path, is_package=source.package)
     spec.has_location = True
     if source.package:
         spec.submodule_search_locations = [os.path.dirname(source.path)]
+    else:
+        siblings = sys.modules[SIBLINGS] = ModuleType(SIBLINGS)
+        siblings.__path__ = [source.directory]
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
