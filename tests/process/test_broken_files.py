@@ -58,7 +58,6 @@ CAUSES = {
     "prints.py": ("", "rejected", None, "printed while it was loaded: 'loading the model ...'"),
     "raises.py": ("", "broken", 2, "ValueError: the index is empty"),
     "syntax_error.py": ("", "broken", 5, "invalid syntax"),
-    "yields.py": ("yields", "rejected", 6, "it is a generator; use context.update()"),
     # Made by the test, because they are no text, or no files.
     "dangling.py": ("", "rejected", None, LINK),
     "directory.py": ("", "broken", None, "is a directory, not a file; it was not opened"),

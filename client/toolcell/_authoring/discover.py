@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
 from toolcell._authoring.function import (
-    GENERATOR,
     Call,
     check_execute,
     is_async,
@@ -27,6 +26,7 @@ from toolcell._authoring.function import (
 )
 from toolcell._authoring.libraries.offers import is_imported, offers
 from toolcell._authoring.options import OPTIONS, checked
+from toolcell._authoring.stream import streamed
 from toolcell._authoring.tool import MARK, Tool
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import InvalidArguments
@@ -209,13 +209,13 @@ def _export(name: str, found: _Found) -> Export:
         raise InvalidToolDefinition(
             "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it name='…'"
         )
-    if yields(found.function):
-        raise InvalidToolDefinition(GENERATOR)
     if found.specified:
         check_execute(found.function)
         description, parameters, call = "", from_args(found.args), found.function
     else:
         description, parameters, call = read_function(found.function)
+    if yields(found.function):
+        call = streamed(call, shapes=found.specified)
     description = str(options.get("description", description))
     if len(description.encode(errors="replace")) > DESCRIPTION_BYTES_MAX:
         raise InvalidToolDefinition(

@@ -18,11 +18,9 @@ from toolcell._arguments.docstring import parse
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_fields
 from toolcell._context.context import ToolContext
 
-__all__ = ["GENERATOR", "Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
+__all__ = ["Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
 
 Call: TypeAlias = Callable[[Any, ToolContext], object]
-
-GENERATOR = "it is a generator; use context.update() to show what is done so far, and return the result"
 
 
 def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from toolcell._results.content import Image, Link, ToolResult
+from toolcell._results.json_value import to_json
 
 __all__ = ["understood"]
 
@@ -34,7 +35,14 @@ def understood(value: object) -> ToolResult | None:
 
 
 def _output(shape: Shape) -> ToolResult:
-    """`{output, title, metadata, attachments}`, where an attachment is a file with a data URL or a link."""
+    """`{output, title, metadata, attachments}`, where an attachment is a file with a data URL or a link.
+
+    `{output, metadata}` may have any data as its output, which the model reads as JSON.
+    """
+    output = shape["output"]
+    if not isinstance(output, str) and set(shape) == {"output", "metadata"}:
+        metadata = _mapping(shape["metadata"])
+        return ToolResult(to_json(output).decode(), details=output, metadata=metadata)
     files = [
         _file(_text(each["url"]), _text(each.get("mime", "")), each.get("filename"))
         for each in _list(shape.get("attachments"))
@@ -44,11 +52,20 @@ def _output(shape: Shape) -> ToolResult:
 
 
 def _content(shape: Shape) -> ToolResult:
-    """`{content, details, isError}`, where content is text or a list of MCP's blocks."""
+    """`{content, details, isError}`, where content is text or a list of MCP's blocks.
+
+    What stands beside for the host alone becomes metadata, and structured output becomes details.
+    """
     content = shape["content"]
     parts = content if isinstance(content, str) else [_part(part) for part in _list(content, required=True)]
+    for_host = {key: shape[key] for key in _FOR_HOST if shape.get(key) is not None}
+    structured = (shape.get(key) for key in ("details", "output", "structuredContent"))
     return ToolResult(
-        parts, details=shape.get("details"), is_error=bool(shape.get("isError") or shape.get("is_error"))
+        parts,
+        details=next((value for value in structured if value is not None), None),
+        title=_optional(shape.get("title")),
+        metadata={**(_mapping(shape.get("metadata")) or {}), **for_host} or None,
+        is_error=bool(shape.get("isError") or shape.get("is_error")),
     )
 
 
@@ -64,10 +81,18 @@ def _for_model(shape: Shape) -> ToolResult:
     return ToolResult(parts, details=beside or None, is_error=failed)
 
 
+_FOR_HOST = ("useless", "providerMetadata", "_meta")
+
 # Each shape: the key that names it, the keys that may stand beside, and how it is read.
 _SHAPES: tuple[tuple[str, frozenset[str], Callable[[Shape], ToolResult]], ...] = (
     ("output", frozenset({"title", "metadata", "attachments"}), _output),
-    ("content", frozenset({"details", "isError", "is_error"}), _content),
+    (
+        "content",
+        frozenset(
+            {"details", "isError", "is_error", "title", "metadata", "output", "structuredContent", *_FOR_HOST}
+        ),
+        _content,
+    ),
     (
         "textResultForLlm",
         frozenset({"resultType", "binaryResultsForLlm", "error", "sessionLog", "toolTelemetry"}),
@@ -85,6 +110,10 @@ def _part(part: Mapping[str, Any]) -> str | Image | Link:
         case "resource_link":
             kind = part.get("mimeType") or part.get("mime_type")
             return Link(_text(part["uri"]), name=_optional(part.get("name")), mime_type=_optional(kind))
+        case "file":
+            url = _text(part["uri"] if "uri" in part else part["url"])
+            kind = _text(part.get("mime") or part.get("mimeType") or "")
+            return _file(url, kind, part.get("name") or part.get("filename"))
         case other:
             raise ValueError(other)
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 import pydantic_core
 from pydantic import BaseModel
 
+from toolcell._results import library_values
 from toolcell._results.errors import ToolError
 
 __all__ = ["to_json", "whole"]
@@ -73,6 +74,8 @@ def _plainer(value: Any) -> object:
         return dict(cast("Mapping[object, object]", value))
     if isinstance(value, Sequence | AbstractSet | ValuesView):
         return list(cast("Sequence[object]", value))
+    if (plain := library_values.plain(value)) is not library_values.UNKNOWN:
+        return plain
     raise TypeError(f"it does not know {type(value).__name__}")
 
 
@@ -90,7 +93,7 @@ def _mended(value: object) -> object:
         return {_mended(key): _mended(item) for key, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_mended(item) for item in cast("Sequence[object]", value)]
-    return value
+    return library_values.without_missing([value])[0]
 
 
 def _why(error: Exception) -> str:

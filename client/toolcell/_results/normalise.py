@@ -21,6 +21,7 @@ from toolcell._results.errors import ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.foreign import understood
 from toolcell._results.json_value import to_json, whole
+from toolcell._results.library_values import picture, picture_types
 
 __all__ = [
     "Block",
@@ -169,9 +170,11 @@ def _is_content(value: object) -> bool:
         return False  # also one that is a string: the model reads the JSON of its value
     if value is None or isinstance(value, str | bytes | bytearray | memoryview | Image | Link):
         return True
-    return isinstance(value, list | tuple) and any(
-        isinstance(item, Image | Link) for item in cast("Sequence[object]", value)
-    )
+    pictures = picture_types()
+    if isinstance(value, list | tuple):
+        kinds = (Image, Link, *pictures)
+        return any(isinstance(item, kinds) for item in cast("Sequence[object]", value))
+    return isinstance(value, pictures)
 
 
 def _blocks(content: object) -> tuple[Block, ...]:
@@ -215,6 +218,8 @@ def _block(item: object) -> Block:
         case Link():
             return LinkBlock(whole(str(item.uri)), whole(str(item.name)), whole(item.mime_type or ""))
         case _:
+            if isinstance(item, picture_types()):
+                return _block(picture(item))
             _refuse_unfinished(item)
             return TextBlock(to_json(item).decode())
 
@@ -236,7 +241,7 @@ def _refuse_unfinished(value: object) -> None:
         raise ToolError("The tool returned a coroutine; make the tool `async def` and await it.")
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise ToolError(
-            "The tool returned a generator; use context.update() to show what is done so far, and return a list."
+            "The tool returned a generator; write the tool itself with `yield`, or return a list."
         )
 
 

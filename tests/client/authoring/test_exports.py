@@ -107,8 +107,6 @@ class Odd(str):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("@tool\ndef bad():\n    yield 1", "use context.update()"),
-        ("@tool\nasync def bad():\n    yield 1", "use context.update()"),
         ("@tool\ndef bad(*rest: str): ...", "*rest: str"),
         ("@tool\ndef bad(**rest: str): ...", "**rest: str"),
         ("import socket\n@tool\ndef bad(s: socket.socket): ...", "'s' has a type that JSON cannot fill"),

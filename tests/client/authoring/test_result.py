@@ -141,7 +141,7 @@ def test_data_is_read_as_compact_json_and_kept_as_details(value: object, read: s
         (lambda: {"n": [-(10**5000)]}, "4300 digits"),
         (lambda: b"\xff\x00", "Image(data=…)"),
         (lambda: [b"\xff"], "utf-8"),
-        (generator, "context.update()"),
+        (generator, "with `yield`"),
         (coroutine, "async def"),
         (lambda: [Image(data=PNG), object()], "type object"),
         (lambda: [Image(data=PNG)] * 1001, "1001 blocks"),
@@ -247,6 +247,35 @@ def test_a_tool_result_is_what_it_says() -> None:
             Result((TextBlock("no"),), details=b'{"error":"E1"}', is_error=True),
         ),
         ({"textResultForLlm": "yes", "resultType": "success"}, Result((TextBlock("yes"),))),
+        (
+            {"content": "a", "useless": True, "providerMetadata": {"p": 1}},
+            Result((TextBlock("a"),), metadata=b'{"useless":true,"providerMetadata":{"p":1}}'),
+        ),
+        (
+            {"content": "a", "metadata": {"n": 1}, "output": {"rows": 2}},
+            Result((TextBlock("a"),), details=b'{"rows":2}', metadata=b'{"n":1}'),
+        ),
+        (
+            {"content": [{"type": "text", "text": "a"}], "structuredContent": {"b": 1}, "_meta": {"c": 2}},
+            Result((TextBlock("a"),), details=b'{"b":1}', metadata=b'{"_meta":{"c":2}}'),
+        ),
+        (
+            {"output": {"rows": 2}, "metadata": {"n": 1}},
+            Result((TextBlock('{"rows":2}'),), details=b'{"rows":2}', metadata=b'{"n":1}'),
+        ),
+        (
+            {
+                "content": [
+                    {"type": "file", "uri": "file:///a.pdf", "mime": "application/pdf", "name": "a"},
+                    {
+                        "type": "file",
+                        "uri": "data:image/png;base64," + base64.b64encode(PNG).decode(),
+                        "mime": "image/png",
+                    },
+                ]
+            },
+            Result((LinkBlock("file:///a.pdf", "a", "application/pdf"), ImageBlock(PNG, "image/png"))),
+        ),
     ],
 )
 def test_the_specifications_shapes_are_read_where_they_are_asked_for(value: object, expected: Result) -> None:
@@ -263,6 +292,9 @@ def test_the_specifications_shapes_are_read_where_they_are_asked_for(value: obje
         {"content": [{"type": "video"}]},
         {"content": [{"type": "image", "data": "no base64!", "mimeType": "image/png"}]},
         {"content": 3},
+        {"content": "x", "metadata": 3},
+        {"content": [{"type": "file", "mime": "text/plain"}]},
+        {"output": {"x": 1}, "metadata": 3},
         {1: 2},
         {},
     ],
