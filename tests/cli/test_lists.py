@@ -98,7 +98,7 @@ def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     done = project.run("check", "../other/good.py")
     assert (done.code, done.out) == (0, f"{other}/good.py   good_add\n")
     done = project.run("check", "../other/none.py", "--json")
-    assert (done.code, done.json("check")["files"][0]["problems"][0]["reason"]) == (1, "broken")
+    assert (done.code, done.json("check")["files"][0]["problems"][0]["reason"]) == (1, "unused")
     assert not (project.directory / "ran").exists()
     assert not (other / "ran").exists()
     assert project.run("check", "../other/unknown.py").code == 2

@@ -1,7 +1,8 @@
 """`toolcell tools` and `toolcell check`: what a directory sees, one tool of it, and what is wrong.
 
 Both work without a running daemon, by a private one. `check` looks at what was broken once more, as its cause may
-lie outside the file, and exits with 1 where something cannot be used; that a tool is hidden by another is no fault.
+lie outside the file, and exits with 1 where something cannot be used. That a tool is hidden by another or switched off is
+no fault, nor that a file is not run, unless that file is named.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["check", "tools"]
 
-HARMLESS = frozenset({"shadowed", "disabled"})
+HARMLESS = frozenset({"shadowed", "disabled", "unused"})
 
 
 async def tools(context: CommandContext, name: str | None) -> Exit:
@@ -78,7 +79,8 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
         await session.reload()
         answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
     reports = _reports(read_catalog([answer.catalog]), only)
-    broken = any(wrong.reason not in HARMLESS for _, _, problems in reports for wrong in problems)
+    harmless = HARMLESS - {"unused"} if files else HARMLESS  # a file that is named should have a tool
+    broken = any(wrong.reason not in harmless for _, _, problems in reports for wrong in problems)
     if context.as_json:
         records = [
             {"path": path, "tools": names, "problems": [problem(wrong) for wrong in problems]}

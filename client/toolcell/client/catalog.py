@@ -42,8 +42,8 @@ class Problem:
     tool: str
     """The name of the tool; "" for the whole file."""
     reason: str
-    """The reason for programs: "broken", "shadowed", "rejected", "stale", "quarantined"
-    or "disabled"."""
+    """The reason for programs: "broken", "shadowed", "rejected", "stale", "quarantined",
+    "disabled" or "unused"; the last two and "shadowed" are notes, as nothing is broken."""
     message: str
     """What is wrong, for the user."""
     line: int | None = None

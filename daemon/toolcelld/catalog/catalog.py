@@ -21,7 +21,8 @@ from typing import cast
 
 from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
-from toolcelld.catalog.sources import Problem, Scan, ToolFile
+from toolcelld.catalog.problem import Problem, no_tool
+from toolcelld.catalog.sources import Scan, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
@@ -139,6 +140,7 @@ def assemble(
             problems += _entered(filter(is_trusted, tools), winners, scan.directory)
             untrusted += (tool for tool in tools if not is_trusted(tool))
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
+    problems += _without_tools(scan, descriptions)
     catalog = Catalog(scan.directory)
     return replace(
         catalog,
@@ -149,6 +151,22 @@ def assemble(
         pending=pending,
         files=good,
     )
+
+
+def _without_tools(scan: Scan, descriptions: Mapping[str, Description]) -> Iterator[Problem]:
+    """Yield a note for each file that has neither a tool nor a problem, and that no other file imports."""
+    described = [(file, descriptions.get(file.digest)) for file in scan.files]
+    helpers = {
+        os.path.join(file.directory, name)
+        for file, description in described
+        if description is not None
+        for name in description.helpers
+    }
+    for file, description in described:
+        if description is None or description.tools or description.problems or description.broken:
+            continue
+        if file.path not in helpers:
+            yield no_tool(file.path)
 
 
 def _kept(

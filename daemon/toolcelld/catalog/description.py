@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 __all__ = ["Broken", "Described", "Description", "Rejected"]
 
 
+HELPERS_MAX = 1000  # the worker sends no more
 Line: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -58,6 +59,8 @@ class Description:
     tools: tuple[Described, ...] = ()
     problems: tuple[Rejected, ...] = ()
     broken: Broken | None = None
+    helpers: Annotated[tuple[str, ...], Field(max_length=HELPERS_MAX)] = ()
+    """Files below the tool's directory that it has imported, relative to it. Only notes depend on them."""
 
     def to_json(self) -> bytes:
         """Serialise for the cache. Raises `ValueError` for text that is not valid Unicode."""

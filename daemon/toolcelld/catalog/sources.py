@@ -2,7 +2,7 @@
 
 `scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
 It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; names that
-begin with "_" or "." are helper modules, and files of other languages are ignored.
+begin with "_" or "." are helper modules. What is not run is noted, see `problem`.
 An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
 """
 
@@ -14,10 +14,10 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.catalog.flavours import flavour_of, makes_project, project_of, project_places, user_places
+from toolcelld.catalog.problem import Problem, Reason, unused_in
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
@@ -44,8 +44,6 @@ PROJECT = "project"
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
-
-Reason = Literal["broken", "shadowed", "rejected", "stale", "quarantined", "disabled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +79,6 @@ class ToolFile:
     uncovered: str = ""  # what in the directory the digest does not cover
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A file or tool of a source that cannot be used, and why."""
-
-    path: str
-    tool: str  # empty when the whole file is affected
-    reason: Reason
-    message: str  # the first line is the cause, the following lines are the remedy
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +260,7 @@ def _scan_directory(
             unfit[path] = content
     read = {path[len(place) + 1 :]: content for path, content in contents.items()}
     digest = digest_below(place, source.python, read, plain=plain)
+    yield from () if source.only else unused_in(place, entries, [path for path, _, _ in candidates])
     for path, stem, _ in candidates[:FILES_MAX]:
         if path in unfit:
             yield unfit[path]

@@ -24,11 +24,16 @@ from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
-__all__ = ["Broken", "ToolSource", "load"]
+__all__ = ["Broken", "ToolSource", "helpers_of", "load"]
 
 COMPILED: Final = "__pycache__"
+HELPERS_MAX: Final = 1000
+"""Reported of one tool file; the daemon refuses more."""
 SIBLINGS: Final = "toolcell_siblings"
 """The package that a tool file's directory is for relative imports: `from .helper import x`."""
+
+
+_NAMESPACE: Final = vars(ModuleType)["__dict__"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,19 @@ class _ProjectFinder:
             if place.startswith(self._project) and not inside:
                 spec.loader = _FreshFileLoader(name, place)
         return spec
+
+
+def helpers_of(source: ToolSource) -> list[str]:
+    """Return the files below a tool's directory that have been imported, relative to it; not the tool file itself."""
+    base = os.path.join(source.directory, "")
+    found: dict[str, None] = {}
+    for module in list(sys.modules.values()):
+        if not issubclass(type(module), ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance]  a file may put anything there
+            continue  # something else in the place of a module, which could run code when it is asked
+        path: object = _NAMESPACE.__get__(module).get("__file__")
+        if type(path) is str and path.startswith(base) and path != source.path:
+            found[path[len(base) :]] = None
+    return list(found)[:HELPERS_MAX]
 
 
 def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", "")) -> Exports:

@@ -71,7 +71,7 @@ from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.imports import ImportedFiles
-from toolcelld.worker.loader import Broken, ToolSource, load
+from toolcelld.worker.loader import Broken, ToolSource, helpers_of, load
 from toolcelld.worker.report import Report, Usage
 from toolcelld.worker.template.leftovers import Leftovers
 from toolcelld.worker.template.process import FINISHED, Template
@@ -217,7 +217,7 @@ class _Worker:
         try:
             with self.abortable, traces:
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
-                answer = _describe(exported) if message.describe else NOT_DESCRIBED
+                answer = _describe(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.traceback_text:
                 print(broken.traceback_text, file=sys.stderr)
@@ -528,7 +528,7 @@ class _Channel:
                 return
 
 
-def _describe(exported: Exports) -> bytes:
+def _describe(exported: Exports, helpers: list[str]) -> bytes:
     return json.dumps(
         {
             "tools": [
@@ -546,5 +546,6 @@ def _describe(exported: Exports) -> bytes:
                 {"tool": problem.tool, "message": problem.message, "line": problem.line}
                 for problem in exported.problems
             ],
+            "helpers": helpers,
         }
     ).encode()

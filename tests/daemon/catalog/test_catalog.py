@@ -267,7 +267,9 @@ def test_every_tool_of_every_file_is_a_winner_or_a_problem(files: list[tuple[str
     entries = [tool_file(f"{number}.py", scope=scope) for number, (scope, _) in enumerate(files)]
     descriptions = {entry.digest: gives(*names) for entry, (_, names) in zip(entries, files, strict=True)}
     catalog = assemble(scanned(*entries), descriptions)
-    assert len(catalog.tools) + len(catalog.problems) == sum(len(names) for _, names in files)
+    told = [problem for problem in catalog.problems if problem.reason != "unused"]
+    assert len(catalog.tools) + len(told) == sum(len(names) for _, names in files)
+    assert len(catalog.problems) - len(told) == sum(not names for _, names in files)
     for name, tool in catalog.tools.items():
         first = next(entry for entry, (_, names) in zip(entries, files, strict=True) if name in names)
         assert isinstance(tool, ToolInfo)
@@ -285,3 +287,29 @@ def test_a_tool_that_is_switched_off_is_kept_apart_and_still_hides_no_worse_one(
     assert catalog.find("none") is None
     assert not catalog.says_the_same_as(assemble(found, descriptions, catalog)), "a change is published"
     assert "lint (" not in render(catalog)
+
+
+def test_a_file_without_a_tool_is_noted_unless_another_one_imports_it() -> None:
+    first, second, third = tool_file("a.py"), tool_file("utils.py"), tool_file("alone.py")
+    found = {
+        first.digest: replace(gives("lint"), helpers=("utils.py", "../alone.py", "deep/x.py")),
+        second.digest: Description(),
+        third.digest: Description(),
+    }
+    problems = assemble(scanned(first, second, third), found).problems
+    assert [(problem.path, problem.reason) for problem in problems] == [("/p/alone.py", "unused")]
+    assert problems[0].message.startswith("has no tool\nLooked for: ")
+    for description in (
+        Description(broken=Broken("import", "no")),
+        Description(problems=(Rejected("x", "no"),)),
+    ):
+        (problem,) = assemble(scanned(third), {third.digest: description}).problems
+        assert problem.reason != "unused"
+    assert assemble(scanned(third), {}).problems == (), "it is not described yet"
+
+
+def test_a_description_with_too_many_helpers_is_refused() -> None:
+    good = replace(gives("a"), helpers=("x.py",) * 1000)
+    assert Description.from_json(good.to_json()) == good
+    with pytest.raises(ValueError, match="helpers"):
+        Description.from_json(replace(good, helpers=("x.py",) * 1001).to_json())

@@ -95,10 +95,59 @@ def test_the_scan_is_one_level_deep_and_a_package_is_one_entry(project: Path) ->
     ):
         put(tools / ignored)
     put(tools / "__pycache__/__init__.py")
-    (file,) = look(project).found
-    assert isinstance(file, ToolFile)
+    (file,) = look(project).files
     assert (file.stem, file.path, file.content) == ("weather", str(tools / "weather/__init__.py"), b"y = 2\n")
     assert file.directory == str(tools)
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("a.ts", "TypeScript"),
+        ("a.mts", "TypeScript"),
+        ("a.tsx", "TypeScript"),
+        ("a.js", "JavaScript"),
+        ("a.mjs", "JavaScript"),
+        ("pack/index.ts", "TypeScript"),
+    ],
+)
+def test_a_file_of_another_language_is_named_as_not_run(project: Path, name: str, language: str) -> None:
+    path = put(project / ".opencode/tool" / name)
+    problem = only_problem(project)
+    assert (problem.path, problem.reason) == (str(path), "unused")
+    assert problem.message == f"is {language}, which is not run yet; tools are Python files"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.d.ts", "_helper.ts", ".hidden.ts", "README.md", "tools.json", "data.csv"]
+)
+def test_metadata_and_helpers_beside_a_tool_are_no_problem(project: Path, name: str) -> None:
+    put(project / PROJECT / name)
+    put(project / PROJECT / "t.py")
+    assert look(project).problems == ()
+
+
+@pytest.mark.parametrize("names", [["README.md"], ["tools.json"], ["run.sh"], ["_helper.py"], list("abcde")])
+def test_a_directory_with_nothing_to_run_says_so(project: Path, names: list[str]) -> None:
+    for name in names:
+        put(project / PROJECT / name)
+    problem = only_problem(project)
+    assert (problem.path, problem.reason) == (str(project / PROJECT), "unused")
+    more = " and 2 more" if len(names) == 5 else ""
+    assert problem.message.startswith(f"has no tool file, only {', '.join(names[:3])}{more}\n")
+
+
+def test_an_empty_directory_and_what_programs_leave_is_no_problem(project: Path) -> None:
+    put(project / PROJECT / ".gitkeep")
+    put(project / PROJECT / "__pycache__/x.pyc")
+    assert look(project).found == ()
+
+
+def test_many_files_of_another_language_make_a_bounded_list(project: Path) -> None:
+    for number in range(150):
+        put(project / PROJECT / f"t{number}.ts")
+    put(project / PROJECT / "caf\udce9.ts")
+    assert len(look(project).problems) == 100
 
 
 def test_a_project_in_the_home_directory_is_seen_once(home: Path) -> None:

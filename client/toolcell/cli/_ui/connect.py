@@ -62,10 +62,20 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
         yield found
 
 
+NOT_RUN = (".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx")
+
+
 def tool_file(path: str) -> str:
     """The absolute path of a tool file; a Failure where there is none."""
     absolute = os.path.abspath(path)
     name = os.path.basename(absolute)
+    if name.endswith(NOT_RUN):
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{path} is not run yet.",
+            "Tools are Python files; those in TypeScript and JavaScript are named in: toolcell tools",
+        )
     if not name.endswith(".py") or name.startswith(("_", ".")):
         raise Failure(
             Exit.USAGE,

@@ -34,7 +34,8 @@ async function server({ client, directory }, options = {}) {
     tell("error", message)
     throw new Error(`Toolcell's tools are missing: ${message}`, { cause: error })
   }
-  for (const { path, line, message } of session.problems) {
+  for (const { path, line, message, reason } of session.problems) {
+    if (reason === "unused") continue // among them OpenCode's own tools, which it runs itself
     tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)
   }
   const offered = () => new Map([[READ_OUTPUT.name, READ_OUTPUT], ...session.tools]) // a user's own of that name wins
