@@ -31,7 +31,6 @@ LOADED: Final[Mapping[str, Mapping[str, str]]] = {
         "examples/mount_example.py": "check_app_status news_get_news_headlines weather_get_weather_forecast",
         "examples/namespace_activation/server.py": "activate_admin activate_finance deactivate_all",
         "examples/persistent_state/server.py": "get_value list_session_info set_value",
-        "examples/screenshot.py": "take_screenshot",
         "examples/simple_echo.py": "echo",
         "examples/testing_demo/server.py": "add async_multiply greet",
         "examples/tool_result_echo.py": "echo",
@@ -43,7 +42,6 @@ LOADED: Final[Mapping[str, Mapping[str, str]]] = {
         "examples/mcpserver/desktop.py": "sum",
         "examples/mcpserver/direct_call_tool_result_return.py": "echo",
         "examples/mcpserver/echo.py": "echo_tool",
-        "examples/mcpserver/icons_demo.py": "demo_tool multi_icon_tool",
         "examples/mcpserver/logging_and_progress.py": "echo",
         "examples/mcpserver/parameter_descriptions.py": "greet_user",
         "examples/mcpserver/readme-quickstart.py": "sum",
@@ -85,10 +83,7 @@ LOADED: Final[Mapping[str, Mapping[str, str]]] = {
         "examples/model_providers/any_llm_auto.py": "get_weather",
         "examples/model_providers/litellm_auto.py": "get_weather",
         "examples/realtime/app/agent.py": "faq_lookup_tool get_weather update_seat",
-        "examples/sandbox/sandbox_agent_with_tools.py": "get_discount_approval_path",
-        "examples/sandbox/sandbox_agents_as_tools.py": "get_discount_approval_rule",
         "examples/tools/programmatic_tool_calling.py": "get_inbound_units get_inventory get_weekly_demand",
-        "examples/tools/tool_search.py": "get_customer_profile get_invoice_status get_shipping_credit_balance get_shipping_eta list_open_orders",
     },
 }
 """By distribution and file: the names of the tools, separated by spaces."""

@@ -118,8 +118,9 @@ def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True
             if len(tools) == TOOLS_MAX:
                 raise InvalidToolDefinition(f"the file has more than {TOOLS_MAX} tools")
             if name in tools:
+                place = f"line {tools[name].line}" if tools[name].line else "the file"
                 raise InvalidToolDefinition(
-                    f"line {tools[name].line} has a tool of this name already; give one of them name='…'"
+                    f"{place} has a tool of this name already; give one of them name='…'"
                 )
             export = _export(name, found)
             if describe:
