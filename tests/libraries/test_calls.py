@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -150,7 +150,7 @@ PYDANTIC_AI = """
 
 
 @asynccontextmanager
-async def session_with(daemon: RunningDaemon, source: str, **options: Any) -> AsyncIterator[Session]:
+async def session_with(daemon: RunningDaemon, source: str, **options: Any) -> AsyncGenerator[Session]:
     """A session that sees the tools of one file."""
     place = daemon.directory / "tools" / "file.py"
     place.write_text(textwrap.dedent(source))
