@@ -15,6 +15,7 @@ __all__ = [
     "config_paths",
     "lock_path",
     "operator_token_path",
+    "plugin_directories",
     "socket_path",
     "state_directory",
 ]
@@ -61,3 +62,10 @@ def config_paths() -> list[str]:
 def config_home() -> str:
     """Return the directory of the user's configuration, of all programs."""
     return os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+
+
+def plugin_directories() -> list[str]:
+    """Return the directories of the user's plugin files; `$TOOLCELL_PLUGINS` replaces them, as a list like `$PATH`."""
+    if chosen := os.environ.get("TOOLCELL_PLUGINS"):
+        return [os.path.abspath(directory) for directory in chosen.split(os.pathsep) if directory]
+    return [os.path.join(config_home(), "toolcell", "plugins"), os.path.expanduser("~/.config/aynd/tools")]

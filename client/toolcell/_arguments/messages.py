@@ -101,6 +101,12 @@ def _sentence(kind: str, problem: Mapping[str, Any]) -> str:
         sentence = str(context.get("error", problem["msg"]))
     elif kind == "string_pattern_mismatch":
         sentence = f"should match {context['pattern']}"
+    elif kind == "union_tag_invalid":
+        tag = context["discriminator"].strip("'")
+        expected = context["expected_tags"].replace("'", '"')
+        return f"should have as {tag} one of {expected}, got {got(context['tag'])}"
+    elif kind == "union_tag_not_found":
+        sentence = f"should have the key {context['discriminator'].strip(chr(39))}"
     elif kind in ("enum", "literal_error"):
         sentence = f"should be {context['expected'].replace(chr(39), chr(34))}"
     else:

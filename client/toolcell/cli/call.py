@@ -105,14 +105,14 @@ def _file_of(tool: str) -> tuple[str | None, str]:
     path, colon, export = tool.rpartition(":")
     if not colon:
         path, export = tool, ""
-    if "/" not in path and not path.endswith(".py"):
+    if "/" not in path and not path.endswith((".py", ".json")):
         return None, ""
     return tool_file(path), export
 
 
 def _tool_of(file: str, export: str, catalog: Catalog) -> str:
     """The name of the tool that is meant; a Failure that lists those there are."""
-    stem = os.path.basename(file).removesuffix(".py")
+    stem = os.path.basename(file).removesuffix(".py").removesuffix(".json")
     for name in (export, f"{stem}_{export}") if export else (stem, *catalog.tools):
         if name in catalog.tools and (export or name == stem or len(catalog.tools) == 1):
             return name

@@ -330,4 +330,8 @@ def _line_of_text(text: str) -> str:
 def _stem(path: str) -> str:
     """Return the name of a file without its suffix; for a package, the name of its directory."""
     directory, file = os.path.split(path)
-    return os.path.basename(directory) if file == "__init__.py" else file.removesuffix(".py")
+    return (
+        os.path.basename(directory)
+        if file == "__init__.py"
+        else file.removesuffix(".py").removesuffix(".json")
+    )

@@ -2,7 +2,8 @@
 
 `scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
 It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; names that
-begin with "_" or "." are helper modules. What is not run is noted, see `problem`.
+begin with "_" or "." are helper modules. What is not run is noted, see `problem`. A directory of plugins has
+`*.json` files instead.
 An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
 """
 
@@ -15,6 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.catalog.flavours import flavour_of, makes_project, project_of, project_places, user_places
 from toolcelld.catalog.problem import Problem, Reason, unused_in
@@ -39,8 +41,10 @@ NO_LINKS = (
 )
 CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
 
+PLUGIN_SUFFIX = ".json"
 PROJECT = "project"
 """The only source that is not the user's own."""
+PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
@@ -60,6 +64,12 @@ class Source:
     asked: ProjectFile = ASKS_NOTHING  # what it says
     mistakes: str = ""  # what is wrong with it
     only: str = ""  # the name of one file of the directory; empty for all
+    plugins: tuple[str, ...] = ()  # directories of plugin files
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every directory of it, in order of precedence."""
+        return (*self.directories, *self.plugins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,10 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         PROJECT: ("local", [os.path.join(project, place) for place in project_places(flavours)]),
         "user": ("global", list(user_places(flavours))),
     }
+    plugins = {
+        PROJECT: (os.path.join(project, PROJECT_PLUGINS),),
+        "user": tuple(_paths.plugin_directories()),
+    }
     for name, section in config.sources.items():
         if section.directory is not None:
             places[name] = (name, [section.directory])
@@ -142,11 +156,11 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     def source(name: str, scope: str, directories: list[str]) -> Source:
         section = config.sources.get(name)
         if section is None:
-            return Source(name, scope, tuple(directories))
+            return Source(name, scope, tuple(directories), plugins=plugins.get(name, ()))
         base = project if name == PROJECT else directories[0]
         python = section.python and os.path.abspath(os.path.join(base, section.python))
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
-        return Source(name, scope, tuple(directories), python, programs)
+        return Source(name, scope, tuple(directories), python, programs, plugins=plugins.get(name, ()))
 
     found = tuple(source(name, *place) for name, place in places.items())
     found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
@@ -188,13 +202,23 @@ def _asked(source: Source, directory: str) -> Source:
 def _source_of(path: str, sources: Sequence[Source]) -> Source:
     """Return a source for a single file, with the settings of the source that contains it, else of the first source."""
     directory, name = os.path.split(path)
-    home = next((source for source in sources if directory in source.directories), sources[0])
-    return replace(home, directories=(directory,), only=name)
+    home = next((source for source in sources if directory in source.places), sources[0])
+    is_plugin = name.endswith(PLUGIN_SUFFIX)
+    return replace(
+        home,
+        directories=() if is_plugin else (directory,),
+        plugins=(directory,) if is_plugin else (),
+        only=name,
+    )
 
 
 def project_directory(file: ToolFile) -> str:
     """Return the directory of the project that contains a tool file."""
-    return project_of(file.directory) or file.directory
+    if found := project_of(file.directory):
+        return found
+    above, place = os.path.split(file.directory)
+    project, hidden = os.path.split(above)
+    return project if os.path.join(hidden, place) == PROJECT_PLUGINS else file.directory
 
 
 def scan(sources: Sequence[Source], directory: str) -> Scan:
@@ -205,9 +229,9 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     budget = CONTENT_BYTES_MAX
     for source in sources:
         if source.mistakes:
-            above = os.path.dirname(os.path.dirname(source.directories[0]))
+            above = os.path.dirname(os.path.dirname(source.places[0]))
             found.append(Problem(os.path.join(above, PROJECT_FILE), "", "broken", source.mistakes))
-        for place in source.directories:
+        for place in source.places:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:
                 continue  # the home directory is the project: its files were scanned already
@@ -221,7 +245,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
 def _scan_directory(
     source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
 ) -> Iterator[ToolFile | Problem]:
-    flavour = flavour_of(place)
+    flavour, is_plugins = flavour_of(place), place in source.plugins
     # A project comes with links of its author's choice, which could lead to any directory of the user.
     plain = source.name == PROJECT and not source.only
     if not plain:
@@ -240,7 +264,8 @@ def _scan_directory(
         yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is ignored")
     if source.only:
         entries = [entry for entry in entries if entry.name == source.only]
-    candidates = [candidate for entry in entries if (candidate := _candidate(place, entry))]
+    find = _plugin_candidate if is_plugins else _candidate
+    candidates = [candidate for entry in entries if (candidate := find(place, entry))]
     if len(candidates) > FILES_MAX:
         message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
         yield Problem(place, "", "broken", message)
@@ -260,7 +285,9 @@ def _scan_directory(
             unfit[path] = content
     read = {path[len(place) + 1 :]: content for path, content in contents.items()}
     digest = digest_below(place, source.python, read, plain=plain)
-    yield from () if source.only else unused_in(place, entries, [path for path, _, _ in candidates])
+    yield from (
+        () if source.only or is_plugins else unused_in(place, entries, [path for path, _, _ in candidates])
+    )
     for path, stem, _ in candidates[:FILES_MAX]:
         if path in unfit:
             yield unfit[path]
@@ -301,6 +328,14 @@ def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | N
     except OSError:
         pass  # a loop of links or an unreadable directory is not a package
     return None
+
+
+def _plugin_candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
+    """Return the same for an entry of a directory of plugins."""
+    name = entry.name
+    if name.startswith(("_", ".")) or not name.endswith(PLUGIN_SUFFIX):
+        return None
+    return os.path.join(place, name), name.removesuffix(PLUGIN_SUFFIX), entry.is_symlink()
 
 
 def _read(path: str, budget: int, *, plain: bool) -> bytes | Problem:

@@ -183,7 +183,7 @@ def _places(sources: Sequence[Source]) -> dict[str, set[str]]:
     in the nearest one above it."""
     places: dict[str, set[str]] = {}
     for source in sources:
-        for directory in source.directories:
+        for directory in source.places:
             here, awaited = _nearest(os.path.realpath(directory))
             if awaited:
                 if places.get(here, True):  # else all of it is watched already

@@ -177,7 +177,7 @@ class Ruleset:
         Blocks on the file system. Raises `OSError` for a directory that is gone or whose path has become one of links.
         """
         sources = sources_of(self.config, directory)
-        tools = [place for source in sources for place in source.directories]
+        tools = [place for source in sources for place in source.places]
         tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
         tools += [
             os.path.join(trusted, place)

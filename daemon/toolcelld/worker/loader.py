@@ -27,6 +27,7 @@ from toolcelld.protocol.messages import NUMBER_MAX, Stage
 __all__ = ["Broken", "ToolSource", "helpers_of", "load"]
 
 COMPILED: Final = "__pycache__"
+PLUGIN_SUFFIX: Final = ".json"
 HELPERS_MAX: Final = 1000
 """Reported of one tool file; the daemon refuses more."""
 SIBLINGS: Final = "toolcell_siblings"
@@ -207,6 +208,8 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     Raises:
         Broken: The file cannot be used, or loading was aborted.
     """
+    if source.path.endswith(PLUGIN_SUFFIX):
+        return _load_plugin(source, describe=describe)
     if importlib.machinery.PathFinder not in sys.meta_path:
         raise Broken("import", "this interpreter has no path finder")
     position = sys.meta_path.index(importlib.machinery.PathFinder)
@@ -257,6 +260,18 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
             "import", _first_line(error), _line(source, error), traceback_text=_traceback_text(error)
         ) from None
     return exports(vars(module), source.stem, describe=describe)
+
+
+def _load_plugin(source: ToolSource, *, describe: bool) -> Exports:
+    """Return the tools of a plugin file, which has no code to run. Raises `Broken`."""
+    from toolcell._plugins.load import PluginFileError, read
+
+    try:
+        return read(source.content, source.directory, describe=describe)
+    except PluginFileError as error:
+        raise Broken("describe" if error.is_json else "syntax", str(error), error.line) from None
+    except Aborted as abort:
+        raise Broken("describe", f"still reading after {abort}") from None
 
 
 def _frames_of(source: ToolSource, error: BaseException) -> list[traceback.FrameSummary]:

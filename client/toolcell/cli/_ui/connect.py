@@ -76,12 +76,12 @@ def tool_file(path: str) -> str:
             f"{path} is not run yet.",
             "Tools are Python files; those in TypeScript and JavaScript are named in: toolcell tools",
         )
-    if not name.endswith(".py") or name.startswith(("_", ".")):
+    if not name.endswith((".py", ".json")) or name.startswith(("_", ".")):
         raise Failure(
             Exit.USAGE,
             "usage",
             f"{path} is no tool file.",
-            "A tool file is NAME.py, where NAME begins with neither _ nor a dot.",
+            "A tool file is NAME.py or NAME.json, where NAME begins with neither _ nor a dot.",
         )
     if not os.path.isfile(absolute):
         raise Failure(Exit.USAGE, "usage", f"There is no file {path}.", f"Write one: toolcell init {path}")
