@@ -144,7 +144,9 @@ def _strategy(tool: PluginTool, schema: Mapping[str, Any], root: str) -> Strateg
 
             return shell.make(handler, properties, root)
         case HttpHandler() as handler:
-            raise FieldError("handler.type", "http is not available")
+            from toolcell._plugins import http_request
+
+            return http_request.make(handler, properties)
         case FileReadHandler() as handler:
             from toolcell._plugins import file_read
 

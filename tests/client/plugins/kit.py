@@ -12,7 +12,20 @@ from toolcell._authoring.discover import Export, Exports
 from toolcell._plugins.load import read
 from toolcell.testing import FakeContext
 
-__all__ = ["ARGUMENTS", "PATHS", "SHELL", "URL_PARTS", "call", "entry", "load", "plugin", "problems", "tool"]
+__all__ = [
+    "ARGUMENTS",
+    "DOTS",
+    "PATHS",
+    "SHELL",
+    "URLS",
+    "URL_PARTS",
+    "call",
+    "entry",
+    "load",
+    "plugin",
+    "problems",
+    "tool",
+]
 
 TEXT: Final = {"type": "string"}
 SHELL: Final = {"type": "shell", "command": "true"}
@@ -98,7 +111,50 @@ ARGUMENTS: Final = tuple(
 )  # fmt: skip
 """Values that would become more than one argument, or a command, if something read them as a shell does."""
 
-URL_PARTS: Final = ()
+_CONTROLS: Final = (
+    "\r\nX-Injected: 1", "\r\n\r\nGET /injected HTTP/1.1\r\nHost: x", "\nX-Injected: 1", "\rX-Injected: 1", " HTTP/1.1\r\nHost: x",
+    "%0d%0aX-Injected:%201", "\u560d\u560aX-Injected: 1", "\x85X: 1", "\u2028", "\t", " ", "\x7f", "\x01", "\x1b[2J",
+)  # fmt: skip
+_SEPARATORS: Final = ("/", "//", "\\", "?", "??", "#", "&", "&q=other", ";", ":", "@", "%2f", "%252f", "%3f", "%23", "%26", "=", "+", "%00", ",", "|", "^", "`", "<", ">", '"', "'", "(", ")", "*", "!", "$", "[", "]", "{", "}")  # fmt: skip
+_WORDS: Final = ("admin", "q=other", "x@127.0.0.1", "127.0.0.1:{other}")
+URL_PARTS: Final = tuple(
+    dict.fromkeys((
+        *(f"{joint}{word}" for joint, word in itertools.product(_SEPARATORS, _WORDS)),
+        *(f"x{text}" for text in (*_CONTROLS, *_SEPARATORS)),
+        *(f"{scheme}127.0.0.1:{{other}}/" for scheme in ("http://", "//", "https://", "file://", "ftp://", "\\\\", "@", "x@", ":@")),
+        "{{value}}", "{{other}}", "%7b%7bvalue%7d%7d", "\u202e", "é", "日本", "\U0001f4a5", "a" * 2000, "\u2100", "\uff0f", "\uff20",
+        "...", ".a", "a.", "..a", "%2e%2e", "%2e", "%252e%252e",
+    ))
+)  # fmt: skip
+"""Values that would lead to another path, query, header or host (`{other}` is a port) if they were not encoded."""
+
+DOTS: Final = (
+    ".", "..", "../admin", "../../admin", "..\\admin", "x/../../admin", "./admin", "x/..", "x\\..\\y", "/..", "../", "x/.",
+)  # fmt: skip
+"""Values that stay what they are when they are encoded, or that servers decode before they look at the path."""
+
+_BEFORE: Final = ("", "x@", "x:y@", "127.0.0.1:{port}@", "{listed}@", "127.0.0.1%40", "127.0.0.1:{port}%2f@", "127.0.0.1:{port}\\@", "127.0.0.1:{port}#@")  # fmt: skip
+_HOSTS: Final = (
+    "127.0.0.1:{other}", "localhost:{other}", "127.1:{other}", "2130706433:{other}", "0x7f000001:{other}", "0177.0.0.1:{other}",
+    "[::1]:{other}", "[::ffff:127.0.0.1]:{other}", "127.0.0.1.:{other}", "127.0.0.1", "127.0.0.1:", "127.0.0.1:80", "0:{other}",
+    "127.0.0.1:{port}.evil.test", "127.0.0.1.evil.test:{port}", "evil.test", "①②⑦.⓪.⓪.①:{other}", "127。0。0。1:{other}", "",
+    "[::1", "127.0.0.1:{port}0000", "127.0.0.1:-1", "127.0.0.1:x", "[127.0.0.1]:{port}",
+)  # fmt: skip
+URLS: Final = tuple(
+    dict.fromkeys((
+        *(f"http://{before}{host}" for before, host in itertools.product(_BEFORE, _HOSTS)),
+        *(f"{scheme}127.0.0.1:{{port}}" for scheme in (
+            "file://", "ftp://", "gopher://", "ws://", "javascript:", "data:", "", "//", "http:", "http:/", "htp://", "://",
+            " http://", "\thttp://", "\x00http://".replace("\x00", "\x01"), "http ://", "http\n://", "url:http://", "ht\ttp://", "jar:http://",
+        )),
+        *(f"http://127.0.0.1:{{port}}{end}" for end in (
+            "/x y", "/x\r\nX-Injected: 1", "/\r\n\r\nGET /injected", "/x\ty", "/é", "/x#", "#", "/../admin", "/./admin", "/%2e%2e/admin",
+            "/x/%2e%2e%2fadmin", "/..%5cadmin", "\\admin", "/x\\..\\admin", "/`", "/|", "/{x}", "/<x>", '/"', "/x\x7f", "\u2028",
+        )),
+        "file:///etc/passwd", "/etc/passwd", "http:///etc/passwd", "http://", "https://", "http://?", "http:////127.0.0.1:{port}",
+    ))
+)  # fmt: skip
+"""Whole URLs that a tool whose only host is 127.0.0.1:{port} may not request."""
 
 _SECRET: Final = "outside/secret.txt"
 _UPS: Final = tuple(f"{beginning}{'../' * depth}{_SECRET}" for beginning, depth in itertools.product(
