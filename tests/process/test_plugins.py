@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,75 @@ async def test_the_user_s_directories_are_those_of_the_document_or_of_the_enviro
         assert await text_of(session, "theirs") == "theirs\n"
     async with chosen.connect() as session:
         assert not session.catalog.tools
+
+
+@contextmanager
+def listening() -> Generator[socket.socket]:
+    """A server of the loopback that answers when the test does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(CHANGE_SECONDS_MAX)
+        yield server
+
+
+def fetching(server: socket.socket, **others: object) -> dict[str, object]:
+    url = f"http://127.0.0.1:{server.getsockname()[1]}/{{{{id}}}}"
+    return entry({"type": "http", "url": url, "method": "GET", **others}, {"id": TEXT}, name="fetch")
+
+
+def request_of(connection: socket.socket) -> str:
+    """The first line and the headers that arrive on a connection."""
+    with connection.makefile("rb") as lines:
+        return b"".join(iter(lines.readline, b"\r\n")).decode()
+
+
+async def test_a_request_reaches_the_host_of_its_template(daemon: RunningDaemon) -> None:
+    with listening() as server:
+        write(plugins(daemon), fetching(server))
+        async with daemon.connect() as session:
+            assert session.catalog.tools["fetch"].network
+            running = session.call("fetch", {"id": "a/b"})
+            connection, _ = await asyncio.to_thread(server.accept)
+            with connection:
+                assert (await asyncio.to_thread(request_of, connection)).startswith("GET /a%2Fb HTTP/1.1\r\n")
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            outcome = await running
+            assert outcome.text == "hi", outcome
+
+
+async def test_a_request_that_waits_is_aborted(daemon: RunningDaemon) -> None:
+    with listening() as server:
+        write(plugins(daemon), fetching(server))
+        async with daemon.connect() as session:
+            running = session.call("fetch", {"id": "x"})
+            connection, _ = await asyncio.to_thread(server.accept)
+            with connection:
+                await asyncio.to_thread(request_of, connection)
+                running.abort("enough")
+                assert (await running).kind == "aborted"
+
+
+async def test_a_request_that_is_not_answered_times_out(daemon: RunningDaemon) -> None:
+    with listening() as server:
+        write(plugins(daemon), fetching(server, timeout=100))
+        async with daemon.connect() as session:
+            assert_failed(await session.call("fetch", {"id": "x"}), "Request timed out after 100ms")
+
+
+@pytest.fixture(scope="module")
+def confining() -> Iterator[RunningDaemon]:
+    with running_daemon(config='trust = "confined"\n') as daemon:
+        yield daemon
+
+
+async def test_a_host_has_to_be_granted(confining: RunningDaemon) -> None:
+    with listening() as server:
+        write(plugins(confining), fetching(server), shell("true"))
+        async with confining.connect() as session:
+            refused = await session.call("fetch", {"id": "x"})
+            assert (refused.kind, refused.cause) == ("refused", "needs_grant")
+            own = f"127.0.0.1:{server.getsockname()[1]}"
+            assert f"fetch needs the network, to {own}, and its project is not trusted" in refused.message
+            assert (await session.call("it")).ok  # it needs none
 
 
 async def test_a_file_is_read_below_its_base_and_no_link_leads_out_of_it(daemon: RunningDaemon) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import GenerateJsonSchema
 
 __all__ = [
     "FileReadHandler",
@@ -125,9 +126,16 @@ class PluginFile(PluginHead):
     tools: list[PluginTool] = Field(min_length=1)
 
 
+class _Untitled(GenerateJsonSchema):
+    """Without a title for every field, which repeats its name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of the format, as editors read it."""
-    schema = PluginFile.model_json_schema(by_alias=True)
+    schema = PluginFile.model_json_schema(by_alias=True, schema_generator=_Untitled)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

@@ -365,6 +365,21 @@ def init(
 
 @app.command()
 @command
+def new(
+    context: CommandContext,
+    kind: Annotated[str, typer.Argument(metavar="python|json")],
+    file: Annotated[
+        str | None, typer.Argument(help="A path, or a name for the directory of that kind; default: hello.")
+    ] = None,
+) -> Ending:
+    """Write an example of a kind of tool and print the command that calls it."""
+    from ._new import new
+
+    return new.new(context, kind, file)
+
+
+@app.command()
+@command
 def version(context: CommandContext) -> Ending:
     """Print the version of Toolcell."""
     from . import init

@@ -1,0 +1,1 @@
+"""`toolcell new`: a working example of each kind of tool."""

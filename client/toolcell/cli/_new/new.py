@@ -1,0 +1,77 @@
+"""`toolcell new KIND`: writes a file with a tool that works, and says how to call it; what is there already stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+
+from toolcell._printable import json_text
+from toolcell.cli._new import plugin
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli.init import FIRST_TOOL, init
+
+__all__ = ["new"]
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}")
+
+
+def new(context: CommandContext, kind: str, file: str | None) -> Exit:
+    """Write an example.
+
+    Args:
+        context: The command's options.
+        kind: One of `KINDS`.
+        file: A path, or a name for the kind's directory; default: "hello".
+
+    Raises:
+        Failure: There is no such kind, or the file cannot be written.
+    """
+    make = KINDS.get(kind)
+    if make is None:
+        raise Failure(
+            Exit.USAGE, "usage", f"There is no kind {kind!r} of tool.", f"Take one of: {', '.join(KINDS)}"
+        )
+    return make(context, file)
+
+
+def _json(context: CommandContext, file: str | None) -> Exit:
+    path = file or FIRST_TOOL
+    path = path if path.endswith(".json") else f"{path}.json"
+    if "/" not in path:
+        path = os.path.join(plugin.DIRECTORY, path)
+    name = os.path.basename(path).removesuffix(".json")
+    if not _NAME.fullmatch(name):
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{name!r} cannot be the name of a plugin file.",
+            "Take up to 40 letters, digits and -, beginning with a letter: toolcell new json my-tools",
+        )
+    directory = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as created:
+            created.write(plugin.example(name))
+        with open(
+            os.path.join(directory, plugin.SCHEMA), "wb"
+        ) as created:  # it is ours, and may be of an older version
+            created.write(plugin.schema())
+    except FileExistsError:
+        taken = f"{path} is there already, and stays as it is."
+        raise Failure(Exit.USAGE, "exists", taken, "Name another: toolcell new json NAME") from None
+    except OSError as error:
+        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {error.strerror}.") from error
+    seen = directory == os.path.abspath(plugin.DIRECTORY)
+    tool = f"{name}-{plugin.FIRST}"
+    called = tool if seen else f"{os.path.join('.', path)}:{tool}"
+    command = f"toolcell call {called} {plugin.ARGUMENTS}"
+    if context.as_json:
+        print(json_text({"path": os.path.abspath(path), "tool": tool, "command": command}))
+    else:
+        print(f"Wrote {path}. Call it:\n  {command}")
+    return Exit.OK
+
+
+KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {"python": init, "json": _json}

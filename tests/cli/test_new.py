@@ -1,0 +1,63 @@
+"""`toolcell new KIND` writes an example that works."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Project
+
+
+def test_an_unknown_kind_names_those_there_are(project: Project) -> None:
+    done = project.run("new", "toml")
+    assert done.code == 2
+    assert "Take one of: python, json" in done.err
+
+
+def test_a_python_tool_is_that_of_init(project: Project) -> None:
+    done = project.run("new", "python")
+    assert (done.code, done.err) == (0, "")
+    assert "toolcell call hello name=World" in done.out
+    assert (project.tools / "hello.py").is_file()
+
+
+def test_a_json_tool_works_and_stands_beside_its_schema(project: Project) -> None:
+    done = project.run("new", "json")
+    assert done.out == (
+        "Wrote .toolcell/plugins/hello.json. Call it:\n  toolcell call hello-find pattern=TODO\n"
+    )
+    written = project.directory / ".toolcell" / "plugins" / "hello.json"
+    declared = json.loads(written.read_text())
+    assert json.loads((written.parent / declared["$schema"]).read_text())["title"] == "Toolcell plugin file"
+    checked = project.run("check")
+    assert (checked.code, checked.out) == (0, ".toolcell/plugins/hello.json   hello-find, hello-read\n")
+    (project.directory / "a.txt").write_text("one\n-x TODO\n")
+    assert project.run("call", "hello-find", "pattern=-x TODO", "directory=a.txt").out == "2:-x TODO\n"
+    assert project.run("call", "hello-find", "pattern=nowhere", "directory=a.txt").code == 0
+    assert project.run("call", "hello-read", "path=a.txt").out == "one\n-x TODO\n"
+
+
+def test_a_json_file_that_is_there_stays(project: Project) -> None:
+    project.run("new", "json", "mine")
+    written = project.directory / ".toolcell" / "plugins" / "mine.json"
+    written.write_text("{}")
+    done = project.run("new", "json", "mine")
+    assert (done.code, written.read_text()) == (2, "{}")
+    assert "is there already" in done.err
+
+
+def test_a_json_file_anywhere_is_checked_and_called_by_its_path(project: Project) -> None:
+    made = project.run("new", "json", "elsewhere/mine.json", "--json").json("new")
+    assert made["command"] == "toolcell call ./elsewhere/mine.json:mine-find pattern=TODO"
+    (project.directory / "a.txt").write_text("TODO\n")
+    done = project.run("call", "./elsewhere/mine.json:mine-find", "pattern=TODO", "directory=a.txt")
+    assert done.out == "1:TODO\n"
+    mine = project.directory / "elsewhere" / "mine.json"
+    mine.write_text(mine.read_text().replace("grep -rn", "grep | grep"))
+    checked = project.run("check", "elsewhere/mine.json")
+    assert checked.code == 1
+    assert "tools[0] (mine-find): handler.command: has the shell operator '|'" in checked.out
+
+
+def test_a_name_that_is_none_is_refused(project: Project) -> None:
+    for name in ("_mine", ".json", "a b", "a__b", "x" * 50):
+        assert project.run("new", "json", name).code == 2
