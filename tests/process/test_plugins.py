@@ -15,12 +15,21 @@ from tests.client.plugins.kit import ARGUMENTS, SHELL, entry, plugin
 from tests.daemons import RunningDaemon, running_daemon
 
 from toolcell.client import Catalog, Outcome, Session
+from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
 
 SHOW = f"{sys.executable} -I -S -c 'import json, sys; print(json.dumps(sys.argv[1:]))'"
 TEXT = {"type": "string"}
 CHANGE_SECONDS_MAX = 20
+CODE = """
+import subprocess
+from toolcell import tool
+
+@tool(programs=False)
+def code() -> None:
+    subprocess.run(["true"], check=True)
+"""
 
 
 def write(directory: Path, *entries: object, name: str = "mine") -> Path:
@@ -282,3 +291,20 @@ async def test_a_file_is_read_below_its_base_and_no_link_leads_out_of_it(daemon:
         assert_failed(await session.call("read", {"path": "../secret.txt"}), "is outside of")
         assert_failed(await session.call("read", {"path": "link/secret.txt"}), "links are not followed")
         assert_failed(await session.call("read", {"path": "big.txt"}), "big.txt has 101 bytes")
+
+
+async def test_only_a_shell_tool_may_start_programs(daemon: RunningDaemon) -> None:
+    read = {"type": "file-read", "basePath": "."}
+    fetch = {"type": "http", "url": "http://a.test/"}
+    write(
+        plugins(daemon), shell("true"), entry(read, {"path": TEXT}, name="read"), entry(fetch, name="fetch")
+    )
+    daemon.tool("code", CODE)
+    async with daemon.connect() as session, daemon.operate() as operator:
+        may: dict[str, bool] = {}
+        for name in ("it", "read", "fetch", "code"):
+            asked = operator_pb2.ExplainRequest(directory=str(daemon.project), tool=name, subject="true")
+            answers = await operator.ask(operator.operator.Explain, asked)
+            may[name] = answers.explanations[0].allowed
+        assert may == {"it": True, "read": False, "fetch": False, "code": False}
+        assert_failed(await session.call("code"), "PermissionError")

@@ -74,6 +74,8 @@ class Options(Limits, total=False):
     """A hint for the agent that the tool deletes or overwrites data."""
     idempotent: bool
     """True: the call may be repeated after an internal failure. Default: False."""
+    programs: bool
+    """False: the tool starts no programs, and its cell refuses to start any. Default: True."""
     network: bool | Sequence[str]
     """The host names that the tool connects to, or True for all. Default: none."""
     secrets: Sequence[str]

@@ -53,7 +53,7 @@ def make(handler: FileReadHandler, properties: Mapping[str, Any], root: str) -> 
         base = os.path.join(root or context.worktree, os.path.expanduser(handler.base_path))
         return _read(os.path.normpath(base), values["path"], handler.max_size)
 
-    return Strategy(execute, {"read_only": True})
+    return Strategy(execute, {"read_only": True, "programs": False})
 
 
 def _read(base: str, path: str, bytes_max: int) -> str:

@@ -83,7 +83,7 @@ def make(handler: HttpHandler, properties: Mapping[str, Any]) -> Strategy:
         raise ToolError(f"{request.url.netloc} redirects more than {REDIRECTS_MAX} times.")
 
     # A GET changes nothing, by its definition.
-    options = {"network": list(hosts), "timeout": handler.timeout / 1000 + TIMER_SECONDS}
+    options = {"network": list(hosts), "programs": False, "timeout": handler.timeout / 1000 + TIMER_SECONDS}
     return Strategy(execute, {**options, "read_only": True} if handler.method == "GET" else options)
 
 

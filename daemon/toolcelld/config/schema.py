@@ -194,9 +194,10 @@ class Declared(ToolKeys):
     """What a tool's file says with the decorator, beside its name and description.
 
     `network` and `secrets` are what it needs; whether it gets them is not for the file to say.
-    `sandbox` can only be more than what was configured.
+    `sandbox` can only be more than what was configured, and `programs` only less.
     """
 
+    programs: StrictBool = True
     network: Hosts = False
     secrets: SecretNames = ()
     sandbox: Literal["baseline", "strict"] = "baseline"

@@ -204,7 +204,7 @@ def resolve(
         granted=granted,
         network_said=bool(network_origin),
         network_most=_network_most(() if standing is Standing.FULL else rules),
-        programs=programs and (profile is None or profile.programs),
+        programs=programs and file.programs and (profile is None or profile.programs),
     )
 
 

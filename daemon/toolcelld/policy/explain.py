@@ -159,9 +159,13 @@ def _host(permit: Permit, subject: str) -> Explanation:
 def _program(permit: Permit, subject: str) -> Explanation:
     spec, settings = permit.spec, permit.settings
     if not spec.policy.execute and spec.policy.enclosure != "none":
-        return Explanation(
-            "program", subject, False, "not start", f"programs = false, [profile.{settings.sandbox}]"
+        of_profile = settings.profile is not None and not settings.profile.programs
+        rule = (
+            f"programs = false, [profile.{settings.sandbox}]"
+            if of_profile
+            else "its file says that it starts none"
         )
+        return Explanation("program", subject, False, "not start", rule)
     path = dict(spec.environment).get("PATH", os.defpath)
     found = shutil.which(subject, path=path)
     if found is None:

@@ -111,6 +111,13 @@ def test_a_tool_that_only_reads_has_nothing_to_write() -> None:
     assert WORK in policy.readable
 
 
+def test_a_tool_that_starts_no_programs_cannot() -> None:
+    assert permitted(config(), {"programs": False}).policy.execute is False
+    still = {"profiles": {"still": ProfileSection.model_validate({"programs": False})}}
+    loosened = permitted(config(tool={"sandbox": "still"}, **still), {"programs": True})
+    assert loosened.policy.execute is False
+
+
 @pytest.mark.parametrize("directory", [HOME, "/home", "/"])
 def test_a_file_in_the_home_directory_does_not_open_it(directory: str) -> None:
     file = ToolFile(f"{directory}/x.py", "user", "local", "x", b"", "d", directory)
