@@ -308,3 +308,17 @@ async def test_only_a_shell_tool_may_start_programs(daemon: RunningDaemon) -> No
             may[name] = answers.explanations[0].allowed
         assert may == {"it": True, "read": False, "fetch": False, "code": False}
         assert_failed(await session.call("code"), "PermissionError")
+
+
+async def test_a_base_outside_of_the_project_is_held_by_the_cell(confining: RunningDaemon) -> None:
+    elsewhere = confining.directory / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    (elsewhere / "secret.txt").write_text("secret\n")
+    write(
+        plugins(confining),
+        entry({"type": "file-read", "basePath": str(elsewhere)}, {"path": TEXT}, name="read"),
+    )
+    async with confining.connect() as session:
+        outcome = await session.call("read", {"path": "secret.txt"})
+        assert_failed(outcome, "toolcell explain read")
+        assert "secret\n" not in outcome.text

@@ -86,11 +86,8 @@ def _components(base: str, path: str) -> list[str]:
 
 
 def _open(base: str, path: str, components: list[str]) -> int:
-    """Return the descriptor of the file. Raises `ToolError`."""
-    try:
-        here = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise ToolError(f"The directory {base} of this tool cannot be opened: {error.strerror}.") from error
+    """Return the descriptor of the file. Raises `ToolError`, and `OSError` for the base."""
+    here = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the worker says if the cell refused it
     try:
         for name in components[:-1]:
             above, here = here, os.open(name, _STEP, dir_fd=here)

@@ -120,19 +120,20 @@ def _hosts(handler: HttpHandler, names: frozenset[str]) -> tuple[str, ...]:
         return handler.allowed_hosts
     if not _HOST.fullmatch(authority[1]) or "*" in authority[1]:
         raise FieldError("handler.url", f"{authority[1]!r} is no host")
-    own = _entry(urlsplit(authority[0]))
+    own = _entry(authority[0])
     if handler.allowed_hosts and own not in handler.allowed_hosts:
         return (own, *handler.allowed_hosts)
     return handler.allowed_hosts or (own,)
 
 
-def _entry(url: SplitResult) -> str:
+def _entry(url: str) -> str:
     """Return the entry of a list of hosts that means the host of a URL. Raises `FieldError`."""
     try:
-        port = url.port
-    except ValueError:
-        raise FieldError("handler.url", f"{url.netloc!r} has a port that there is not") from None
-    host = (url.hostname or "").removesuffix(".")
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise FieldError("handler.url", f"{url!r} cannot be read: {error}") from None
+    host = (parts.hostname or "").removesuffix(".")
     written = f"[{host}]" if ":" in host else host
     return written if port is None or port in DEFAULT_PORTS.values() else f"{written}:{port}"
 

@@ -276,7 +276,8 @@ def _entered(
                 message += f"\nUntrusted tools replace no others. To trust it: toolcell trust {directory}"
             yield Problem(tool.path, tool.name, "shadowed", message)
         else:
-            message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one: @tool(name=…)"
+            how = "" if tool.path.endswith(".json") else ": @tool(name=…)"
+            message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one{how}"
             yield Problem(tool.path, tool.name, "rejected", message)
 
 

@@ -310,7 +310,7 @@ HANDLERS = {
     "http://x:y@a.test/": "handler.url: has a user name",
     "http:///x": "handler.url: '' is no host",
     "http://*.a.test/": "handler.url: '*.a.test' is no host",
-    "http://a.test:99999/": "handler.url: 'a.test:99999' has a port that there is not",
+    "http://a.test:99999/": "handler.url: 'http://a.test:99999' cannot be read: Port out of range",
     "http://a.test/#x": "handler.url: has '#'",
     "http://a.test/x y": "handler.url: has ' '",
     "http://a.test/{{b}}": "handler.url: {{b}} is no property of inputSchema",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.client.plugins.kit import SHELL, TEXT, call, entry, load, plugin, problems
 
 from toolcell._plugins.load import PluginFileError, read
@@ -129,3 +132,57 @@ def test_the_schema_and_the_collection_of_an_editor_are_accepted() -> None:
         {"$schema": "./_schema.json", "name": "x", "version": "1.0.0", "tools": [entry(SHELL)]}
     )
     assert len(read(content.encode(), "/", describe=True).tools) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = ("name", "description", "inputSchema", "handler")
+HANDLED = (
+    "type",
+    "command",
+    "url",
+    "basePath",
+    "timeout",
+    "cwd",
+    "headers",
+    "allowedHosts",
+    "rawParams",
+    "method",
+)
+TEMPLATES = st.sampled_from(
+    ["shell", "http", "file-read", "http://a/{{x}}", "a {{x}}", "{{", "$(", "'", "http://["]
+)
+
+
+@given(
+    st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)),
+    st.fixed_dictionaries({}, optional=dict.fromkeys(HANDLED, JSON | TEMPLATES)),
+    JSON,
+)
+def test_whatever_an_entry_holds_is_a_tool_or_a_problem(
+    fields: dict[str, object], handler: dict[str, object], properties: object
+) -> None:
+    whole = entry(handler) | {"inputSchema": {"type": "object", "properties": properties}}
+    for wrong in (fields, whole, {**entry(SHELL), **fields}):
+        loaded = load(wrong)
+        assert loaded.tools or loaded.problems
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_file_holds_is_read_or_refused(content: bytes) -> None:
+    with suppress(PluginFileError):
+        read(content, "/", describe=True)
+
+
+@pytest.mark.parametrize("depth", [50, 150, 300, 900])
+def test_a_schema_that_is_nested_deeply_is_a_tool_or_a_problem(depth: int) -> None:
+    schema: dict[str, object] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    content = plugin(entry(SHELL, {"x": schema}), entry(SHELL, name="last"))
+    loaded = read(content, "/", describe=True)
+    assert loaded.tools[-1].name == "last"
+    assert len(loaded.tools) + len(loaded.problems) == 2
