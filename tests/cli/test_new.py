@@ -10,7 +10,7 @@ from tests.cli.conftest import Project
 def test_an_unknown_kind_names_those_there_are(project: Project) -> None:
     done = project.run("new", "toml")
     assert done.code == 2
-    assert "Take one of: python, json" in done.err
+    assert "Take one of: python, json, factory, fastmcp" in done.err
 
 
 def test_a_python_tool_is_that_of_init(project: Project) -> None:
@@ -61,3 +61,13 @@ def test_a_json_file_anywhere_is_checked_and_called_by_its_path(project: Project
 def test_a_name_that_is_none_is_refused(project: Project) -> None:
     for name in ("_mine", ".json", "a b", "a__b", "x" * 50):
         assert project.run("new", "json", name).code == 2
+
+
+def test_a_factory_and_a_fastmcp_file_work(project: Project) -> None:
+    assert "toolcell call greeter name=World" in project.run("new", "factory", "greeter").out
+    assert project.run("new", "fastmcp", "served").code == 0
+    assert project.run("check").out == (
+        ".toolcell/tools/greeter.py   greeter, greeter_count\n.toolcell/tools/served.py    served\n"
+    )
+    assert project.run("call", "greeter", "name=Ada").out.startswith("Hello Ada! You are number 1 in ")
+    assert project.run("call", "served", "name=Ada").out == "Hello Ada!\n"

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
+from toolcell._authoring.factory import adapted, exported_together
 from toolcell._authoring.function import (
     Call,
     check_execute,
@@ -38,6 +39,8 @@ __all__ = ["Export", "Exports", "InvalidArguments", "Problem", "exports"]
 DESCRIPTION_BYTES_MAX = 8 * 1024
 # A model cannot choose between more tools than this anyway.
 TOOLS_MAX = 256
+# The names that systems give to the schema of a plain object.
+ARGUMENTS = ("args", "parameters", "inputSchema", "input_schema")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -113,6 +116,9 @@ def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True
     tools: dict[str, Export] = {}
     problems: list[Problem] = []
     for names, found in _candidates(namespace):
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
         name = _name(names, stem, found.options)
         try:
             if len(tools) == TOOLS_MAX:
@@ -131,31 +137,47 @@ def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True
     return Exports(tuple(tools.values()), tuple(problems))
 
 
-def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _Found]]:
+def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _Found | Problem]]:
     """Every tool once, in the order of the file, with all names that it has there."""
     module = str(namespace.get("__name__", ""))
     names: dict[int, list[str]] = {}
     for name, value in namespace.items():
         names.setdefault(id(value), []).append(name)
+    taken: set[int] = set()
     for name, value in namespace.items():
         if names[id(value)][0] == name:
             found = _found(name, value, module)
             if found is not None:
+                taken.add(id(value))
                 yield names[id(value)], found
+    for export, made in exported_together(namespace, lambda value: _found("", value) is not None):
+        for name, index, value in made:
+            if id(value) in taken:
+                continue
+            found = _found("", value)
+            if found is None:
+                yield [], Problem(name, f"{export} has an invalid tool at index {index}: {_NO_TOOL}", 0)
+                continue
+            named = {"name": name, **found.options} if name else found.options
+            yield [getattr(found.function, "__name__", "tool")], replace(found, options=named)
     for offer in offers(namespace):
         options = {**offer.options, "name": offer.name}
         specified = offer.schema is not None
         yield [offer.name], _Found(options, offer.line, offer.function, offer.schema, specified=specified)
 
 
-def _found(name: str, value: Any, module: str) -> _Found | None:
+_NO_TOOL = "it is no function with @tool, and has not both a description and execute()"
+
+
+def _found(name: str, value: Any, module: str = "") -> _Found | None:
+    """Return a tool that a module has made itself; of any module where it is empty."""
     if isinstance(value, Tool):
-        if value.module != module:
+        if module and value.module != module:
             return None
         return _Found(value.options, value.line, value.execute, value.args, specified=True)
     options = _attribute(value, MARK)
     if isinstance(options, dict) and callable(value):
-        own = getattr(value, "__module__", None) == module
+        own = not module or getattr(value, "__module__", None) == module
         return _Found(cast("dict[str, Any]", options), line_of(value), value) if own else None
     if name.startswith("_"):
         return None
@@ -170,10 +192,11 @@ def _plain_object(value: object, module: str) -> _Found | None:
         return None
     if _makes_tools(value):
         return None
-    if getattr(execute, "__module__", None) != module and is_imported(value, module):
+    if module and getattr(execute, "__module__", None) != module and is_imported(value, module):
         return None
     options = {key: get(key) for key in OPTIONS if get(key) is not None and not callable(get(key))}
-    return _Found(options, line_of(execute), execute, get("args"), specified=True)
+    schema = next((given for key in ARGUMENTS if (given := get(key)) is not None), None)
+    return _Found(options, line_of(execute), adapted(execute), schema, specified=True)
 
 
 def _reader(value: object) -> Callable[[str], Any]:

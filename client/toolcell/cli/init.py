@@ -31,8 +31,17 @@ def {name}(name: str, times: int = 1) -> str:
 '''
 
 
-def init(context: CommandContext, file: str | None) -> Exit:
-    """Write a tool that works, and say how to call it; what is there already stays."""
+def init(context: CommandContext, file: str | None, text: str = _TOOL) -> Exit:
+    """Write a tool that works, and say how to call it; what is there already stays.
+
+    Args:
+        context: The command's options.
+        file: A path, or a name for the project's directory of tools; default: "hello".
+        text: The file, with {name} for the tool's name, which takes an argument `name`; default: a function.
+
+    Raises:
+        Failure: The name is none, or the file cannot be written.
+    """
     path = file or FIRST_TOOL
     path = path if path.endswith(".py") else f"{path}.py"
     if "/" not in path:
@@ -54,7 +63,7 @@ def init(context: CommandContext, file: str | None) -> Exit:
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         with open(path, "x", encoding="utf-8") as created:
-            created.write(_TOOL.format(name=name))
+            created.write(text.format(name=name))
     except FileExistsError:
         taken = f"{path} is there already, and stays as it is."
         raise Failure(Exit.USAGE, "exists", taken, "Name another: toolcell init NAME") from None

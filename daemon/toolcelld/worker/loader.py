@@ -236,6 +236,7 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     sys.modules[name] = module
     try:
         loader.exec_module(module)
+        return exports(vars(module), source.stem, describe=describe)  # which calls the file's factory
     except Aborted as abort:
         raise Broken(
             "import", f"still loading after {abort}: {_last_text(source, abort)}", _line(source, abort)
@@ -259,7 +260,6 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
         raise Broken(
             "import", _first_line(error), _line(source, error), traceback_text=_traceback_text(error)
         ) from None
-    return exports(vars(module), source.stem, describe=describe)
 
 
 def _load_plugin(source: ToolSource, *, describe: bool) -> Exports:

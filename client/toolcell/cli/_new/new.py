@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from toolcell._printable import json_text
 from toolcell.cli._new import plugin
@@ -13,6 +14,54 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli.init import FIRST_TOOL, init
 
 __all__ = ["new"]
+
+FACTORY = '''\
+from toolcell import tool
+
+
+class Greeter:
+    """What all tools of this file share, in one worker."""
+
+    def __init__(self, host):
+        self.directory = host.directory
+        self.greeted = 0
+
+    @tool(name="{name}")
+    def greet(self, name: str) -> str:
+        """Greet a person.
+
+        Args:
+            name: Who is greeted.
+        """
+        self.greeted += 1
+        return f"Hello {{name}}! You are number {{self.greeted}} in {{self.directory.name}}."
+
+    @tool(name="{name}_count")
+    def count(self) -> int:
+        """Tell how many were greeted."""
+        return self.greeted
+
+
+def tools(host):
+    greeter = Greeter(host)
+    return [greeter.greet, greeter.count]
+'''
+FASTMCP = '''\
+from fastmcp import Context, FastMCP
+
+mcp = FastMCP("{name}")
+
+
+@mcp.tool(name="{name}")
+async def greet(name: str, ctx: Context) -> str:
+    """Greet a person."""
+    await ctx.info(f"greeting {{name}}")
+    return f"Hello {{name}}!"
+
+
+if __name__ == "__main__":
+    mcp.run()
+'''
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}")
 
@@ -74,4 +123,9 @@ def _json(context: CommandContext, file: str | None) -> Exit:
     return Exit.OK
 
 
-KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {"python": init, "json": _json}
+KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
+    "python": init,
+    "json": _json,
+    "factory": partial(init, text=FACTORY),
+    "fastmcp": partial(init, text=FASTMCP),
+}
