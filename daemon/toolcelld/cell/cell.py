@@ -40,8 +40,9 @@ from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits
 
 __all__ = ["Cell", "Receiver"]
 
-END_SECONDS_MAX: Final = 2.0
-"""A keeper ends its cell within milliseconds. After this time it is killed, and the zygote kills the rest."""
+END_SECONDS_MAX: Final = 5.0
+"""A keeper ends its cell within milliseconds, on a loaded machine within seconds. After this time it is killed, and the
+zygote kills the rest, which proves less."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
 PROCESS_CLOCK: Final = 2
