@@ -169,8 +169,15 @@ def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _F
 _NO_TOOL = "it is no function with @tool, and has not both a description and execute()"
 
 
-def _found(name: str, value: Any, module: str = "") -> _Found | None:
+def _found(name: str, value: object, module: str = "") -> _Found | None:
     """Return a tool that a module has made itself; of any module where it is empty."""
+    try:
+        return _judged(name, value, module)
+    except Exception:  # noqa: BLE001  proxies, as of a web framework's request, raise whatever they are asked
+        return None
+
+
+def _judged(name: str, value: Any, module: str) -> _Found | None:
     if isinstance(value, Tool):
         if module and value.module != module:
             return None

@@ -349,3 +349,25 @@ def test_a_file_may_have_many_tools_but_not_any_number() -> None:
 def test_declared_needs_are_kept_as_plain_data() -> None:
     export = one("@tool(network=('a.b',), secrets=('KEY',), read_only=True)\ndef orders() -> str: ...")
     assert export.options == {"network": ["a.b"], "secrets": ["KEY"], "read_only": True}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Meta(type):\n    __eq__ = lambda self, other: True\nclass Odd(metaclass=Meta): ...\nodd = Odd()",
+        "class Meta(type):\n    __module__ = property(lambda self: 1 / 0)\nclass Odd(metaclass=Meta): ...\nodd = Odd()",
+        "class Odd:\n    __module__ = 3\nodd = Odd()",
+        "class Odd:\n    __class__ = property(lambda self: 1 / 0)\nodd = Odd()",
+    ],
+)
+def test_an_object_of_an_odd_class_takes_no_tool_along(source: str) -> None:
+    assert names(run(f"{source}\n\n@tool\ndef orders() -> str: ...")) == ["orders"]
+
+
+def test_a_package_of_the_project_with_the_name_of_a_library_is_left_alone(
+    modules: dict[str, ModuleType],
+) -> None:
+    own = modules["agents"] = ModuleType("agents")
+    exec("class Agent: ...\nagent = Agent()", vars(own))
+    found = run("from agents import agent\n\n@tool\ndef orders() -> str: ...")
+    assert (names(found), found.problems) == (["orders"], ())

@@ -43,14 +43,20 @@ class Reader(Protocol):
         ...
 
 
-READERS: Final[Mapping[str, str]] = {
-    "toolcell._authoring.libraries": "fastmcp_server",  # the stand-ins of FastMCP
-    "langchain_core": "langchain",
-    "smolagents": "smolagents",
-    "agents": "openai_agents",
-    "pydantic_ai": "pydantic_ai",
+READERS: Final[Mapping[str, tuple[str, str, str]]] = {
+    # The stand-ins of FastMCP.
+    "toolcell._authoring.libraries": (
+        "fastmcp_server",
+        "toolcell._authoring.libraries.fastmcp_server",
+        "FastMCP",
+    ),
+    "langchain_core": ("langchain", "langchain_core.tools", "BaseTool"),
+    "smolagents": ("smolagents", "smolagents", "Tool"),
+    "agents": ("openai_agents", "agents", "FunctionTool"),
+    "pydantic_ai": ("pydantic_ai", "pydantic_ai", "FunctionToolset"),
 }
-"""The reader of the objects that have a class of a package among their classes."""
+"""By the package of an object's classes: the reader; and a module of the library that is imported then, with one of its
+names, because a project may have a package of its own called `agents`."""
 
 
 def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
@@ -63,7 +69,7 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
     found: dict[str, dict[str, Any]] = {}
     for name, value in namespace.items():
         if (
-            not isinstance(value, type)
+            not issubclass(type(value), type)  # not isinstance, which asks the value
             and not name.startswith("_")
             and (reader := _reader(cast("Any", type(value))))
         ):
@@ -73,14 +79,23 @@ def offers(namespace: Mapping[str, object]) -> Iterator[Offer]:
         yield from known.read(objects, module)
 
 
-@functools.cache
 def _reader(kind: Any) -> str:
     """Return the reader of the objects of a class; empty where there is none."""
     for each in kind.__mro__:
-        module = str(getattr(each, "__module__", ""))
-        for package, reader in READERS.items():
-            if module == package or module.startswith(f"{package}."):
-                return reader
+        try:
+            module = each.__module__
+        except Exception:  # noqa: BLE001  a metaclass in a tool's file may raise anything
+            continue
+        if isinstance(module, str) and (reader := _reader_of(module)):
+            return reader
+    return ""
+
+
+@functools.cache
+def _reader_of(module: str) -> str:
+    for package, (reader, library, name) in READERS.items():
+        if module == package or module.startswith(f"{package}."):
+            return reader if hasattr(sys.modules.get(library), name) else ""
     return ""
 
 
