@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from tests.cli.conftest import Project
 
 
@@ -20,6 +21,7 @@ def test_a_python_tool_is_that_of_init(project: Project) -> None:
     assert (project.tools / "hello.py").is_file()
 
 
+@pytest.mark.slow
 def test_a_json_tool_works_and_stands_beside_its_schema(project: Project) -> None:
     done = project.run("new", "json")
     assert done.out == (
@@ -45,6 +47,7 @@ def test_a_json_file_that_is_there_stays(project: Project) -> None:
     assert "is there already" in done.err
 
 
+@pytest.mark.slow
 def test_a_json_file_anywhere_is_checked_and_called_by_its_path(project: Project) -> None:
     made = project.run("new", "json", "elsewhere/mine.json", "--json").json("new")
     assert made["command"] == "toolcell call ./elsewhere/mine.json:mine-find pattern=TODO"
@@ -63,6 +66,7 @@ def test_a_name_that_is_none_is_refused(project: Project) -> None:
         assert project.run("new", "json", name).code == 2
 
 
+@pytest.mark.slow
 def test_a_factory_and_a_fastmcp_file_work(project: Project) -> None:
     assert "toolcell call greeter name=World" in project.run("new", "factory", "greeter").out
     assert project.run("new", "fastmcp", "served").code == 0

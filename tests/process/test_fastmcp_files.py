@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from tests.daemons import RunningDaemon
 
 pytestmark = pytest.mark.anyio
 
-SERVER = '''
+# Without the SDK, whose import takes a second.
+BARE = "import sys\nsys.path = [place for place in sys.path if 'site-packages' not in place]\n"
+SERVER = BARE + dedent('''
     from contextlib import asynccontextmanager
     from dataclasses import dataclass
     from typing import Annotated
@@ -114,7 +118,7 @@ SERVER = '''
 
     if __name__ == "__main__":
         mcp.run(transport="http")
-'''
+''')
 NAMES = {
     "add", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound",
 }  # fmt: skip
@@ -184,7 +188,8 @@ async def test_the_user_is_asked_for_agreement_and_not_for_values(daemon: Runnin
 async def test_the_lifespan_of_a_server_is_entered_for_each_call(daemon: RunningDaemon) -> None:
     daemon.tool(
         "life",
-        """
+        BARE
+        + dedent("""
         from contextlib import asynccontextmanager
         from mcp.server.mcpserver import Context, MCPServer
 
@@ -200,7 +205,7 @@ async def test_the_lifespan_of_a_server_is_entered_for_each_call(daemon: Running
         @server.tool()
         def who(ctx: Context[object, dict]) -> str:
             return f"{ctx.request_context.lifespan_context['name']} {len(left)}"
-        """,
+        """),
     )
     async with daemon.connect() as session:
         assert [(await session.call("who")).text for _ in range(2)] == ["Life 0", "Life 1"]
@@ -245,24 +250,26 @@ async def test_a_server_that_a_file_only_imports_is_not_offered_twice(daemon: Ru
         assert (await session.call("other_second")).details == 2
 
 
-async def test_types_of_the_sdk_have_stand_ins_where_it_is_not_installed(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize("without", ["", BARE], ids=["installed", "not installed"])
+async def test_types_are_those_of_the_sdk_or_stand_ins_where_it_is_not_installed(
+    daemon: RunningDaemon, without: str
+) -> None:
     daemon.tool(
         "bare",
-        """
-        import sys
-
-        sys.path = [place for place in sys.path if "site-packages" not in place]
+        without
+        + dedent("""
         from mcp.server.fastmcp import Context, FastMCP, Image
-        from mcp.types import CallToolResult, TextContent
+        from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
         mcp = FastMCP("Bare")
 
-        @mcp.tool()
+        @mcp.tool(annotations=ToolAnnotations(readOnlyHint=True))
         async def told(ctx: Context) -> CallToolResult:
             await ctx.log("info", "a line")
             return CallToolResult(content=[TextContent(type="text", text="no")], isError=True, structuredContent={"a": 1})
-        """,
+        """),
     )
     async with daemon.connect() as session:
+        assert session.catalog.tools["told"].read_only
         outcome = await session.call("told")
     assert (outcome.kind, outcome.text, outcome.details) == ("tool_error", "no", {"a": 1})
