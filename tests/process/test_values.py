@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib.util import find_spec
 
 import pytest
 from tests.daemons import RunningDaemon
@@ -98,6 +100,10 @@ async def test_a_generator_that_is_aborted_shows_all_it_yielded_and_is_closed(
     assert outcome.stopped == "settled"
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 13) and find_spec("pandas") is None,
+    reason="the libraries are installed for Python 3.13 and later",
+)
 async def test_values_of_libraries_are_results_and_no_worker_imports_one(daemon: RunningDaemon) -> None:
     daemon.tool("libraries", LIBRARIES)
     async with daemon.connect() as session:

@@ -8,12 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from toolcell import ToolError, ToolResult
 from toolcell._results.normalise import ImageBlock, Result, TextBlock, normalise
+
+if sys.version_info < (3, 13) and find_spec("pandas") is None:
+    pytest.skip("the libraries are installed for Python 3.13 and later", allow_module_level=True)
 
 # Without their types, which are partly unknown.
 np: Any = import_module("numpy")
