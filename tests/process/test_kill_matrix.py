@@ -135,9 +135,12 @@ async def test_a_killed_zygote(daemon: RunningDaemon, harm: str) -> None:
         await serves_with_new_cells(stage)  # from cells that are ready, then from another zygote
         await until(lambda: gone({zygote}))
         await serves_with_new_cells(stage)
-    if harm == "closed descriptors":  # the error that ends it, and nothing else, is in the log
+    if harm == "closed descriptors":
+        # The error that ends it is in the log. The interpreter adds one more of the same kind where a signal arrives
+        # before that: its handler finds the wake-up descriptor closed.
         log = daemon.log.read_text()
-        assert log.count("Traceback") == log.count("OSError: [Errno 9] Bad file descriptor") == 1
+        assert log.count("Traceback") == log.count("OSError: [Errno 9] Bad file descriptor") >= 1
+        assert log.count("in _handle_request") == 1
         os.truncate(daemon.log, 0)
 
 
