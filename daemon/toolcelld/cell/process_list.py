@@ -20,14 +20,16 @@ class ProcessList:
 
     Args:
         pids: The processes of the chain, in order; 0 is skipped.
+        threads: Whether the worker has threads of its own at any time, as an engine for JavaScript has.
 
     Raises:
         OSError: A process has exited.
     """
 
-    __slots__ = ("_lists", "_tasks")
+    __slots__ = ("_lists", "_tasks", "_threads")
 
-    def __init__(self, *pids: int) -> None:
+    def __init__(self, *pids: int, threads: bool = False) -> None:
+        self._threads = threads
         chain = [pid for pid in pids if pid]
         self._lists: list[tuple[int, bytes]] = []
         self._tasks = -1
@@ -41,11 +43,14 @@ class ProcessList:
             raise
 
     def is_clear(self) -> bool:
-        """Return whether the cell has no other process, and the worker has one thread. Raises `OSError`."""
+        """Return whether the cell has no other process, and the worker has its usual threads. Raises `OSError`.
+
+        The threads of an engine come and go; its worker says itself what a call has left behind.
+        """
         for number, expected in self._lists:
             if os.pread(number, 64, 0).strip() != expected:
                 return False
-        return os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
+        return self._threads or os.fstat(self._tasks).st_nlink == ONE_THREAD_LINKS
 
     def below(self) -> int:
         """Return the one child of the last process of the chain, and 0 for none.

@@ -70,6 +70,8 @@ class Interpreter:
     """The environment and the base interpreter, with the links that lead there."""
     state: tuple[int, ...] = ()
     """Changes when packages are installed or removed."""
+    engine: str = ""
+    """ "bun" or "node" for an engine, which runs JavaScript and has no packages of Python."""
 
     @property
     def is_environment(self) -> bool:

@@ -2,7 +2,7 @@
 
 The header of a result lists the blocks and their numbers of bytes; the bytes follow in that order, then those of
 `details` and `metadata`. Text goes through the call's `SpooledOutput`, so a result of a gigabyte takes one buffer of
-memory. Images and details are kept completely or left out, as their size is known before their first byte. All input
+memory. Images, files and details are kept completely or left out, as their size is known before their first byte. All input
 is validated, because a worker runs code of the user.
 """
 
@@ -23,6 +23,7 @@ from toolcelld.output.truncate import Keep, Notice, Truncated, Truncator, fits
 from toolcelld.protocol.frames import FrameError
 from toolcelld.protocol.messages import (
     METADATA_BYTES_MAX,
+    FilePart,
     ImagePart,
     LinkPart,
     MessageError,
@@ -62,11 +63,11 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    kind: str  # "text", "image", "details", "metadata"
+    kind: str  # "text", "image" (also other files), "details", "metadata"
     missing: int
     kept: bytearray | None
     spool: SpooledOutput | None = None  # where it is spilled to a file
-    image: ImagePart | None = None
+    image: ImagePart | FilePart | None = None
 
 
 def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Result | None:
@@ -124,7 +125,7 @@ class ResultReader:
         for block in message.blocks:
             if isinstance(block, TextPart):
                 self._parts.append(_Part("text", block.bytes, None))
-            elif isinstance(block, ImagePart):
+            elif isinstance(block, ImagePart | FilePart):
                 self._parts.append(self._whole("image", block.bytes, block.bytes * 4 // 3, block))
         if (length := message.details) is not None:
             if length <= DETAILS_BYTES_MAX:
@@ -140,7 +141,7 @@ class ResultReader:
             raise MessageError(message.type, "size", problem)
         self._index = 0
 
-    def _whole(self, kind: str, length: int, cost: int, image: ImagePart | None = None) -> _Part:
+    def _whole(self, kind: str, length: int, cost: int, image: ImagePart | FilePart | None = None) -> _Part:
         if cost > self._room_bytes:
             return _Part(kind, length, None, image=image)
         self._room_bytes -= cost
@@ -233,7 +234,7 @@ class ResultReader:
                         piece = encoded[start : start + block.bytes]
                         start += block.bytes
                         content.append({"type": "text", "text": piece.decode(errors="replace")})
-                case ImagePart():
+                case ImagePart() | FilePart():
                     content.append(_image(next(images)))
                 case LinkPart(uri=uri, name=name, mime_type=mime_type):
                     link = {"uri": uri, "name": name or None, "mime_type": mime_type or None}
@@ -263,12 +264,16 @@ class ResultReader:
 def _image(part: _Part) -> dict[str, object]:
     assert part.image is not None
     if part.kept is None:
-        return {"type": "text", "text": f"[image of {part.image.bytes} bytes left out: too large]"}
-    return {
-        "type": "image",
+        return {
+            "type": "text",
+            "text": f"[{part.image.type} of {part.image.bytes} bytes left out: too large]",
+        }
+    shown: dict[str, object] = {
+        "type": part.image.type,
         "data": base64.b64encode(part.kept).decode("ascii"),
         "mime_type": part.image.mime_type,
     }
+    return shown if isinstance(part.image, ImagePart) else {**shown, "name": part.image.name}
 
 
 # Made once: `json.dumps` with options makes an encoder for every call. JSON has no infinity, but `1e999` is parsed as
@@ -318,10 +323,19 @@ def update_body(
                 truncator = Truncator(limits.output_lines, limits.output_bytes, keep, notice)
                 truncator.feed(text.encode(errors="replace"))
                 content.append({"type": "text", "text": truncator.result().text})
-            case {"type": "image", "data": str(), "mime_type": str()} | {
-                "type": "resource_link",
-                "uri": str(),
-            }:
+            case (
+                {"type": "image", "data": str(), "mime_type": str()}
+                | {
+                    "type": "file",
+                    "data": str(),
+                    "mime_type": str(),
+                    "name": str(),
+                }
+                | {
+                    "type": "resource_link",
+                    "uri": str(),
+                }
+            ):
                 content.append(block)
             case _:
                 pass  # not a block of the contract

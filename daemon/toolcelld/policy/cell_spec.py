@@ -62,6 +62,8 @@ class CellSpec:
         if policy.enclosure != "none":
             readable = dict.fromkeys((*policy.readable, *interpreter.readable))
             policy = replace(policy, readable=tuple(readable))
+        if interpreter.engine:
+            return replace(self, policy=policy, interpreter=interpreter)
         if interpreter.is_environment:
             environment["VIRTUAL_ENV"] = interpreter.prefix
         places = environment.get("PATH", os.defpath).split(os.pathsep)
@@ -89,4 +91,10 @@ class CellSpec:
 
 
 def _python_setup(interpreter: Interpreter) -> PythonSetup:
-    return PythonSetup(interpreter.executable, interpreter.prefix, interpreter.packages, interpreter.program)
+    return PythonSetup(
+        interpreter.executable,
+        interpreter.prefix,
+        interpreter.packages,
+        interpreter.program,
+        interpreter.engine,
+    )

@@ -86,6 +86,9 @@ def summary(permit: Permit) -> Iterator[Explanation]:
     yield _setting(
         "secrets", ", ".join(name for name, _ in spec.secrets.places) or "none", settings.origin("secrets")
     )
+    if (engine := spec.file.engine) is not None:
+        yield _setting("engine", f"{engine.name}, {engine.program}", f"[source.{spec.file.source}] runtime")
+        return
     yield _setting("interpreter", spec.file.python or "Toolcell's own", f"[source.{spec.file.source}] python")
 
 

@@ -41,6 +41,10 @@ def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) 
     Raises:
         Refusal: The interpreter that its source names cannot be used.
     """
+    if (engine := file.engine) is not None:  # the user's own, also for a file of an untrusted project
+        program = engine.program
+        readable = (program, *_packages_beside(file, home))
+        return Interpreter(program, "", (), "", program, readable, engine.state, engine.name)
     if not trusted:
         return None
     if file.python is not None:
@@ -53,6 +57,21 @@ def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) 
         return find(executable, home) if executable is not None else None
     except InterpreterError:
         return None  # a tool may not need it; the error of an import names it
+
+
+def _packages_beside(file: ToolFile, home: str) -> tuple[str, ...]:
+    """Return the directories of packages that an engine looks in, upwards to the home directory.
+
+    A project is readable as a whole, and its author could make a link of this name to anywhere.
+    """
+    if file.source == _PROJECT:
+        return ()
+    places: list[str] = []
+    above = file.directory
+    while above not in ("/", home):
+        places += [os.path.join(above, "node_modules"), os.path.join(above, "package.json")]
+        above = os.path.dirname(above)
+    return tuple(place for place in places if os.path.exists(place))
 
 
 def _found_by_itself(file: ToolFile, root: str = "") -> str | None:
@@ -72,7 +91,7 @@ def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
     Raises:
         Refusal: The file's script block cannot be used.
     """
-    if not trusted:
+    if not trusted or file.engine is not None:
         return NO_REQUIREMENTS
     try:
         return in_file(file.content).beside(file.requires)
@@ -93,6 +112,8 @@ def missing_module(
         trusted: As in `interpreter_of`.
         config: The path of the user's configuration, as it is shown.
     """
+    if file.engine is not None:
+        return _missing_package(file, module)
     package = module.partition(".")[0]
     if interpreter is not None:
         return (
@@ -123,4 +144,20 @@ def missing_module(
     return (
         f"It ran with Toolcell's own Python. To give it packages, {place}:\n"
         f'[source.{file.source}] python = "…/bin/python"   in {config}'
+    )
+
+
+def _missing_package(file: ToolFile, module: str) -> str:
+    """Return how to get a package that a file in TypeScript or JavaScript imports."""
+    directory = above = file.directory
+    while above != "/":
+        if os.path.lexists(os.path.join(above, "package.json")):
+            directory = above
+            break
+        above = os.path.dirname(above)
+    parts = module.split("/")
+    package = "/".join(parts[: 2 if module.startswith("@") else 1])
+    return (
+        f"{package} is not installed; nothing is installed during a call. To install it in {directory}:\n"
+        f"  bun add --ignore-scripts {package}   or   npm install --ignore-scripts {package}"
     )

@@ -44,6 +44,7 @@ from toolcelld.policy.profiles import (
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Asked, Trusts, most_of_source
+from toolcelld.sandbox.paths import is_below
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 
@@ -214,7 +215,12 @@ class Ruleset:
             raise _untrusted(file, os.path.basename(file.path))
         settings = self._resolved(file.stem, {}, file, standing)
         file = file if may is not None else _without_programs(file)
-        root = self._root_of(file) if may is not None and file.source == PROJECT else ""
+        root = ""
+        # Scripts look upwards for what they import, also in a project that is not trusted; its calls may read it, too.
+        if file.source == PROJECT and (may is not None or file.engine is not None):
+            root = self._root_of(file)
+            if may is None and is_below(self.host_paths.home, root):
+                root = ""
         interpreter = interpreter_of(file, self.host_paths.home, root=root, trusted=may is not None)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"

@@ -202,6 +202,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
+        self._cell.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
         self._on_change(self)  # it has a pid now
         try:
             self._make_tmpdir(prefork.tmpdirs)
@@ -329,18 +330,19 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         """End the call: its listener receives nothing more."""
         self._listener = None
 
-    async def is_gone(self, seconds: float) -> bool:
+    async def is_gone(self, seconds: float, *, end: bool = True) -> bool:
         """Wait until the process of the call has exited; return whether nothing of the call is left in the cell.
 
         Args:
-            seconds: How long its exit functions may take; after that its cell is ended.
+            seconds: How long its exit functions may take.
+            end: Whether the cell is ended after that.
         """
         gone = self._gone
         assert gone is not None
         done, _ = await asyncio.wait(
             (gone, self.cell.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
         )
-        if not done:
+        if not done and end:
             await self.end()
         return gone.done() and gone.result()
 

@@ -259,6 +259,16 @@ class ImagePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A file among the blocks of a result."""
+
+    type: Literal["file"] = "file"
+    bytes: Length
+    mime_type: Word
+    name: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPart:
     """A link among the blocks of a result; it has no bytes in the payload."""
 
@@ -268,7 +278,7 @@ class LinkPart:
     mime_type: Word | None = None
 
 
-Part: TypeAlias = TextPart | ImagePart | LinkPart
+Part: TypeAlias = TextPart | ImagePart | FilePart | LinkPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from toolcell._units import format_bytes
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.settings import resolve
+from toolcelld.environments.engine import INSTALLING, engine_here
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.sandbox import linux
@@ -75,6 +76,7 @@ def diagnose(ruleset: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagn
         *_layers(ruleset, enclosure),
         *_kernel(),
         _groups(groups),
+        _engine(),
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
@@ -128,6 +130,13 @@ def _kernel() -> Iterator[Finding]:
         value = _sysctl(name)
         if value == bad and os.geteuid():
             yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
+
+
+def _engine() -> Finding:
+    name = "engine for TypeScript"
+    if (engine := engine_here()) is None:
+        return Finding("host", name, "missing", "there is neither bun nor node", INSTALLING)
+    return Finding("host", name, "available", f"{engine.name}, {engine.program}")
 
 
 def _groups(groups: CgroupTree) -> Finding:

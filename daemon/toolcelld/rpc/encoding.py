@@ -286,6 +286,8 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         destructive=tool.destructive,
         idempotent=tool.idempotent,
         network=tool.network,
+        plugin=tool.plugin,
+        overrides_builtin=tool.overrides_builtin,
     )
 
 

@@ -84,11 +84,19 @@ class PythonSetup:
     """Directories of packages."""
     program: str = ""
     """The program to execute; empty where the packages are added to the running interpreter."""
+    engine: str = ""
+    """ "bun" or "node" where the program is an engine of that kind, and no interpreter of Python."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PythonSetup:
         """Read the result of `dataclasses.asdict` as it comes out of JSON."""
-        return cls(values["executable"], values["prefix"], tuple(values["packages"]), values["program"])
+        return cls(
+            values["executable"],
+            values["prefix"],
+            tuple(values["packages"]),
+            values["program"],
+            values.get("engine", ""),
+        )
 
 
 OPEN: Final = SandboxPolicy("none", network="open")

@@ -39,7 +39,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, own_network, seccomp
+from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, own_network, seccomp, sole_exec
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
 
 __all__ = [
@@ -368,11 +368,15 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None
-    policy = plan.setup.policy
-    if plan.setup.python is not None and plan.setup.python.program:
+    policy, python = plan.setup.policy, plan.setup.python
+    engine = python is not None and bool(python.engine)
+    if engine and not policy.execute:
+        sole_exec.prepare()
+    elif python is not None and python.program:
         # It is executed after this step, and then loads the filter that refuses programs itself.
         policy = replace(policy, execute=True)
-    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
+    memory_files = plan.setup.memory_files
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=memory_files, engine=engine))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -21,7 +21,8 @@ from toolcelld.sandbox.setup import ABORT_SIGNAL
 
 __all__ = ["Abortable"]
 
-SEQUENCE: Final = struct.Struct(">Q")
+HEAD: Final = struct.Struct(">QH")
+"""Of a message: the number of the call, and the length of the reason that follows."""
 
 
 class Abortable:
@@ -34,6 +35,7 @@ class Abortable:
     def __init__(self, channel: int) -> None:
         self._channel = socket.socket(fileno=channel)
         self._channel.setblocking(False)
+        self._received = b""
         self._highest_aborted = -1
         self._reason = ""
         self._sequence: int | None = None
@@ -103,13 +105,16 @@ class Abortable:
 
     def _on_signal(self, *_: object) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            while message := self._channel.recv(4096):
-                (number,) = SEQUENCE.unpack_from(message)
-                if number > self._highest_aborted:
-                    self._highest_aborted, self._reason = (
-                        number,
-                        message[SEQUENCE.size :].decode(errors="replace"),
-                    )
+            while received := self._channel.recv(4096):
+                self._received += received
+        while len(self._received) >= HEAD.size:
+            number, length = HEAD.unpack_from(self._received)
+            end = HEAD.size + length
+            if len(self._received) < end:
+                break
+            reason, self._received = self._received[HEAD.size : end], self._received[end:]
+            if number > self._highest_aborted:
+                self._highest_aborted, self._reason = number, reason.decode(errors="replace")
         self._deliver_pending()
 
     def _deliver_pending(self) -> None:

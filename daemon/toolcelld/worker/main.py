@@ -192,6 +192,10 @@ class _Worker:
             packages.adopt(python)
             return
         try:
+            if python.engine:
+                from toolcelld.worker import engine  # most cells have none
+
+                engine.execute(python, self._plan)
             packages.execute(python, self._plan, self._plan.roots)
         except OSError as error:
             raise setup.SetupFailed(f"execute {python.program}: {error.strerror}") from error

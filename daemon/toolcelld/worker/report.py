@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 from toolcell._results.errors import ToolError
 from toolcell._results.json_value import to_json
-from toolcell._results.normalise import ImageBlock, Result, TextBlock
+from toolcell._results.normalise import FileBlock, ImageBlock, Result, TextBlock
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, FrameError
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
     ChunkMessage,
+    FilePart,
     ImagePart,
     Kind,
     LinkPart,
@@ -106,6 +107,10 @@ class Report(NamedTuple):
             elif isinstance(block, ImageBlock):
                 length = len(block.data)
                 blocks.append(ImagePart(bytes=length, mime_type=block.mime_type))
+                parts.append(block.data)
+            elif isinstance(block, FileBlock):
+                length = len(block.data)
+                blocks.append(FilePart(bytes=length, mime_type=block.mime_type, name=block.name))
                 parts.append(block.data)
             else:
                 blocks.append(LinkPart(uri=block.uri, name=block.name, mime_type=block.mime_type))

@@ -1017,6 +1017,8 @@ class Tool(_message.Message):
     DESTRUCTIVE_FIELD_NUMBER: _builtins.int
     IDEMPOTENT_FIELD_NUMBER: _builtins.int
     NETWORK_FIELD_NUMBER: _builtins.int
+    OVERRIDES_BUILTIN_FIELD_NUMBER: _builtins.int
+    PLUGIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """^[a-zA-Z0-9_-]{1,64}$ without "__"."""
     description: _builtins.str
@@ -1035,6 +1037,10 @@ class Tool(_message.Message):
     """Whether running it twice has the same effect as running it once."""
     network: _builtins.bool
     """Whether it uses the network."""
+    overrides_builtin: _builtins.bool
+    """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
+    plugin: _builtins.str
+    """The name of its plugin file, which the file says; "" for a tool of code."""
     def __init__(
         self,
         *,
@@ -1047,10 +1053,12 @@ class Tool(_message.Message):
         destructive: _builtins.bool = ...,
         idempotent: _builtins.bool = ...,
         network: _builtins.bool = ...,
+        overrides_builtin: _builtins.bool = ...,
+        plugin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "destructive", b"destructive", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "path", b"path", "read_only", b"read_only", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "destructive", b"destructive", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1385,7 +1393,8 @@ class Outcome(_message.Message):
     """For display: what happened, with figures, and what would change it. Empty when OK."""
     body: _builtins.bytes
     """JSON: {"content": [block, …], "details": value}. A block is {"type":"text","text":…},
-    {"type":"image","data":<base64>,"mime_type":…} or {"type":"resource_link","uri":…,"name":…,"mime_type":…}.
+    {"type":"image","data":<base64>,"mime_type":…}, {"type":"file","data":<base64>,"mime_type":…,"name":…} or
+    {"type":"resource_link","uri":…,"name":…,"mime_type":…}.
     Partial if the call was stopped. Details of more than 1 MiB are replaced by {"left_out":true,"output_id":…}.
     """
     more: _builtins.bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.grants import Grant
 from toolcelld.config.load import Config
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
+from toolcelld.environments.engine import Engine
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
@@ -37,6 +39,7 @@ PROJECT = Project(
     (f"{WORK}/.git",),
 )
 ALL = HostCapabilities()
+BUN = Engine("bun", "/opt/engines/bun")
 BARE = HostCapabilities(strict="unprivileged user namespaces are forbidden")
 NOTHING_AT_ALL = HostCapabilities(baseline="no Landlock", strict="no Landlock")
 
@@ -233,6 +236,30 @@ def test_an_untrusted_project_runs_in_the_smallest_cell() -> None:
     assert secrets(found) == ()
     assert variables(found) == {"PATH", "LANG"}
     assert found.policy.writable == (WORK, f"{WORK}/below")
+
+
+def script(source: str, directory: str) -> ToolFile:
+    return ToolFile(f"{directory}/t.ts", source, "local", "t", b"", "d", directory, engine=BUN)
+
+
+def test_a_script_has_its_engine_in_an_untrusted_project_too_and_nothing_that_steers_it() -> None:
+    found = permitted(config(), source="project", file=script("project", f"{WORK}/.opencode/tools"))
+    assert found.interpreter is not None
+    assert (found.interpreter.program, found.interpreter.engine) == (BUN.program, "bun")
+    assert BUN.program in found.policy.readable
+    assert os.path.dirname(BUN.program) not in found.policy.readable
+    assert not {"VIRTUAL_ENV"} & variables(found)
+
+
+def test_a_script_that_is_described_reads_its_project_and_never_the_home_directory() -> None:
+    ruleset = Ruleset(config(), HostPaths(ALL, HOME))
+    found = ruleset.describing(script("project", f"{WORK}/.opencode/tools")).policy
+    assert WORK in found.readable
+    assert found.writable == ()
+    at_home = ruleset.describing(script("project", f"{HOME}/.opencode/tools")).policy
+    assert HOME not in at_home.readable
+    python = ruleset.describing(tool_file("project")).policy
+    assert WORK not in python.readable
 
 
 def test_an_untrusted_project_names_neither_its_interpreter_nor_its_programs() -> None:

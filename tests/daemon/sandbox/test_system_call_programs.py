@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from toolcelld.catalog.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.sandbox import sole_exec
 from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.seccomp import program
@@ -28,7 +29,8 @@ FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonse
 MACHINES = sorted(NUMBERS)
 STRICTEST = Filter(network=False, programs=False, memory_files=False, apart=False, listen=False)
 LOOSEST = Filter(network=True, programs=True, memory_files=True, apart=True)
-FILTERS = [Filter(*choices) for choices in itertools.product((False, True), repeat=4)]
+ENGINE = Filter(network=False, programs=False, memory_files=False, apart=True, engine=True)
+FILTERS = [*(Filter(*choices) for choices in itertools.product((False, True), repeat=4)), ENGINE]
 KILLED = "killed"
 ORDINARY = {
     "x86_64": {"read": 0, "close": 3, "mmap": 9, "fork": 57, "wait4": 61, "getpid": 39, "futex": 202, "openat": 257},
@@ -124,6 +126,32 @@ def test_a_program_has_a_result_for_any_call(
     wanted: Filter, machine: str, number: int, arguments: list[int], architecture: int
 ) -> None:
     assert judge(program(wanted, machine), machine, number, arguments, architecture) is not None
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("execve", (), errno.EPERM),
+        ("execveat", (3, sole_exec.ADDRESS), 0),
+        ("execveat", (3, sole_exec.ADDRESS + 1), errno.EPERM),
+        ("execveat", (3, sole_exec.ADDRESS | 1 << 32), errno.EPERM),
+        ("mmap", (0, 0x1000, 3, 0x22), 0),
+        ("mmap", (sole_exec.ADDRESS, 0x1000, 3, 0x22), errno.EPERM),
+        ("mmap", (0, 0x40000, 3, 0x32), errno.EPERM),
+        ("mmap", (0x40000, 0x1000, 3, 0x32), 0),
+        ("mmap", (sole_exec.ADDRESS | 1 << 32, 0x1000, 3, 0x32), 0),
+        ("mmap", (0x7F0000000000, 0x1000, 3, 0x122), errno.EPERM),
+        ("mremap", (0x7F0000000000, 0x1000, 0x2000, 1), 0),
+        ("mremap", (0x7F0000000000, 0x1000, 0x2000, 3, 0x7F0000010000), errno.EPERM),
+        ("shmat", (1, 0, 0), 0),
+        ("shmat", (1, sole_exec.ADDRESS, 0), errno.EPERM),
+    ],
+)
+def test_a_cell_without_programs_lets_one_path_through_and_keeps_its_address_free(
+    machine: str, name: str, arguments: tuple[int, ...], answer: int
+) -> None:
+    assert says(ENGINE, machine, name, *arguments) == answer
 
 
 CREATE = os.O_CREAT | os.O_WRONLY
@@ -248,7 +276,7 @@ def test_a_cell_may_use_its_own_objects(name: str) -> None:
 
 
 def test_every_denied_call_has_a_number_on_processors_that_have_it() -> None:
-    named = set(refusals(STRICTEST))
+    named = set(refusals(STRICTEST)) | set(refusals(ENGINE))
     assert named == set(NUMBERS["x86_64"])
     assert set(NUMBERS["aarch64"]) < named
 

@@ -21,7 +21,7 @@ from toolcelld.cell.channel import open_pipe
 from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameError, encode, split
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
-from toolcelld.worker.abort import SEQUENCE, Abortable
+from toolcelld.worker.abort import HEAD, Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
 from toolcelld.worker.report import Report, Usage
 
@@ -245,7 +245,7 @@ def test_an_aborted_call_is_reported_as_aborted_for_any_result() -> None:
 
 @pytest.fixture
 def abortable() -> Iterator[tuple[socket.socket, Abortable]]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     before = signal.getsignal(ABORT_SIGNAL)
     with ours:
         abortable = Abortable(theirs.detach())
@@ -256,8 +256,23 @@ def abortable() -> Iterator[tuple[socket.socket, Abortable]]:
 
 def abort(daemon: socket.socket, number: int, reason: str = "by you") -> None:
     """Abort as the daemon and the keeper do; the signal is delivered before this returns."""
-    daemon.send(SEQUENCE.pack(number) + reason.encode())
+    daemon.send(HEAD.pack(number, len(reason)) + reason.encode())
     signal.raise_signal(ABORT_SIGNAL)
+
+
+def test_an_abort_that_arrives_in_parts_counts_when_it_is_whole(
+    abortable: tuple[socket.socket, Abortable],
+) -> None:
+    daemon, worker = abortable
+    message = HEAD.pack(1, 6) + b"by you" + HEAD.pack(3, 0)
+    for part in (message[:5], message[5:12], message[12:15]):
+        daemon.send(part)
+        signal.raise_signal(ABORT_SIGNAL)
+        assert not worker.reason
+    daemon.send(message[15:])
+    signal.raise_signal(ABORT_SIGNAL)
+    assert not worker.begin(3, lambda _: None)
+    assert worker.begin(4, lambda _: None)
 
 
 def test_an_abort_raises_in_the_tools_code_once(abortable: tuple[socket.socket, Abortable]) -> None:

@@ -1,0 +1,53 @@
+"""Executes an engine for TypeScript and JavaScript in the confined cell, in place of the Python worker.
+
+Everything of the cell is put on by then. The engine runs the worker in `javascript/`, which says hello again.
+An engine cannot load a filter itself, so a cell without programs has its last filter already, which lets one call
+through: see `toolcelld.sandbox.sole_exec`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Final, NoReturn
+
+from toolcelld.sandbox import sole_exec
+from toolcelld.sandbox.policy import PythonSetup
+from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+
+__all__ = ["execute"]
+
+MAIN: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "javascript", "main.mjs")
+OPTIONS: Final = {
+    "bun": (
+        "--no-install",
+        "--no-env-file",
+    ),  # nothing is fetched, and no file of the project becomes variables
+    "node": ("--no-warnings",),  # what it says of its own interfaces, which the user cannot change
+}
+STEERING: Final = ("NODE_OPTIONS", "NODE_PATH", "NODE_REPL_EXTERNAL_MODULE", "BUN_")
+"""Variables, or how their names begin, that load code into an engine before the worker runs."""
+
+
+def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
+    """Replace this process by the engine; raises `OSError` if that fails.
+
+    Args:
+        engine: The engine.
+        plan: The cell, with everything put on.
+    """
+    assert plan.setup is not None
+    policy = plan.setup.policy
+    # Its default would end the engine, which reads the channel of aborts without a signal.
+    signal.signal(ABORT_SIGNAL, signal.SIG_IGN)
+    for number in (PROTOCOL, ABORT, REPORTS):
+        os.set_inheritable(number, True)
+        os.set_blocking(number, True)
+    os.chdir("/")  # where no file of the project configures the engine; the worker goes back
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
+    facts = json.dumps({"layers": [*plan.layers, f"engine {engine.program}"]})
+    words = [engine.program, *OPTIONS[engine.engine], MAIN, facts]
+    if policy.enclosure == "none" or policy.execute:
+        os.execve(engine.program, words, environment)
+    sole_exec.execute(engine.program, words, environment)

@@ -1,0 +1,63 @@
+// Builds vendor/, the libraries that tool files get where their project has none: node build.mjs NODE_MODULES
+//
+// NODE_MODULES is where the packages are installed that package.json beside this file pins. Each library becomes one
+// file, beside the licences of what it contains.
+
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+const VENDOR = path.join(HERE, "vendor");
+const LIBRARIES = {
+    "zod.mjs": 'export * from "zod"; export { z as default } from "zod";',
+    "zod3.mjs":
+        'export * from "zod/v3"; export { z as default } from "zod/v3"; export { zodToJsonSchema } from "zod-to-json-schema";',
+    "typebox.mjs": 'export * from "@sinclair/typebox";',
+    "sucrase.cjs": 'export { transform } from "sucrase";',
+};
+const LICENSED = [
+    "zod",
+    "zod-to-json-schema",
+    "@sinclair/typebox",
+    "sucrase",
+    "lines-and-columns",
+    "ts-interface-checker",
+];
+
+const modules = path.resolve(process.argv[2]);
+const esbuild = createRequire(path.join(modules, "build.js"))("esbuild");
+
+// Zod has its messages in 50 languages; the model reads English.
+const english = {
+    name: "english",
+    setup(build) {
+        build.onLoad({ filter: /zod\/v4\/locales\/index\.js$/ }, (found) => ({
+            contents: 'export { default as en } from "./en.js";',
+            resolveDir: path.dirname(found.path),
+        }));
+    },
+};
+
+fs.rmSync(VENDOR, { recursive: true, force: true });
+fs.mkdirSync(VENDOR);
+for (const [name, contents] of Object.entries(LIBRARIES))
+    await esbuild.build({
+        stdin: { contents, resolveDir: modules },
+        outfile: path.join(VENDOR, name),
+        bundle: true,
+        minify: true,
+        platform: "node",
+        format: name.endsWith(".cjs") ? "cjs" : "esm",
+        mainFields: ["module", "main"],
+        nodePaths: [modules],
+        plugins: [english],
+        legalComments: "none",
+    });
+const texts = LICENSED.map((name) => {
+    const directory = path.join(modules, name);
+    const file = fs.readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
+    return `${name}\n\n${fs.readFileSync(path.join(directory, file), "utf8")}`;
+});
+fs.writeFileSync(path.join(VENDOR, "LICENSES.txt"), texts.join("\n----\n\n"));

@@ -1,0 +1,95 @@
+// What a factory of tools receives, and what a tool of oh-my-pi or pi gets as its context.
+
+import { spawn } from "node:child_process";
+
+import { vendored } from "./modules.mjs";
+
+// Nobody looks at a worker: a dialog is answered as if it had been closed.
+const NO_SCREEN = new Proxy({}, { get: (_, name) => answers(name) });
+
+/** Returns the host for a factory; a tool that it registers is given to `register`. */
+export async function hostFor(register) {
+    const [zod, typebox] = await Promise.all([vendored("zod"), vendored("typebox")]);
+    const host = {
+        cwd: process.cwd(),
+        hasUI: false,
+        ui: NO_SCREEN,
+        logger: { debug: tell, info: tell, warn: tell, error: tell },
+        zod: zod.z,
+        typebox,
+        exec: run,
+        registerTool: register,
+        // What an extension subscribes to or offers beside its tools is not there to be asked for.
+        on() {},
+        registerCommand() {},
+        registerShortcut() {},
+        registerFlag() {},
+        getFlag() {},
+    };
+    host.pi = named({ StringEnum: stringEnum, Type: typebox.Type, zod: zod.z, typebox });
+    return named(host);
+}
+
+/** Returns the five arguments of oh-my-pi's `execute`, or those of pi, which has the signal third. */
+export function argumentsFor(execute, values, context) {
+    const onUpdate = (partial) => context.update(partial, partial?.details ?? null);
+    const host = { ...context, cwd: context.directory, hasUI: false, ui: NO_SCREEN };
+    const third = parameterNames(execute)[2];
+    const rest = /^_?(signal|abort)/.test(third ?? "")
+        ? [context.abort, onUpdate, host]
+        : [onUpdate, host, context.abort];
+    return [context.callID, values, ...rest];
+}
+
+/** Returns the JSON Schema of one of some texts, as the packages of pi have it. */
+export function stringEnum(values, options = {}) {
+    return { type: "string", enum: [...values], ...options };
+}
+
+function parameterNames(execute) {
+    const list = /^[^(]*\(([^)]*)\)/.exec(Function.prototype.toString.call(execute))?.[1] ?? "";
+    return list.split(",").map((name) => name.trim());
+}
+
+/** Returns an object that says which of its names is not there when a tool calls it. */
+function named(object) {
+    const missing = (name) => () => {
+        throw new Error(`the host has no ${name}() here`);
+    };
+    const isAsked = (name) => typeof name === "symbol" || name === "then" || name === "toJSON";
+    return new Proxy(object, {
+        get: (found, name) => (name in found || isAsked(name) ? found[name] : missing(name)),
+    });
+}
+
+function answers(name) {
+    if (name === "then" || typeof name === "symbol") return undefined;
+    return async () => (name === "confirm" ? false : undefined);
+}
+
+function tell(...values) {
+    console.error(...values);
+}
+
+/** Runs a program without a shell; returns {stdout, stderr, code, killed} and does not throw. */
+function run(command, words = [], { cwd, env, signal, timeout } = {}) {
+    return new Promise((resolve) => {
+        const child = spawn(command, words, {
+            cwd,
+            signal,
+            timeout,
+            env: env ? { ...process.env, ...env } : process.env,
+            stdio: ["ignore", "pipe", "pipe"],
+        });
+        const output = { stdout: "", stderr: "" };
+        for (const stream of ["stdout", "stderr"]) {
+            child[stream].setEncoding("utf8");
+            child[stream].on("data", (text) => (output[stream] += text));
+        }
+        child.on("error", (error) => {
+            output.stderr += error.message;
+            if (child.pid === undefined) resolve({ ...output, code: 127, killed: false });
+        });
+        child.on("close", (code, ended) => resolve({ ...output, code: code ?? 1, killed: ended !== null }));
+    });
+}

@@ -1,0 +1,241 @@
+// The worker for tools in TypeScript and JavaScript: loads one file, then runs one call at a time.
+//
+// The Python worker executes an engine with this file when the cell is complete, so nothing here confines anything.
+// The engine keeps reading while a tool waits, so an abort reaches the tool as the end of its signal. A tool that holds
+// the engine's only thread does not stop so, and is killed with its cell.
+
+import fs from "node:fs";
+
+import { Call, Denied, deferred } from "./call.mjs";
+import { receive, receiveAborts, send } from "./channel.mjs";
+import * as leftovers from "./leftovers.mjs";
+import { importFile, imported } from "./modules.mjs";
+import { normalise, sendResult } from "./results.mjs";
+import { described, toolsOf } from "./tools.mjs";
+
+const PROTOCOL_VERSION = 1;
+const NODE_OLDEST = 24;
+const LOADING = 0; // the number that stands for loading where calls are aborted
+const PROTOCOL_ERROR = 70; // EX_SOFTWARE
+const SETTLE_MILLISECONDS = 1_500; // for a tool whose signal was aborted, within the usual grace of two seconds
+const CAUSE_CHARACTERS_MAX = 4_000;
+const MODULE_CHARACTERS_MAX = 200;
+const TRACE_CHARACTERS_MAX = 16_000;
+const IMPORTED_MAX = 500;
+const IMPORTED_BATCH_MAX = 50;
+const HELPERS_MAX = 1_000;
+const NOTHING = Buffer.alloc(0);
+
+const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
+const exit = process.exit.bind(process);
+
+class Worker {
+    #layers;
+    #directory = "/";
+    #project = "";
+    #tools = new Map();
+    #call = null; // the running one
+    #highest = -1; // of the numbers that were aborted
+    #loading = deferred(); // rejected when loading is aborted
+    #spoiled = 0; // what went wrong outside of a call, or goes on after one
+    #baseline = 0; // what the file itself has left running
+    #cpuSeconds = 0;
+    #reported = new Set(); // imported files of the project
+
+    constructor(layers) {
+        this.#layers = layers;
+        this.#loading.promise.catch(() => {});
+        process.exit = (status) => {
+            throw new Error(`called process.exit(${status ?? ""})`);
+        };
+        process.on("uncaughtException", (error) => this.#onStray(error, true));
+        process.on("unhandledRejection", (error) => this.#onStray(error, false));
+        receiveAborts((number, reason) => this.#onAbort(number, reason));
+        receive(
+            (message) => this.#onMessage(message),
+            (error) => {
+                if (error) fs.writeSync(2, `toolcell: the daemon broke the protocol: ${error.message}\n`);
+                exit(error ? PROTOCOL_ERROR : 0);
+            },
+        );
+        send({ type: "hello", protocol: PROTOCOL_VERSION, pid: process.pid, python: ENGINE }, NOTHING);
+    }
+
+    #onMessage({ header, payload }) {
+        switch (header.type) {
+            case "become":
+                return this.#become(JSON.parse(payload.toString()));
+            case "load":
+                return void this.#load(header, payload);
+            case "call":
+                return void this.#run(header, payload);
+            case "answer":
+            case "reply":
+                return this.#call?.answered(header, Buffer.from(payload));
+            case "retire":
+                return exit(0);
+        }
+    }
+
+    #become({ directory, project }) {
+        this.#directory = directory;
+        this.#project = project ?? "";
+        process.chdir(directory);
+    }
+
+    #onAbort(number, reason) {
+        this.#highest = Math.max(this.#highest, number);
+        if (number === LOADING) this.#loading.reject(new Error(`still loading after ${reason}`));
+        const call = this.#call;
+        if (call === null || call.sequence > number || call.aborted) return;
+        call.abort(reason);
+        setTimeout(() => call.fail(new Error("aborted")), SETTLE_MILLISECONDS).unref();
+    }
+
+    #onStray(error, isException) {
+        this.#spoiled += 1;
+        if (this.#call === null) return void fs.writeSync(2, `${traceOf(error)}\n`);
+        if (isException) this.#call.fail(error);
+        else this.#call.log("error", `a promise that nothing waits for was rejected: ${traceOf(error)}`);
+    }
+
+    // Loading
+
+    async #load({ path, stem, directory, describe }, content) {
+        try {
+            if (parseInt(process.versions.node) < NODE_OLDEST && !process.versions.bun)
+                throw new Error(
+                    `${ENGINE} (${process.execPath}) is too old: this file needs bun, or node ${NODE_OLDEST} or later`,
+                );
+            leftovers.watch();
+            const load = async () => toolsOf(await importFile(path, Buffer.from(content)), stem, describe);
+            const found = await Promise.race([load(), this.#loading.promise]);
+            this.#tools = found.tools;
+            const inside = directory.endsWith("/") ? directory : `${directory}/`;
+            const helpers = imported().filter((file) => file.startsWith(inside) && file !== path);
+            const names = helpers.slice(0, HELPERS_MAX).map((file) => file.slice(inside.length));
+            await turn();
+            this.#baseline = leftovers.count();
+            this.#reportImports();
+            const answer = describe ? described(found, names) : Buffer.from('{"tools":[],"problems":[]}');
+            send({ type: "loaded", layers: this.#layers }, answer);
+        } catch (error) {
+            fs.writeSync(2, `${traceOf(error)}\n`);
+            send(brokenBy(error, path), NOTHING);
+        }
+    }
+
+    #reportImports() {
+        if (!this.#project) return;
+        const base = `${this.#project}/`;
+        const files = imported().filter((file) => file.startsWith(base) && !this.#reported.has(file));
+        files.splice(Math.max(0, IMPORTED_MAX - this.#reported.size));
+        for (const file of files) this.#reported.add(file);
+        // A time in nanoseconds is more than a number of JavaScript holds.
+        const timeOf = (file) => fs.statSync(file, { bigint: true, throwIfNoEntry: false })?.mtimeNs ?? 0n;
+        const times = files.map((file) => [file.slice(base.length), JSON.rawJSON(String(timeOf(file)))]);
+        for (let at = 0; at < times.length; at += IMPORTED_BATCH_MAX)
+            send(
+                { type: "imported", files: Object.fromEntries(times.slice(at, at + IMPORTED_BATCH_MAX)) },
+                NOTHING,
+            );
+    }
+
+    // Calling
+
+    async #run({ seq, tool: name, context }, payload) {
+        const call = new Call(seq, context);
+        this.#call = call;
+        const { kind, result, ran } = await this.#outcome(call, this.#tools.get(name), payload);
+        await call.finish();
+        this.#call = null;
+        if (process.cwd() !== this.#directory) process.chdir(this.#directory);
+        await turn(); // what the tool has closed is gone then
+        this.#reportImports();
+        const used = process.resourceUsage();
+        const cpuSeconds = (used.userCPUTime + used.systemCPUTime) / 1e6;
+        const threads = Math.max(0, leftovers.count() - this.#baseline) + this.#spoiled;
+        const cpu = Math.max(0, Number((cpuSeconds - this.#cpuSeconds).toFixed(6)));
+        this.#cpuSeconds = cpuSeconds;
+        sendResult(send, { type: "result", seq, kind, ran, cpu, rss: used.maxRSS * 1024, threads }, result);
+    }
+
+    async #outcome(call, tool, payload) {
+        if (tool === undefined) return failed("internal", "the file has no such tool any more", false);
+        if (call.sequence <= this.#highest) return failed("aborted", "", false);
+        let running = null;
+        try {
+            const read = await call.within(tool.input.parse(JSON.parse(payload.toString())));
+            if (read.problems !== undefined) return failed("invalid_arguments", read.problems, false);
+            this.#spoiled += 1; // until it settles
+            running = (async () => tool.execute(read.value, call.context()))();
+            running.then(
+                () => (this.#spoiled -= 1),
+                () => (this.#spoiled -= 1),
+            );
+            const result = normalise(await call.within(running));
+            return {
+                kind: call.aborted ? "aborted" : result.isError ? "tool_error" : "ok",
+                result,
+                ran: true,
+            };
+        } catch (error) {
+            const ran = running !== null;
+            if (call.aborted) return failed("aborted", "", ran);
+            if (error instanceof SyntaxError && !ran)
+                return failed("invalid_arguments", `the arguments are not JSON: ${error.message}`, false);
+            if (error instanceof Denied) return failed("denied", error.message, ran);
+            call.log("error", traceOf(error));
+            return failed("tool_error", messageOf(error), ran);
+        }
+    }
+}
+
+function failed(kind, text, ran) {
+    return { kind, result: { blocks: text ? [{ type: "text", text }] : [] }, ran };
+}
+
+function turn() {
+    return new Promise((resolve) => setImmediate(resolve));
+}
+
+function messageOf(error) {
+    if (!(error instanceof Error) && typeof error?.message !== "string")
+        return String(error).slice(0, CAUSE_CHARACTERS_MAX);
+    const name = error.name && !["Error", "ToolError"].includes(error.name) ? `${error.name}: ` : "";
+    const printed = error.stderr?.toString?.().trim(); // of a program that failed
+    let text = `${name}${error.message}${printed && !error.message.includes(printed) ? `\n${printed.slice(-1_000)}` : ""}`;
+    if (error instanceof ReferenceError && error.message === "Bun is not defined")
+        text += `\nThe file uses functions of Bun, and ${ENGINE} runs it; install bun.`;
+    return (text || "Error").slice(0, CAUSE_CHARACTERS_MAX);
+}
+
+function traceOf(error) {
+    return String(error?.stack ?? error).slice(0, TRACE_CHARACTERS_MAX);
+}
+
+function brokenBy(error, path) {
+    const text = messageOf(error);
+    const missing = /Cannot find (?:package|module) ['"]([^'"]+)['"]/.exec(text)?.[1] ?? "";
+    const isSyntax =
+        error instanceof SyntaxError ||
+        error?.name === "BuildMessage" ||
+        error?.constructor?.name === "BuildMessage";
+    return {
+        type: "broken",
+        stage: isSyntax && !missing ? "syntax" : "import",
+        message: text,
+        line: lineOf(error, path),
+        module: /^[./]|^file:/.test(missing) ? "" : missing.slice(0, MODULE_CHARACTERS_MAX),
+    };
+}
+
+function lineOf(error, path) {
+    const line = error?.position?.line ?? error?.loc?.line;
+    if (Number.isInteger(line) && line > 0) return line;
+    const trace = traceOf(error);
+    const at = trace.indexOf(`${path}:`);
+    return at < 0 ? 0 : parseInt(trace.slice(at + path.length + 1)) || 0;
+}
+
+new Worker(JSON.parse(process.argv[2]).layers);

@@ -1,0 +1,224 @@
+// What a tool returned, as the parts of a result. The shapes are those of other systems' tools.
+
+import { FrameError } from "./frames.mjs";
+
+const DATA_URL = /^data:(image\/[^;,]+);base64,(.*)$/s;
+const TITLE_CHARACTERS_MAX = 1_000;
+const URI_CHARACTERS_MAX = 4_000;
+const BLOCKS_MAX = 256;
+
+/** The value cannot be a result; the message is for the model. */
+export class ResultError extends Error {}
+
+/**
+ * Returns {blocks, details, metadata, title, isError}; a block is {type, text}, {type, data, mime} or a link.
+ * Throws ResultError for a value that JSON cannot carry.
+ */
+export function normalise(value) {
+    if (value === undefined || value === null) return { blocks: [] };
+    if (typeof value === "string") return { blocks: [text(value)] };
+    const shaped = isPlain(value) ? shapeOf(value) : null;
+    if (shaped !== null) return shaped;
+    const data = json(value);
+    return { blocks: [text(data)], details: data };
+}
+
+/** Sends a result as the message `result`, with these fields of its header; an error replaces one that no frame carries. */
+export function sendResult(send, header, result) {
+    try {
+        if (result.blocks.length > BLOCKS_MAX)
+            throw new FrameError(`${result.blocks.length} parts, where ${BLOCKS_MAX} are the most`);
+        sendParts(send, header, result);
+    } catch (error) {
+        if (!(error instanceof FrameError)) throw error; // before the first byte: only the header can be over its bound
+        const kind = header.kind === "ok" ? "tool_error" : header.kind;
+        const why = `The tool's result has too many parts, or links that are too long: ${error.message}.`;
+        sendParts(send, { ...header, kind }, { blocks: [text(why)] });
+    }
+}
+
+function sendParts(send, header, result) {
+    const parts = [];
+    const blocks = result.blocks.map((block) => {
+        if (block.type === "resource_link") return block;
+        const bytes = block.type === "text" ? Buffer.from(block.text) : block.data;
+        parts.push(bytes);
+        return block.type === "text"
+            ? { type: "text", bytes: bytes.length }
+            : { type: "image", bytes: bytes.length, mime_type: block.mime };
+    });
+    const message = { ...header, blocks };
+    for (const name of ["details", "metadata"]) {
+        if (result[name] === undefined) continue;
+        const bytes = Buffer.from(result[name]);
+        message[name] = bytes.length;
+        parts.push(bytes);
+    }
+    if (result.title) message.title = result.title.slice(0, TITLE_CHARACTERS_MAX);
+    send(message, ...parts);
+}
+
+/** Returns the content of an update as the blocks that the daemon shows. */
+export function updateContent(value) {
+    const { blocks } = normalise(value);
+    return blocks.map((block) =>
+        block.type === "text" ? block : text("(a part that an update cannot show)"),
+    );
+}
+
+function text(value) {
+    return { type: "text", text: value };
+}
+
+function json(value) {
+    let data;
+    try {
+        data = JSON.stringify(value, (_, each) => {
+            if (typeof each === "string") return each.toWellFormed();
+            if (typeof each === "bigint") return each.toString();
+            if (each instanceof Map) return Object.fromEntries(each);
+            return each instanceof Set ? [...each] : each;
+        });
+    } catch (error) {
+        throw new ResultError(`The tool's result cannot be written as JSON: ${error.message}`);
+    }
+    if (data === undefined)
+        throw new ResultError(`The tool returned a ${typeof value}, which cannot be written as JSON.`);
+    return data;
+}
+
+function isPlain(value) {
+    return typeof value === "object" && !Array.isArray(value);
+}
+
+// Each shape: the key that names it, the keys that may stand beside it, and how it is read.
+const SHAPES = [
+    ["output", ["title", "metadata", "attachments"], ofOutput],
+    [
+        "content",
+        [
+            "details",
+            "isError",
+            "is_error",
+            "title",
+            "metadata",
+            "output",
+            "structuredContent",
+            "useless",
+            "providerMetadata",
+            "_meta",
+        ],
+        ofContent,
+    ],
+    [
+        "textResultForLlm",
+        ["resultType", "binaryResultsForLlm", "error", "sessionLog", "toolTelemetry"],
+        ofModelText,
+    ],
+];
+
+/** Returns the result that an object spells out, or null where it is data. */
+function shapeOf(value) {
+    const keys = Object.keys(value).filter((key) => value[key] !== undefined);
+    for (const [key, others, read] of SHAPES) {
+        if (!keys.includes(key) || !keys.every((each) => each === key || others.includes(each))) continue;
+        try {
+            return read(value);
+        } catch (error) {
+            if (error instanceof TypeError) return null; // the values do not fit: it is data
+            throw error;
+        }
+    }
+    return null;
+}
+
+function ofOutput({ output, title, metadata, attachments }) {
+    if (typeof output !== "string") {
+        if (title !== undefined || attachments !== undefined || metadata === undefined)
+            throw new TypeError("output");
+        const data = json(output);
+        return { blocks: [text(data)], details: data, metadata: mapping(metadata) };
+    }
+    const files = list(attachments).map((each) => file(string(each.url), each.mime, each.filename));
+    return { blocks: [text(output), ...files], title: optional(title), metadata: mapping(metadata) };
+}
+
+function ofContent(value) {
+    const { content, title } = value;
+    const blocks = typeof content === "string" ? [text(content)] : list(content, true).map(part);
+    const structured = value.details ?? value.output ?? value.structuredContent;
+    const beside = { ...value.metadata };
+    for (const key of ["useless", "providerMetadata", "_meta"])
+        if (value[key] != null) beside[key] = value[key];
+    return {
+        blocks,
+        details: structured == null ? undefined : json(structured),
+        title: optional(title),
+        metadata: Object.keys(beside).length ? mapping(beside) : undefined,
+        isError: Boolean(value.isError || value.is_error),
+    };
+}
+
+function ofModelText(value) {
+    const pictures = list(value.binaryResultsForLlm).map((each) => picture(string(each.data), each.mimeType));
+    const beside = {};
+    for (const key of ["error", "sessionLog", "toolTelemetry"])
+        if (value[key] != null) beside[key] = value[key];
+    return {
+        blocks: [text(string(value.textResultForLlm)), ...pictures],
+        details: Object.keys(beside).length ? json(beside) : undefined,
+        isError: (value.resultType ?? "success") !== "success",
+    };
+}
+
+function part(value) {
+    if (value?.type === "text") return text(string(value.text));
+    if (value?.type === "image") return picture(string(value.data), value.mimeType ?? value.mime_type);
+    if (value?.type === "resource_link")
+        return link(value.uri, value.name, value.mimeType ?? value.mime_type);
+    if (value?.type === "file")
+        return file(
+            string(value.uri ?? value.url),
+            value.mime ?? value.mimeType,
+            value.name ?? value.filename,
+        );
+    throw new TypeError("part");
+}
+
+function file(url, mime, name) {
+    const data = DATA_URL.exec(url);
+    return data ? picture(data[2], mime || data[1]) : link(url, name, mime);
+}
+
+function picture(data, mime) {
+    if (!string(mime).startsWith("image/")) throw new TypeError("picture");
+    return { type: "image", data: Buffer.from(data, "base64"), mime };
+}
+
+function link(uri, name, mime) {
+    const found = { type: "resource_link", uri: string(uri).slice(0, URI_CHARACTERS_MAX) };
+    if (name) found.name = string(name).slice(0, TITLE_CHARACTERS_MAX);
+    if (mime) found.mime_type = string(mime);
+    return found;
+}
+
+function string(value) {
+    if (typeof value !== "string") throw new TypeError("string");
+    return value;
+}
+
+function optional(value) {
+    return value == null ? undefined : string(value);
+}
+
+function mapping(value) {
+    if (value == null) return undefined;
+    if (!isPlain(value)) throw new TypeError("mapping");
+    return json(value);
+}
+
+function list(value, required = false) {
+    if (value == null && !required) return [];
+    if (!Array.isArray(value)) throw new TypeError("list");
+    return value;
+}

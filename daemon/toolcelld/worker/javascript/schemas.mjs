@@ -1,0 +1,180 @@
+// The arguments of a tool: their JSON Schema, and the function that reads them.
+//
+// What a schema is, is seen from the value and not from a package: Zod 4 has `_zod`, Zod 3 has `_def` and `safeParse`,
+// others have `~standard`, and what is left is JSON Schema, which TypeBox is, too. The schema that the file made parses
+// the arguments, so its defaults and transforms hold.
+
+import { vendored } from "./modules.mjs";
+
+const OWN = ["description", "title", "examples", "deprecated"];
+const PROBLEMS_MAX = 20;
+
+/** The schema of a tool's arguments cannot be used. */
+export class SchemaError extends Error {}
+
+/**
+ * Returns {schema, parse}: the JSON Schema, null without `describe`, and a function of a value that gives {value} or
+ * {problems}. Throws SchemaError.
+ */
+export async function argumentsOf(declared, describe) {
+    const read = await readerOf(declared);
+    return { schema: describe ? withoutVersion(read.schema()) : null, parse: safely(read.parse) };
+}
+
+/** Returns {schema, parse} of a schema of any library: a function that makes the JSON Schema, and that which parses. */
+async function readerOf(declared) {
+    if (declared === undefined || declared === null) return ofJsonSchema({ type: "object", properties: {} });
+    if (typeof declared !== "object" && typeof declared !== "function")
+        throw new SchemaError(`its arguments are a ${typeof declared}, not a schema`);
+    const values = Object.values(declared);
+    const all = (test) => values.length > 0 && values.every(test);
+    if (isZod4(declared)) return ofZod4(declared);
+    if (isZod3(declared)) return ofZod3(declared);
+    if (declared["~standard"]?.jsonSchema) return ofStandard(declared["~standard"]);
+    if (all(isZod4)) return ofZod4((await vendored("zod")).z.object(declared));
+    if (all(isZod3)) return ofZod3Fields(declared);
+    if (isJsonSchema(declared)) return ofJsonSchema(plain(declared));
+    if (all((value) => value !== null && typeof value === "object")) {
+        const fields = Object.entries(plain(declared));
+        const optional = ([, field]) => "default" in field || field.optional === true;
+        return ofJsonSchema({
+            type: "object",
+            properties: Object.fromEntries(fields),
+            required: fields.filter((field) => !optional(field)).map(([name]) => name),
+            additionalProperties: false,
+        });
+    }
+    if (values.length === 0) return ofJsonSchema({ type: "object", properties: {} });
+    throw new SchemaError("its arguments are neither Zod, nor TypeBox, nor JSON Schema");
+}
+
+function isZod4(value) {
+    return value !== null && typeof value === "object" && "_zod" in value;
+}
+
+function isZod3(value) {
+    return (
+        value !== null &&
+        typeof value === "object" &&
+        "_def" in value &&
+        typeof value.safeParse === "function" &&
+        !isZod4(value)
+    );
+}
+
+function isJsonSchema(value) {
+    if (typeof value.type === "string" || typeof value.$ref === "string") return true;
+    if (["type", "anyOf", "oneOf", "allOf"].some((key) => Array.isArray(value[key]))) return true;
+    // An argument may be called so, too; its schema has a type.
+    return isMapping(value.properties) && typeof value.properties.type !== "string";
+}
+
+function isMapping(value) {
+    return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+function plain(value) {
+    return JSON.parse(JSON.stringify(value));
+}
+
+async function ofZod4(whole) {
+    const { z } = await vendored("zod");
+    const schema = () =>
+        z.toJSONSchema(whole, {
+            io: "input",
+            unrepresentable: "any",
+            // Zod keeps descriptions in a registry of the copy that made the schema, which may be another one than ours.
+            override({ zodSchema, jsonSchema }) {
+                const meta = zodSchema.meta?.() ?? {};
+                for (const key of OWN) if (meta[key] !== undefined) jsonSchema[key] ??= meta[key];
+                if (zodSchema.description !== undefined) jsonSchema.description ??= zodSchema.description;
+            },
+        });
+    return { schema, parse: (value) => whole.safeParseAsync(value) };
+}
+
+async function ofZod3(whole) {
+    const { zodToJsonSchema } = await vendored("zod3");
+    const schema = () => zodToJsonSchema(whole, { $refStrategy: "none", pipeStrategy: "input" });
+    return { schema, parse: (value) => whole.safeParseAsync(value) };
+}
+
+async function ofZod3Fields(fields) {
+    const { zodToJsonSchema } = await vendored("zod3");
+    function schema() {
+        const properties = {};
+        for (const [name, field] of Object.entries(fields)) {
+            let inner = field;
+            while (inner._def.typeName === "ZodOptional") inner = inner._def.innerType;
+            properties[name] = withoutVersion(
+                zodToJsonSchema(inner, { $refStrategy: "none", pipeStrategy: "input" }),
+            );
+            if (field.description !== undefined) properties[name].description ??= field.description;
+        }
+        const required = Object.keys(fields).filter((name) => !fields[name].isOptional());
+        return { type: "object", properties, required };
+    }
+    async function parse(value) {
+        const read = {};
+        const issues = [];
+        for (const [name, field] of Object.entries(fields)) {
+            const result = await field.safeParseAsync(value[name]);
+            if (!result.success)
+                issues.push(
+                    ...result.error.issues.map((issue) => ({ ...issue, path: [name, ...issue.path] })),
+                );
+            else if (result.data !== undefined) read[name] = result.data;
+        }
+        return issues.length ? { success: false, error: { issues } } : { success: true, data: read };
+    }
+    return { schema, parse };
+}
+
+function ofStandard(standard) {
+    async function parse(value) {
+        const { issues, value: data } = await standard.validate(value);
+        return issues ? { success: false, error: { issues } } : { success: true, data };
+    }
+    return { schema: () => plain(standard.jsonSchema.input({ target: "draft-2020-12" })), parse };
+}
+
+async function ofJsonSchema(schema) {
+    const { z } = await vendored("zod");
+    let check;
+    try {
+        check = z.fromJSONSchema(schema);
+    } catch (error) {
+        throw new SchemaError(`its JSON Schema cannot be used: ${error.message}`);
+    }
+    return { schema: () => schema, parse: (value) => check.safeParseAsync(value) };
+}
+
+function withoutVersion(schema) {
+    const { $schema: _, ...rest } = schema;
+    if (rest.type === undefined && rest.properties !== undefined) rest.type = "object";
+    return rest;
+}
+
+function safely(parse) {
+    return async (value) => {
+        if (!isMapping(value))
+            return { problems: "the arguments are not a JSON object, the tool did not run." };
+        const result = await parse(value);
+        return result.success ? { value: result.data } : { problems: complaint(result.error.issues) };
+    };
+}
+
+function complaint(issues) {
+    const count = issues.length;
+    const lines = issues.slice(0, PROBLEMS_MAX).map((issue) => {
+        const path = (issue.path ?? [])
+            .map((step) => (step !== null && typeof step === "object" ? step.key : step))
+            .join(".");
+        return `  ${path || "all together"}: ${issue.message}`;
+    });
+    if (count > lines.length) lines.push(`  and ${count - lines.length} more`);
+    return [
+        `${count} ${count === 1 ? "argument is" : "arguments are"} wrong, the tool did not run.`,
+        ...lines,
+    ].join("\n");
+}

@@ -1,0 +1,56 @@
+// Tools that a file exports together: a list, an object, or a factory that makes or registers them.
+
+import { argumentsFor, hostFor } from "./host.mjs";
+
+const NAMES = ["tools", "TOOLS", "default", "factory"];
+
+/**
+ * Yields [name, tool, five] for each tool that is exported together with others: its key in an object, or "", and
+ * whether its `execute` takes the five arguments of oh-my-pi. Throws TypeError for a factory that makes something else.
+ */
+export async function* exportedTogether(exported, isTool) {
+    for (const export_ of NAMES) {
+        const value = exported[export_];
+        if (value === undefined || value === null || isTool(value)) continue;
+        if (isFactory(export_, value)) {
+            const made = await madeBy(value);
+            const several = severalOf(made, isTool);
+            if (several === null)
+                throw new TypeError(
+                    `${export_}() returned ${made === null ? "null" : typeof made}; a factory returns a tool, or several in a list or an object`,
+                );
+            for (const [name, tool] of several) {
+                if (!isTool(tool)) throw new TypeError(`${export_}() made something without execute()`);
+                yield [name, tool, true];
+            }
+        } else if (typeof value === "object") {
+            const several = severalOf(value, isTool);
+            if (several?.some(([, each]) => isTool(each)))
+                for (const [name, tool] of several)
+                    if (isTool(tool)) yield [name, tool, tool.execute.length > 2];
+        }
+    }
+}
+
+/** Returns a function of the arguments and the context that calls `execute` with the five of oh-my-pi. */
+export function withFive(tool) {
+    return (values, context) => tool.execute(...argumentsFor(tool.execute, values, context));
+}
+
+function isFactory(name, value) {
+    if (typeof value !== "function" || /^class\b/.test(Function.prototype.toString.call(value))) return false;
+    return value.length === 1 || (value.length === 0 && name.toLowerCase() === "tools");
+}
+
+async function madeBy(factory) {
+    const registered = [];
+    const made = await factory(await hostFor((tool) => registered.push(tool)));
+    if (registered.length === 0) return made;
+    return made === undefined || made === null ? registered : [made, ...registered].flat();
+}
+
+function severalOf(value, isTool) {
+    if (isTool(value)) return [["", value]];
+    if (Array.isArray(value)) return value.map((each) => ["", each]);
+    return value !== null && typeof value === "object" ? Object.entries(value) : null;
+}

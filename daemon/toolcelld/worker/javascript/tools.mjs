@@ -1,0 +1,118 @@
+// The tools of a module: which of its exports are tools, and what they are called.
+
+import { json } from "./frames.mjs";
+import { SchemaError, argumentsOf } from "./schemas.mjs";
+import { exportedTogether, withFive } from "./together.mjs";
+
+const ARGUMENTS = ["args", "parameters", "inputSchema", "input_schema"];
+const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+const DESCRIPTION_BYTES_MAX = 8 * 1024;
+const TOOLS_MAX = 256;
+const NAME_CHARACTERS_MAX = 100;
+const MESSAGE_CHARACTERS_MAX = 1_000;
+
+/**
+ * Returns {tools, problems} of a module's exports. `stem` is the file's name without its ending; only with `describe`
+ * a tool has the schema of its arguments, which takes long. A tool is {name, description, input, execute}.
+ */
+export async function toolsOf(exported, stem, describe) {
+    const tools = new Map();
+    const problems = [];
+    async function add(name, value, execute) {
+        try {
+            if (tools.size === TOOLS_MAX) throw new SchemaError(`the file has more than ${TOOLS_MAX} tools`);
+            if (tools.has(name))
+                throw new SchemaError(
+                    "the file has a tool of this name already; give one of them another name",
+                );
+            tools.set(name, await toolOf(name, value, execute, describe));
+        } catch (error) {
+            problems.push(problem(name, error));
+        }
+    }
+    const single = candidates(exported);
+    for (const [value, names] of single) {
+        const execute = value.execute.length > 2 ? withFive(value) : value.execute.bind(value);
+        await add(named(value) ?? nameOf(names, stem), value, execute);
+    }
+    try {
+        let number = 0;
+        for await (const [key, value, five] of exportedTogether(exported, isTool)) {
+            number += 1;
+            if (single.has(value)) continue;
+            const name = named(value) ?? (key || (number === 1 ? stem : `${stem}_${number}`));
+            await add(name, value, five ? withFive(value) : value.execute.bind(value));
+        }
+    } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        problems.push(problem("", error));
+    }
+    return { tools, problems };
+}
+
+/** Returns the description of tools and problems as the daemon reads it. */
+export function described({ tools, problems }, helpers) {
+    const entries = [...tools.values()].map(({ name, description, input }) => ({
+        name,
+        description,
+        input_schema: JSON.stringify(input.schema),
+        export: name,
+        options: {},
+        line: 0,
+    }));
+    return Buffer.from(json({ tools: entries, problems, helpers }));
+}
+
+function problem(tool, error) {
+    const message = String(error.message).slice(0, MESSAGE_CHARACTERS_MAX);
+    return { tool: tool.slice(0, NAME_CHARACTERS_MAX), message, line: 0 };
+}
+
+function named(value) {
+    return typeof value.name === "string" ? value.name : null;
+}
+
+/** Returns each exported tool once, with all of its names. */
+function candidates(exported) {
+    const found = new Map();
+    for (const [name, value] of Object.entries(exported)) {
+        if (!isTool(value)) continue;
+        if (found.has(value)) found.get(value).push(name);
+        else found.set(value, [name]);
+    }
+    return found;
+}
+
+function isTool(value) {
+    return (
+        value !== null &&
+        typeof value === "object" &&
+        typeof value.execute === "function" &&
+        (value.description !== undefined || ARGUMENTS.some((key) => key in value))
+    );
+}
+
+function nameOf(names, stem) {
+    const ofFile = ["default", stem, stem.replaceAll("-", "_")];
+    return names.some((name) => ofFile.includes(name)) ? stem : `${stem}_${names[0]}`;
+}
+
+async function toolOf(name, value, execute, describe) {
+    if (!NAME.test(name) || name.includes("__"))
+        throw new SchemaError(
+            "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it another name",
+        );
+    const description = value.description ?? "";
+    if (typeof description !== "string") throw new SchemaError("its description is not text");
+    if (Buffer.byteLength(description) > DESCRIPTION_BYTES_MAX)
+        throw new SchemaError(
+            `its description has more than ${DESCRIPTION_BYTES_MAX} bytes; say less, models read it every time`,
+        );
+    const key = ARGUMENTS.find((each) => value[each] !== undefined);
+    return {
+        name,
+        description,
+        input: await argumentsOf(value[key], describe),
+        execute,
+    };
+}
