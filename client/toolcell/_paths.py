@@ -1,6 +1,6 @@
 """The paths of sockets, tokens, state and configuration; the only module that reads the environment for paths.
 
-The daemon and its clients both import this module, so that they agree without configuration.
+The daemon and its clients both import this module, so that they agree without configuration, also on the names of tool files.
 Directories follow XDG. The runtime directory holds the socket, the lock and the two tokens;
 `TOOLCELL_SOCKET` moves all of them together. The state directory holds what survives a restart.
 """
@@ -8,8 +8,10 @@ Directories follow XDG. The runtime directory holds the socket, the lock and the
 from __future__ import annotations
 
 import os
+from typing import Final
 
 __all__ = [
+    "SCRIPTS",
     "agent_token_path",
     "config_home",
     "config_paths",
@@ -18,7 +20,11 @@ __all__ = [
     "plugin_directories",
     "socket_path",
     "state_directory",
+    "tool_stem",
 ]
+
+SCRIPTS: Final = (".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx")
+"""The endings of tool files in TypeScript and JavaScript."""
 
 
 def socket_path() -> str:
@@ -69,3 +75,12 @@ def plugin_directories() -> list[str]:
     if chosen := os.environ.get("TOOLCELL_PLUGINS"):
         return [os.path.abspath(directory) for directory in chosen.split(os.pathsep) if directory]
     return [os.path.join(config_home(), "toolcell", "plugins"), os.path.expanduser("~/.config/aynd/tools")]
+
+
+def tool_stem(path: str) -> str:
+    """Return the name of a tool file without its ending; for a package, the name of its directory."""
+    directory, name = os.path.split(path)
+    stem, ending = os.path.splitext(name)
+    if name == "__init__.py" or (stem == "index" and ending in SCRIPTS):
+        return os.path.basename(directory)
+    return stem if ending in (".py", ".json", *SCRIPTS) else name

@@ -1,31 +1,18 @@
-"""The strategy `file-read`: the text of one file below a base directory.
-
-The path is made relative to the base by its text, then opened one component after the other without following links,
-each in the directory that was opened before. So neither `..` nor a link, nor a directory that is exchanged meanwhile,
-leads out of the base. The size is that of the opened file, and no more than the limit is read.
-
-`openat2` with RESOLVE_BENEATH would do the same in one call; the filter of a cell refuses it.
-"""
+"""The strategy `file-read`: the text of one file below a base directory; `read_below` reads it."""
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Mapping
 from typing import Any
 
 from toolcell import ToolContext, ToolError
 from toolcell._plugins.models import FileReadHandler
+from toolcell._plugins.read_below import read_below
 from toolcell._plugins.strategy import Strategy
 from toolcell._plugins.values import FieldError, checked, names_of, schema_of
 
 __all__ = ["make"]
-
-COMPONENTS_MAX = 256  # as deep as no source tree is
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a FIFO waits for a writer.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def make(handler: FileReadHandler, properties: Mapping[str, Any], root: str) -> Strategy:
@@ -51,54 +38,6 @@ def make(handler: FileReadHandler, properties: Mapping[str, Any], root: str) -> 
         if not values.get("path"):
             raise ToolError("Missing required parameter: path")
         base = os.path.join(root or context.worktree, os.path.expanduser(handler.base_path))
-        return _read(os.path.normpath(base), values["path"], handler.max_size)
+        return read_below(os.path.normpath(base), values["path"], handler.max_size)
 
     return Strategy(execute, {"read_only": True, "programs": False})
-
-
-def _read(base: str, path: str, bytes_max: int) -> str:
-    """Return the text of a file below the base. Raises `ToolError`."""
-    descriptor = _open(base, path, _components(base, path))
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolError(f"{path} is no regular file.")
-        if status.st_size > bytes_max:
-            raise ToolError(f"{path} has {status.st_size} bytes, and at most {bytes_max} are read.")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(bytes_max + 1)
-    finally:
-        os.close(descriptor)
-    if len(content) > bytes_max:  # it has grown, or its size is not known
-        raise ToolError(f"{path} has more than {bytes_max} bytes, and at most {bytes_max} are read.")
-    return content.decode(errors="replace")
-
-
-def _components(base: str, path: str) -> list[str]:
-    """Return the names on the way from the base to the file. Raises `ToolError` for a path that leads elsewhere."""
-    relative = os.path.relpath(os.path.normpath(os.path.join(base, path)), base)
-    components = relative.split(os.sep)
-    if ".." in components:
-        raise ToolError(f"{path} is outside of {base}; name a file below it.")
-    if len(components) > COMPONENTS_MAX:
-        raise ToolError(f"The path has more than {COMPONENTS_MAX} components.")
-    return components
-
-
-def _open(base: str, path: str, components: list[str]) -> int:
-    """Return the descriptor of the file. Raises `ToolError`, and `OSError` for the base."""
-    here = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the worker says if the cell refused it
-    try:
-        for name in components[:-1]:
-            above, here = here, os.open(name, _STEP, dir_fd=here)
-            os.close(above)
-        return os.open(components[-1], _FILE, dir_fd=here)
-    except OSError as error:
-        reason = error.strerror
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            reason = "it is a link, or is below one or below a file; links are not followed"
-        elif error.errno == errno.ENXIO:
-            reason = "it is no regular file"
-        raise ToolError(f"{path} cannot be read: {reason}.") from error
-    finally:
-        os.close(here)

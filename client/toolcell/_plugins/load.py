@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +26,7 @@ __all__ = ["PluginFileError", "read"]
 
 TOOLS_MAX = 256  # as of a Python file
 PROBLEMS_PER_TOOL_MAX = 5
+PLUGIN_NAME_MAX = 200
 MODULE = "toolcell.plugin"
 
 
@@ -61,7 +63,7 @@ def read(content: bytes, directory: str, *, describe: bool) -> Exports:
         name = _name(entry)
         label = f"tools[{index}] ({name})" if name else f"tools[{index}]"
         try:
-            found = _export(entry, _root(directory), describe=describe)
+            found = _export(entry, head.name, _root(directory), describe=describe)
         except _EntryError as error:
             problems += [Problem(name, f"{label}: {sentence}", 0) for sentence in error.sentences]
             continue
@@ -116,7 +118,7 @@ def _name(entry: object) -> str:
     return name[:64] if isinstance(name, str) else ""
 
 
-def _export(entry: object, root: str, *, describe: bool) -> Export:
+def _export(entry: object, plugin: str, root: str, *, describe: bool) -> Export:
     """Return the tool of an entry. Raises `_EntryError`."""
     try:
         declared = PluginTool.model_validate(entry)
@@ -133,7 +135,8 @@ def _export(entry: object, root: str, *, describe: bool) -> Export:
     made = exports({"__name__": MODULE, "tool": tool}, MODULE, describe=describe)
     if made.problems:
         raise _EntryError(problem.message for problem in made.problems)
-    return made.tools[0]
+    (found,) = made.tools
+    return replace(found, options={**found.options, "plugin": plugin[:PLUGIN_NAME_MAX]})
 
 
 def _strategy(tool: PluginTool, schema: Mapping[str, Any], root: str) -> Strategy:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Catalog", "Problem", "ToolInfo"]
+__all__ = ["NOTES", "SHIPPED", "Catalog", "Problem", "ToolInfo"]
+
+SHIPPED = frozenset({"builtin", "squad"})
+"""The scopes of tools that ship with Toolcell."""
+NOTES = frozenset({"shadowed", "disabled", "unused"})
+"""The reasons of problems with which nothing is broken."""
+MCP_SERVER = "toolcell"
+"""The name of our MCP server, in every agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class ToolInfo:
     """Whether it may be run again after an internal failure."""
     network: bool
     """Whether it declares network access."""
+    plugin: str = ""
+    """The name of its plugin file, which the file says; "" for a tool of code."""
+    overrides_builtin: bool = False
+    """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
+
+    @property
+    def source(self) -> str:
+        """ "builtin" for a tool that ships with Toolcell, else "plugin": who wrote it, as registries of tools tell them apart."""
+        return "builtin" if self.scope in SHIPPED else "plugin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +78,35 @@ class Catalog:
     """The files and tools that cannot be used."""
     pending: int = 0
     """The number of files that are still being loaded, at least; the session adds their tools when they are ready."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of usable tools: "total", "builtin" and "plugin"."""
+        builtin = sum(tool.source == "builtin" for tool in self.tools.values())
+        return {"total": len(self.tools), "builtin": builtin, "plugin": len(self.tools) - builtin}
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that are faults; the others are notes on tools that are hidden, switched off or not run."""
+        return tuple(problem for problem in self.problems if problem.reason not in NOTES)
+
+    def allowed_names(self, server: str = MCP_SERVER) -> list[str]:
+        """Return the names of the tools as an agent knows them that has them from an MCP server: "mcp__SERVER__TOOL".
+
+        Args:
+            server: The name of the server in the agent's configuration; default: "toolcell".
+        """
+        return [f"mcp__{server}__{name}" for name in self.tools]
+
+    def loaded_text(self) -> str:
+        """Return what an agent prints when it has registered the tools; "" if there are none."""
+        count = len(self.tools)
+        return f"Loaded {count} custom tool{'' if count == 1 else 's'}" if count else ""
+
+    def context_text(self) -> str:
+        """Return the block that an agent shows for its context: the tools with scope and first line, "" if there are none."""
+        lines = [
+            f"  {tool.name} ({tool.scope}) \N{EM DASH} {tool.description.strip().partition(chr(10))[0]}"
+            for tool in self.tools.values()
+        ]
+        return "\n".join(["Custom Tools:", *lines]) if lines else ""

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from toolcell import _paths
 from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.problem import Problem, no_tool
-from toolcelld.catalog.sources import Scan, ToolFile
+from toolcelld.catalog.sources import BUILTIN, Scan, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
@@ -51,6 +52,8 @@ class ToolInfo:
     destructive: bool = False
     idempotent: bool = False
     network: bool = False
+    plugin: str = ""  # the name of its plugin file
+    overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
 
     @property
     def path(self) -> str:
@@ -89,7 +92,7 @@ class Catalog:
     def problem_of(self, name: str) -> Problem | None:
         """Return the problem of the tool or file with this name, or None."""
         for problem in self.problems:
-            if name in (problem.tool, _stem(problem.path)):
+            if name in (problem.tool, _paths.tool_stem(problem.path)):
                 return problem
         return None
 
@@ -104,6 +107,7 @@ def assemble(
     previous: Catalog | None = None,
     is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
     is_enabled: Callable[[str], bool] = lambda _: True,
+    overrides_builtin: Callable[[str], bool] = lambda _: False,
 ) -> Catalog:
     """Build the catalog of a scan.
 
@@ -115,6 +119,7 @@ def assemble(
         is_trusted: Whether a tool may hide another one of its name. A tool that is not trusted comes after all others,
             as it would receive arguments that are meant for them.
         is_enabled: Whether the tool of a name is switched on; one that is not is kept apart and not offered.
+        overrides_builtin: Whether a trusted tool of a name may replace a built-in one, Toolcell's or its agent's.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
@@ -137,7 +142,8 @@ def assemble(
         problems += news
         if tools is not None:
             good[entry.path] = tools
-            problems += _entered(filter(is_trusted, tools), winners, scan.directory)
+            flagged = (_flagged(tool, overrides_builtin) for tool in tools if is_trusted(tool))
+            problems += _entered(flagged, winners, scan.directory)
             untrusted += (tool for tool in tools if not is_trusted(tool))
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
     problems += _without_tools(scan, descriptions)
@@ -251,6 +257,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         destructive=declared.destructive,
         idempotent=declared.idempotent,
         network=bool(declared.network),
+        plugin=_line_of_text(declared.plugin),
     )
 
 
@@ -269,6 +276,11 @@ def _entered(
         winner = winners.setdefault(tool.name, tool)
         if winner is tool:
             continue
+        if winner.file.source == BUILTIN:
+            if not tool.overrides_builtin:
+                yield _protected(tool, directory)
+                continue
+            winners[tool.name], winner, tool = tool, tool, winner
         here, there = (shown_path(path, directory) for path in (tool.path, winner.path))
         if winner.scope != tool.scope:
             message = f"{tool.name} of {here} is hidden by that of {there}"
@@ -279,6 +291,21 @@ def _entered(
             how = "" if tool.path.endswith(".json") else ": @tool(name=…)"
             message = f"{tool.name} of {here} has the name of one in {there}, which is kept; rename one{how}"
             yield Problem(tool.path, tool.name, "rejected", message)
+
+
+def _flagged(tool: ToolInfo, overrides_builtin: Callable[[str], bool]) -> ToolInfo:
+    """Return a tool with what the configuration says now about built-in tools of its name."""
+    flag = tool.file.source != BUILTIN and overrides_builtin(tool.name)
+    return tool if tool.overrides_builtin == flag else replace(tool, overrides_builtin=flag)
+
+
+def _protected(tool: ToolInfo, directory: str) -> Problem:
+    message = (
+        f"{tool.name} of {shown_path(tool.path, directory)} has the name of a built-in tool, which is kept; rename it\n"
+        f"To replace the built-in tool, in {CONFIG_FILE}: [tool.{tool.name}] overrides_builtin = true"
+        " (the tools of an untrusted project replace none)"
+    )
+    return Problem(tool.path, tool.name, "rejected", message)
 
 
 def render(catalog: Catalog) -> str:
@@ -326,13 +353,3 @@ def _line(line: int) -> int:
 def _line_of_text(text: str) -> str:
     """Replace control characters, so that a file cannot send escape sequences to a terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-
-
-def _stem(path: str) -> str:
-    """Return the name of a file without its suffix; for a package, the name of its directory."""
-    directory, file = os.path.split(path)
-    return (
-        os.path.basename(directory)
-        if file == "__init__.py"
-        else file.removesuffix(".py").removesuffix(".json")
-    )

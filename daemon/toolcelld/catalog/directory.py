@@ -196,7 +196,7 @@ class WatchedDirectory:
                 dict(self._known),
                 self.catalog,
                 self._is_trusted(),
-                self._config().is_enabled,
+                self._config(),
             )
         )
 
@@ -239,8 +239,8 @@ def _changed(
     descriptions: Mapping[str, Description],
     previous: Catalog,
     is_trusted: Callable[[ToolInfo], bool],
-    is_enabled: Callable[[str], bool],
+    config: Config,
 ) -> Catalog:
     """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
-    catalog = assemble(seen, descriptions, previous, is_trusted, is_enabled)
+    catalog = assemble(seen, descriptions, previous, is_trusted, config.is_enabled, config.overrides_builtin)
     return previous if catalog.says_the_same_as(previous) and previous.generation else catalog

@@ -1,10 +1,12 @@
 """Sources: the directories that tools come from, and a scan of them.
 
 `scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
-It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; names that
+It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; where an engine
+is there, so are `*.ts` and `*.js` files, their variants, and `name/index.ts`. Names that
 begin with "_" or "." are helper modules. What is not run is noted, see `problem`. A directory of plugins has
 `*.json` files instead.
 An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
+Longer than 400 lines because the kinds of sources and their one scan are to be read together.
 """
 
 from __future__ import annotations
@@ -19,17 +21,18 @@ from dataclasses import dataclass, field, replace
 from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.catalog.flavours import flavour_of, makes_project, project_of, project_places, user_places
-from toolcelld.catalog.problem import Problem, Reason, unused_in
+from toolcelld.catalog.problem import Problem, Reason, is_script, script_of, unused_in
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.schema import OTHER_FLAVOURS
+from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
 from toolcelld.owners import walk
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 from toolcelld.sandbox.paths import is_below, open_plain
 
 __all__ = [
-    "PROJECT", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
+    "BUILTIN", "PROJECT", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
     "sources_of",
 ]  # fmt: skip
 
@@ -45,6 +48,8 @@ PLUGIN_SUFFIX = ".json"
 PROJECT = "project"
 """The only source that is not the user's own."""
 PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
+BUILTIN = "builtin"
+"""The pack whose names are protected, so that it comes before all other sources."""
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
 
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
@@ -65,6 +70,8 @@ class Source:
     mistakes: str = ""  # what is wrong with it
     only: str = ""  # the name of one file of the directory; empty for all
     plugins: tuple[str, ...] = ()  # directories of plugin files
+    runtime: EngineName | None = None  # the engine of its scripts; None is the first that is there
+    listed: bool = False  # whether the configuration names the one file
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -89,6 +96,7 @@ class ToolFile:
     uncovered: str = ""  # what in the directory the digest does not cover
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
+    engine: Engine | None = None  # what runs it, where it is no Python file
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,11 @@ def project_above(
     return directory
 
 
+def pack_directory(name: str) -> str:
+    """Return the directory of a pack that ships with Toolcell."""
+    return os.path.join(os.path.dirname(os.path.realpath(_paths.__file__)), "_packs", name)
+
+
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     """Return the sources for a session's directory, in order of precedence. Blocks on the file system."""
     flavours = config.daemon.flavours
@@ -152,30 +165,51 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     for name, section in config.sources.items():
         if section.directory is not None:
             places[name] = (name, [section.directory])
+        elif section.files:
+            places[name] = (name, [])
+
+    for name in config.daemon.packs:
+        places[name] = (name, [pack_directory(name)])
 
     def source(name: str, scope: str, directories: list[str]) -> Source:
         section = config.sources.get(name)
         if section is None:
             return Source(name, scope, tuple(directories), plugins=plugins.get(name, ()))
-        base = project if name == PROJECT else directories[0]
+        base = project if name == PROJECT else (*directories, *map(os.path.dirname, section.files))[0]
         python = section.python and os.path.abspath(os.path.join(base, section.python))
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
-        return Source(name, scope, tuple(directories), python, programs, plugins=plugins.get(name, ()))
+        return Source(
+            name,
+            scope,
+            tuple(directories),
+            python,
+            programs,
+            plugins=plugins.get(name, ()),
+            runtime=section.runtime,
+        )
 
     found = tuple(source(name, *place) for name, place in places.items())
     found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
     if config.only:
         return tuple(_source_of(path, found) for path in config.only)
+    found = tuple(part for one in found for part in (one, *_listed(config, one)))
     return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
 
 
-def _precedence(config: Config, source: str) -> tuple[bool, int]:
-    """Return what sources are sorted by: the pinned ones first, then the highest priority."""
+def _listed(config: Config, source: Source) -> Iterator[Source]:
+    """Yield a source for each file that the configuration lists in a section, in its order."""
+    section = config.sources.get(source.name)
+    for path in section.files if section is not None else ():
+        yield replace(_source_of(path, (source,)), listed=True)
+
+
+def _precedence(config: Config, source: str) -> tuple[bool, bool, int]:
+    """Return what sources are sorted by: the built-in one first, then the pinned ones, then the highest priority."""
     section = config.sources.get(source)
     if section is None:
-        return True, -PRIORITIES.get(source, 1)
+        return source != BUILTIN, True, -PRIORITIES.get(source, 1)
     priority = PRIORITIES.get(source, 1) if section.priority is None else section.priority
-    return not section.pinned, -priority
+    return source != BUILTIN, not section.pinned, -priority
 
 
 def _asked(source: Source, directory: str) -> Source:
@@ -236,10 +270,23 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
             if (looked := os.path.join(resolved, source.only)) in directories:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
-            for entry in _scan_directory(source, place, resolved, paths, budget):
+            look = _scan_listed if source.listed else _scan_directory
+            for entry in look(source, place, resolved, paths, budget):
                 found.append(entry)
                 budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
     return Scan(directory, tuple(found))
+
+
+def _scan_listed(
+    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
+) -> Iterator[ToolFile | Problem]:
+    """Scan for the one file of a source; its directory may be that of another source, which has it already."""
+    path = os.path.join(resolved, source.only)
+    if any(first == path or first.startswith(path + os.sep) for first in paths.values()):
+        return
+    found = tuple(_scan_directory(source, place, resolved, paths, budget))
+    message = f"is listed in the configuration, and is not there or no tool file; correct files in [source.{source.name}]"
+    yield from found or (Problem(path, "", "broken", message),)
 
 
 def _scan_directory(
@@ -264,7 +311,8 @@ def _scan_directory(
         yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is ignored")
     if source.only:
         entries = [entry for entry in entries if entry.name == source.only]
-    find = _plugin_candidate if is_plugins else _candidate
+    engine = engine_here(source.runtime)
+    find = _plugin_candidate if is_plugins else _candidate_or_script if engine is not None else _candidate
     candidates = [candidate for entry in entries if (candidate := find(place, entry))]
     if len(candidates) > FILES_MAX:
         message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
@@ -285,9 +333,10 @@ def _scan_directory(
             unfit[path] = content
     read = {path[len(place) + 1 :]: content for path, content in contents.items()}
     digest = digest_below(place, source.python, read, plain=plain)
-    yield from (
-        () if source.only or is_plugins else unused_in(place, entries, [path for path, _, _ in candidates])
-    )
+    missing = "" if engine is not None else source.runtime or " or ".join(ENGINES)
+    tool_files = [path for path, _, _ in candidates]
+    notes = not is_plugins and (not source.only or is_script(source.only))
+    yield from unused_in(place, entries, tool_files, missing) if notes else ()
     for path, stem, _ in candidates[:FILES_MAX]:
         if path in unfit:
             yield unfit[path]
@@ -296,6 +345,8 @@ def _scan_directory(
         own = hashlib.blake2b(digest.value, digest_size=20)
         own.update(source.project_file)  # what it asks for may change how its files are described
         own.update(os.fsencode(path) + b"\0" + contents[path])
+        runs = engine if is_script(path) else None
+        own.update(os.fsencode(runs.key) if runs is not None else b"")
         yield ToolFile(
             path,
             source.name,
@@ -310,6 +361,7 @@ def _scan_directory(
             digest.uncovered,
             flavour.name if flavour is not None else "toolcell",
             source.asked,
+            runs,
         )
 
 
@@ -328,6 +380,17 @@ def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | N
     except OSError:
         pass  # a loop of links or an unreadable directory is not a package
     return None
+
+
+def _candidate_or_script(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
+    """Return the same where an engine is there, which runs scripts."""
+    if (found := _candidate(place, entry)) is not None or entry.name.startswith((".", "_")):
+        return found
+    if not (path := script_of(place, entry)):
+        return None
+    is_file = os.path.dirname(path) == place
+    stem = os.path.splitext(entry.name)[0] if is_file else entry.name
+    return path, stem, entry.is_symlink() or os.path.islink(path)
 
 
 def _plugin_candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo
+from toolcelld.catalog.sources import BUILTIN
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import switched_off
@@ -28,6 +29,9 @@ __all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 
 ANCESTORS_MAX: Final = 4
 """The longest chain of calls that start calls."""
+AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
+"""Parts of the names of agents that have a tool of their own to read files."""
+READER: Final = "file-reader"
 
 
 class Admission:
@@ -41,6 +45,7 @@ class Admission:
         *,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
+        agent: str = "",
     ) -> None:
         self._daemon = daemon
         self._directory = directory
@@ -48,6 +53,7 @@ class Admission:
         self._project = watch.project
         self._allow = allow
         self._deny = deny
+        self._has_reader = any(name in agent.lower() for name in AGENTS_THAT_READ)
         self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
@@ -67,7 +73,7 @@ class Admission:
         if (plan := self._plans.get(name)) is not None:
             return plan
         tool = catalog.find(name) or find_tool(self.offered(catalog), name)
-        if not self._may_call(name):
+        if not self._may_call(name, tool):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
         permit = ruleset.permit(tool, self._project, self._directory)
         plan = self._plans[name] = Plan(
@@ -82,15 +88,17 @@ class Admission:
 
     def offered(self, catalog: Catalog) -> Catalog:
         """Return the catalog without the tools that this session may not call."""
-        if not self._allow and not self._deny:
+        if not self._allow and not self._deny and not self._has_reader:
             return catalog
         if self._offered is None or self._offered[0] is not catalog:
-            tools = {name: tool for name, tool in catalog.tools.items() if self._may_call(name)}
+            tools = {name: tool for name, tool in catalog.tools.items() if self._may_call(name, tool)}
             problems = [wrong for wrong in catalog.problems if not wrong.tool or self._may_call(wrong.tool)]
             self._offered = catalog, replace(catalog, tools=tools, problems=tuple(problems))
         return self._offered[1]
 
-    def _may_call(self, name: str) -> bool:
+    def _may_call(self, name: str, tool: ToolInfo | None = None) -> bool:
+        if self._has_reader and name == READER and tool is not None and tool.file.source == BUILTIN:
+            return False  # the agent has its own
         return (not self._allow or _matches(name, self._allow)) and not _matches(name, self._deny)
 
 

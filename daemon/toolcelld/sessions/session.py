@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from toolcell import _paths
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.history import CallSummary
@@ -122,6 +122,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.project,
             allow=request.allow,
             deny=request.deny,
+            agent=request.agent,
         )
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None
@@ -443,6 +444,5 @@ def draining() -> Refusal:
 
 def _may_be_in(tool: str, path: str) -> bool:
     """Whether a tool has a name that a file gives to its tools by default."""
-    directory, name = os.path.split(path)
-    stem = os.path.basename(directory) if name == "__init__.py" else name.removesuffix(".py")
+    stem = _paths.tool_stem(path)
     return tool == stem or tool.startswith(f"{stem}_")

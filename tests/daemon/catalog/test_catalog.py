@@ -313,3 +313,29 @@ def test_a_description_with_too_many_helpers_is_refused() -> None:
     assert Description.from_json(good.to_json()) == good
     with pytest.raises(ValueError, match="helpers"):
         Description.from_json(replace(good, helpers=("x.py",) * 1001).to_json())
+
+
+def test_the_name_of_a_built_in_tool_is_replaced_by_a_trusted_tool_with_the_flag_alone() -> None:
+    shipped, mine = tool_file("b/files.py", scope="builtin"), tool_file("t/mine.py")
+    descriptions = {shipped.digest: gives("file-reader"), mine.digest: gives("file-reader")}
+
+    def of(*, trusted: bool, flag: bool) -> Catalog:
+        return assemble(
+            scanned(shipped, mine),
+            descriptions,
+            is_trusted=lambda tool: trusted or tool.scope == "builtin",
+            overrides_builtin=lambda _: flag,
+        )
+
+    for trusted, flag in ((True, False), (False, True), (False, False)):
+        catalog = of(trusted=trusted, flag=flag)
+        found = catalog.tools["file-reader"]
+        assert (found.scope, found.overrides_builtin) == ("builtin", False)
+        (problem,) = catalog.problems
+        assert (problem.reason, problem.path) == ("rejected", "/p/t/mine.py")
+        assert "overrides_builtin = true" in problem.message
+    catalog = of(trusted=True, flag=True)
+    found = catalog.tools["file-reader"]
+    assert (found.scope, found.overrides_builtin) == ("local", True)
+    (problem,) = catalog.problems
+    assert (problem.reason, problem.path) == ("shadowed", "/p/b/files.py")

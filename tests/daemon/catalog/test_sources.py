@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from toolcell import _paths
 from toolcelld.catalog import digest as digests
 from toolcelld.catalog import sources
 from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, project_above, scan, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
+from toolcelld.environments.engine import MAGIC
 
 PROJECT = ".toolcell/tools"
 USER = ".config/toolcell/tools"
@@ -23,9 +25,10 @@ USER = ".config/toolcell/tools"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user of this test's own."""
+    """A user of this test's own, who has no engine for scripts."""
     home = tmp_path / "home"
     home.mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     return home
@@ -35,6 +38,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def project(tmp_path: Path) -> Path:
     (tmp_path / "project").mkdir()
     return tmp_path / "project"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """An engine for scripts."""
+    path = put(tmp_path / "bin/node", MAGIC)
+    path.chmod(0o755)
+    return path
 
 
 def put(path: Path, content: str | bytes = "x = 1\n") -> Path:
@@ -111,11 +122,72 @@ def test_the_scan_is_one_level_deep_and_a_package_is_one_entry(project: Path) ->
         ("pack/index.ts", "TypeScript"),
     ],
 )
-def test_a_file_of_another_language_is_named_as_not_run(project: Path, name: str, language: str) -> None:
+def test_a_script_is_a_tool_file_where_an_engine_is_there_and_else_names_what_to_install(
+    project: Path, name: str, language: str, tmp_path: Path
+) -> None:
     path = put(project / ".opencode/tool" / name)
     problem = only_problem(project)
     assert (problem.path, problem.reason) == (str(path), "unused")
-    assert problem.message == f"is {language}, which is not run yet; tools are Python files"
+    cause, remedy = problem.message.splitlines()
+    assert cause == f"is {language}, which bun or node runs, and there is none"
+    assert remedy.startswith("Install bun (")
+    assert "node 24 or later" in remedy
+    engine = put(tmp_path / "bin/bun", MAGIC)
+    engine.chmod(0o755)
+    (file,) = look(project).found
+    assert isinstance(file, ToolFile)
+    assert (file.path, file.stem, file.content) == (
+        str(path),
+        name[0] if name[1] == "." else "pack",
+        b"x = 1\n",
+    )
+    assert file.engine is not None
+    assert (file.engine.name, file.engine.program) == ("bun", str(engine))
+
+
+def test_python_files_and_scripts_are_sorted_together_and_each_has_its_own_runtime(
+    project: Path, node: Path
+) -> None:
+    for name in ("b.ts", "a.py", "c/index.js", "d/__init__.py", "_e.ts", "f.d.ts", ".g.js"):
+        put(project / PROJECT / name)
+    found = look(project)
+    assert found.problems == ()
+    assert [(file.stem, file.engine is not None) for file in found.files] == [
+        ("a", False), ("b", True), ("c", True), ("d", False),
+    ]  # fmt: skip
+
+
+def test_a_source_names_its_engine(project: Path, node: Path) -> None:
+    put(project / PROJECT / "a.ts")
+    for runtime, count in (("node", 1), ("bun", 0)):
+        section = SourceSection(runtime=runtime)  # type: ignore[arg-type]
+        found = look(project, Config(sources={"project": section}))
+        assert len(found.files) == count
+        assert [problem.message.splitlines()[0] for problem in found.problems] == (
+            [] if count else ["is TypeScript, which bun runs, and there is none"]
+        )
+
+
+def test_another_engine_is_another_digest_for_scripts_alone(project: Path, node: Path) -> None:
+    for name in ("a.py", "b.ts"):
+        put(project / PROJECT / name)
+    before = [file.digest for file in look(project).files]
+    put(node, MAGIC + b"newer")
+    after = [file.digest for file in look(project).files]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False]
+    node.unlink()
+    assert [file.digest for file in look(project).files] == before[:1]
+
+
+def test_a_script_of_a_project_that_is_a_link_is_not_read(project: Path, node: Path, tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret.ts")
+    (project / PROJECT / "pack").mkdir(parents=True)
+    (project / PROJECT / "a.ts").symlink_to(secret)
+    (project / PROJECT / "pack/index.ts").symlink_to(secret)
+    (project / PROJECT / "whole").symlink_to(tmp_path)
+    found = look(project)
+    assert found.files == ()
+    assert [problem.reason for problem in found.problems] == ["rejected", "rejected"]
 
 
 @pytest.mark.parametrize(
@@ -542,3 +614,20 @@ def test_a_place_for_tools_that_is_a_link_makes_no_project(project: Path, tmp_pa
     (project / ".toolcell").symlink_to(tmp_path / "elsewhere")
     assert project_above(str(below)) == str(below)
     assert project_above(str(project / "gone")) == str(project / "gone")
+
+
+@pytest.mark.parametrize(
+    ("path", "stem"),
+    [
+        ("/t/a.py", "a"),
+        ("/t/a.b.ts", "a.b"),
+        ("/t/a.json", "a"),
+        ("/t/a/__init__.py", "a"),
+        ("/t/a/index.mjs", "a"),
+        ("/t/index.py", "index"),
+        ("/t/a.txt", "a.txt"),
+        ("/t/a", "a"),
+    ],
+)
+def test_a_tool_file_is_called_without_its_ending(path: str, stem: str) -> None:
+    assert _paths.tool_stem(path) == stem

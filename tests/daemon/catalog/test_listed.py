@@ -1,0 +1,85 @@
+"""`[source.NAME] files`: tool files that the configuration names one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolcelld.catalog.sources import Scan, scan, sources_of
+from toolcelld.config.load import Config, ConfigError, load
+from toolcelld.config.schema import SourceSection
+
+
+def scanned(project: Path, section: SourceSection) -> Scan:
+    return scan(sources_of(Config(sources={"team": section}), str(project)), str(project))
+
+
+def test_listed_files_are_used_and_not_those_beside_them(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py", "c.json"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    listed = tuple(str(tmp_path / name) for name in ("c.json", "pack", "a.py"))
+    found = scanned(tmp_path, SourceSection(files=listed, python="/usr/bin/python3"))
+    assert [(Path(file.path).name, file.source, file.scope, file.python) for file in found.files] == [
+        ("c.json", "team", "team", "/usr/bin/python3"),
+        ("__init__.py", "team", "team", "/usr/bin/python3"),
+        ("a.py", "team", "team", "/usr/bin/python3"),
+    ]
+    assert found.problems == ()
+
+
+def test_a_file_that_is_found_twice_is_used_once(tmp_path: Path) -> None:
+    tools = tmp_path / ".toolcell" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "a.py").write_text("")
+    (tmp_path / "other.py").symlink_to(tools / "a.py")
+    (tools / "pack").mkdir()
+    (tools / "pack" / "__init__.py").write_text("")
+    twice = (str(tools / "a.py"), str(tools / "a.py"), str(tmp_path / "other.py"), str(tools / "pack"))
+    found = scanned(tmp_path, SourceSection(files=twice))
+    # The project's comes first, so that a list makes no project's file the user's own.
+    assert [(file.path, file.source) for file in found.files] == [
+        (str(tools / "a.py"), "project"),
+        (str(tools / "pack" / "__init__.py"), "project"),
+    ]
+    assert {problem.path for problem in found.problems} <= {str(tools / "a.py"), str(tmp_path / "other.py")}
+    assert all(f"same file as {tools}/a.py" in problem.message for problem in found.problems)
+
+
+@pytest.mark.parametrize("name", ["gone.py", "gone/a.py", "readme.md", "run.sh", "_helper.py"])
+def test_what_is_listed_and_is_no_tool_file_is_a_problem(tmp_path: Path, name: str) -> None:
+    if not name.startswith("gone"):
+        (tmp_path / name).write_text("raise SystemExit\n")
+    found = scanned(tmp_path, SourceSection(files=(str(tmp_path / name),)))
+    assert found.files == ()
+    (problem,) = found.problems
+    assert problem.path == str(tmp_path / name)
+    assert "is listed in the configuration" in problem.message
+    assert "[source.team]" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[source.team]\nfiles = ["a.py"]\n', "should be an absolute path"),
+        ('[source.team]\nfiles = "/a.py"\n', "should be a list of tool files"),
+        ('[source.user]\nfiles = ["/a.py"]\n', "cannot be listed in user"),
+        ('[source.project]\nfiles = ["/a.py"]\n', "cannot be listed in project"),
+        ("[source.team]\nfiles = []\n", "has no directory"),
+        (f"[source.team]\nfiles = {['/a.py'] * 65}\n", "64"),
+    ],
+)
+def test_a_mistake_in_the_list_is_named(tmp_path: Path, text: str, message: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load([str(config)])
+
+
+def test_a_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / "config.toml"
+    config.write_text('[source.team]\nfiles = ["~/a.py"]\n')
+    assert load([str(config)]).sources["team"].files == (str(tmp_path / "a.py"),)
