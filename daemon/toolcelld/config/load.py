@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from toolcell import _paths
+from toolcelld.config.lines import keys_of, line_of
 from toolcelld.config.schema import (
+    PACKS,
     SECRET_NAME,
     SECTIONS,
     ConfigFile,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN_SOURCES", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
 
-BUILT_IN_SOURCES = ("project", "user")
+BUILT_IN_SOURCES = ("project", "user", *PACKS)
 FILE_BYTES_MAX = (
     256 * 1024
 )  # a thousand [tool.NAME] tables are 40 KiB; tomllib's time is not linear in long keys
@@ -90,6 +92,15 @@ class Config:
         said = [rule.enabled for _, rule in self.rules_for(tool) if "enabled" in rule.model_fields_set]
         return said[-1] if said else True
 
+    def overrides_builtin(self, tool: str) -> bool:
+        """Whether the strongest rule that says either lets a tool of that name replace a built-in one."""
+        said = [
+            rule.overrides_builtin
+            for _, rule in self.rules_for(tool)
+            if "overrides_builtin" in rule.model_fields_set
+        ]
+        return bool(said) and said[-1]
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -98,6 +109,7 @@ class Mistake:
     key: str  # dotted; "" for the file as a whole
     value: str  # shortened; "" where there is none
     problem: str  # what is wrong and what to write instead
+    line: int | None = None  # where it stands, if that is known
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.key and f"{self.key}:", self.value, self.problem) if part)
@@ -109,7 +121,10 @@ class ConfigError(Exception):
     def __init__(self, file: str, mistakes: Sequence[Mistake]) -> None:
         self.file = file
         self.mistakes = tuple(mistakes)
-        lines = [f"{file}: {mistake}" for mistake in self.mistakes[:MISTAKES_SHOWN_MAX]]
+        lines = [
+            f"{file}{f':{mistake.line}' if mistake.line else ''}: {mistake}"
+            for mistake in self.mistakes[:MISTAKES_SHOWN_MAX]
+        ]
         if more := len(self.mistakes) - len(lines):
             lines.append(f"{file}: and {more} more")
         super().__init__("\n".join(lines))
@@ -126,11 +141,19 @@ def load(paths: Sequence[str] | None = None, *, required: bool = False) -> Confi
     for path in _paths.config_paths() if paths is None else paths:
         raw = _read(path, required=required or (bool(named) and os.path.abspath(named or "") == path))
         if raw is not None:
-            file = _parse(path, raw)
-            config = _laid_on(config, file, path)
-            if mistakes := [*_dangling(config, file)]:
-                raise ConfigError(path, mistakes)
+            try:
+                file = _parse(path, raw)
+                config = _laid_on(config, file, path)
+                if mistakes := [*_dangling(config, file)]:
+                    raise ConfigError(path, mistakes)
+            except ConfigError as error:
+                raise ConfigError(path, [_with_line(mistake, raw) for mistake in error.mistakes]) from error
     return config
+
+
+def _with_line(mistake: Mistake, raw: bytes) -> Mistake:
+    path = next((place for _, place in keys_of(f"{mistake.key} = 0")), ())
+    return replace(mistake, line=line_of(raw.decode(errors="replace"), path))
 
 
 def _read(path: str, *, required: bool) -> bytes | None:
@@ -182,7 +205,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
     sources = dict(config.sources)
     for name, section in file.source.items():
         sources[name] = _merged(sources.get(name, SourceSection.default()), section)
-        if sources[name].directory is None and name not in BUILT_IN_SOURCES:
+        if not (sources[name].directory or sources[name].files) and name not in BUILT_IN_SOURCES:
             near = _nearest(name, BUILT_IN_SOURCES)
             raise ConfigError(
                 path, [Mistake(f"source.{name}", "", f'has no directory; add directory = "/…"{near}')]
@@ -219,6 +242,9 @@ def _source_mistakes(file: ConfigFile) -> Iterator[Mistake]:
         if name in BUILT_IN_SOURCES and section.directory is not None:
             remedy = f"is built in for {name}; give your directory a source of its own: [source.NAME]"
             yield Mistake(dotted(("source", name, "directory")), shown(section.directory), remedy)
+        if name in BUILT_IN_SOURCES and section.files:
+            remedy = f"cannot be listed in {name}; give your files a source of their own: [source.NAME]"
+            yield Mistake(dotted(("source", name, "files")), "", remedy)
         if not _SOURCE_NAME.fullmatch(name) or name in {"local", "global"}:
             remedy = "cannot be a source's name; take letters, digits, - and _, and neither local nor global"
             yield Mistake(dotted(("source", name)), "", remedy)

@@ -28,6 +28,7 @@ from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
     "OTHER_FLAVOURS",
+    "PACKS",
     "SECTIONS",
     "ConfigFile",
     "DaemonSection",
@@ -52,6 +53,9 @@ Isolation = Literal["worker", "session", "call"]
 Keep = Literal["head", "tail", "middle"]
 Notice = Literal["plain", "opencode"]
 Trust = Literal["confined", "ask", "all"]
+PackName = Literal["builtin", "squad"]
+PACKS: tuple[PackName, ...] = get_args(PackName)
+"""The packs of tools that ship with Toolcell; each is a source of that name."""
 FlavourName = Literal["opencode", "omp", "claude", "codex"]
 OTHER_FLAVOURS: tuple[FlavourName, ...] = get_args(FlavourName)
 """The systems whose places of tools are looked in, beside Toolcell's own and Atomic's."""
@@ -201,6 +205,7 @@ class Declared(ToolKeys):
     network: Hosts = False
     secrets: SecretNames = ()
     sandbox: Literal["baseline", "strict"] = "baseline"
+    plugin: Annotated[str, Field(max_length=200)] = ""  # the name of the plugin file that it is declared in
 
 
 class ToolSection(ToolKeys):
@@ -212,6 +217,9 @@ class ToolSection(ToolKeys):
     secrets: SecretNames = ()
     concurrency: CountLimit = None  # calls at once, of all sessions together; the rest wait, up to `queue`
     enabled: StrictBool = True
+    overrides_builtin: StrictBool = (
+        False  # whether it replaces a built-in tool of its name, ours or its agent's
+    )
     notice: Notice = "plain"
 
 
@@ -236,6 +244,8 @@ class DaemonSection(Section):
     safe_directories: Places = ()
     # Other systems whose directories of tools are looked in.
     flavours: tuple[FlavourName, ...] = OTHER_FLAVOURS
+    # Tools that ship with Toolcell; each pack is a source of its name.
+    packs: tuple[PackName, ...] = ()
 
 
 class DefaultsSection(LimitKeys):
@@ -281,12 +291,23 @@ class SpillSection(Section):
     retention_seconds: Seconds = Field(default=7 * 86_400.0, alias="retention")
 
 
+LISTED_MAX = 64  # files that a source lists; the directory of each is hashed and watched
+
+
 class SourceSection(Section):
     """[source.NAME]: a directory of tools, its interpreter, and what passes through to its tools."""
 
     directory: Annotated[FilePath, AfterValidator(_absolute)] | None = None
+    files: Annotated[
+        tuple[Annotated[FilePath, AfterValidator(_absolute)], ...],
+        BeforeValidator(strings("tool files")),
+        Field(max_length=LISTED_MAX),
+    ] = ()  # beside or in place of `directory`
     python: FilePath | None = None  # relative: to the session's directory in `project`, else to `directory`
     programs: Annotated[tuple[FilePath, ...], BeforeValidator(strings("directories"))] = ()
+    runtime: Literal["bun", "node"] | None = (
+        None  # the engine of its TypeScript; the first that is there by default
+    )
     env: Names = ()
     sandbox: Sandbox = "auto"
     network: Hosts = False  # the most that its files get of what they ask for

@@ -1,0 +1,53 @@
+"""Where a key stands in a file of TOML, for messages; the parser of the standard library does not tell.
+
+Each line that begins a table or a key is parsed on its own. A line within a text of several lines may look like one
+too, so a number is a hint for a reader and nothing else depends on it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, cast
+
+__all__ = ["keys_of", "line_of"]
+
+_HEADER = re.compile(r"\s*\[{1,2}(.+?)\]{1,2}\s*(?:#.*)?")
+_KEY = re.compile(
+    r"\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*'))*)\s*="
+)
+
+
+def keys_of(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the number of each line that begins a table or a key, with the whole path of it."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = _path(header[1])
+            yield number, table
+        elif key := _KEY.match(line):
+            yield number, (*table, *_path(key[1]))
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int | None:
+    """Return the line of a key, else of the nearest table around it that has a line; None if there is none."""
+    found: dict[tuple[str, ...], int] = {}
+    for number, place in keys_of(text):
+        found.setdefault(place, number)
+    for length in range(len(path), 0, -1):
+        if path[:length] in found:
+            return found[path[:length]]
+    return None
+
+
+def _path(key: str) -> tuple[str, ...]:
+    try:
+        value: Any = tomllib.loads(f"{key} = 0")
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: list[str] = []
+    while isinstance(value, dict):
+        (name, value) = next(iter(cast("dict[str, Any]", value).items()))
+        path.append(name)
+    return tuple(path)
