@@ -88,6 +88,15 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     assert [file["tools"] for file in checked["files"]] == [["add"], [], []]
 
 
+def test_check_says_which_descriptions_an_agent_cuts(daemon: Project) -> None:
+    text = f'from toolcell import tool\n\n@tool\ndef long():\n    """{"x" * 2049}"""\n'
+    daemon.tool("long", text)
+    done = daemon.run("check")
+    assert done.code == 0
+    assert "long: its description has 2049 bytes, and Claude Code shows a model the first 2048." in done.err
+    assert daemon.run("check", "--quiet").err == ""
+
+
 @pytest.mark.slow
 def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     other = project.home / "other"

@@ -92,7 +92,7 @@ def test_leaving_a_private_daemon_at_once_leaves_nothing_either(project: Project
 def test_what_needs_no_daemon_loads_nothing_of_one(project: Project, words: list[str]) -> None:
     program = (
         "import sys\n"
-        "from toolcell.cli.app import app  # what main() calls, which ends the process at once\n"
+        "from toolcell.cli._command_line.app import app  # what main() calls, which ends the process at once\n"
         "try:\n"
         "    app()\n"
         "except SystemExit as exit:\n"

@@ -1,8 +1,8 @@
 """The command `toolcell`: a plural noun lists, a noun with a name shows one, a verb acts.
 
-`app` declares the commands. Each subject has a module: `call`, `tools` (tools, check), `calls` (calls, sessions, ps),
+`_command_line` declares the commands. Each subject has a module: `call`, `tools` (tools, check), `calls` (calls, sessions, ps),
 `output` (output, logs), `control` (abort, reload, restart, release), `trust` (trust, doctor), `init` (init, serve,
-version) and `mcp`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
+version), `config` and `mcp`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """
 
@@ -13,7 +13,10 @@ import os
 import sys
 from typing import NoReturn
 
-__all__ = ["main"]
+__all__ = ["COMPLETE", "main"]
+
+COMPLETE = "_TOOLCELL_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
 
 def main() -> NoReturn:
@@ -21,10 +24,14 @@ def main() -> NoReturn:
     from ._ui.streams import escape_standard_streams
 
     escape_standard_streams()
-    from .app import app
+    from ._command_line.app import app
 
+    if COMPLETE in os.environ:
+        from ._command_line.completion import prepare
+
+        prepare()
     try:
-        app()
+        app(prog_name="toolcell")
     except SystemExit as leaving:
         code = leaving.code
     else:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from toolcell._paths import SCRIPTS, tool_stem
 from toolcell._units import format_seconds
 from toolcell.cli._ui.arguments import fit, read
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
@@ -35,12 +36,16 @@ from toolcell.client import (
     Log,
     Outcome,
     Progress,
+    Question,
     Session,
     Update,
     connect,
+    question_service,
 )
 from toolcell.client._launch.daemon import Daemon, Private
 from toolcell.client._operator import operate
+from toolcell.client.callbacks import Service
+from toolcell.client.forms import NOTIFY, QUESTION, note_of
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._ui import outcome_text
@@ -49,6 +54,7 @@ __all__ = ["CallOptions", "call"]
 
 LINGER_SECONDS = 0.0  # the call ends with this process
 PATTERNS_SHOWN_MAX = 8
+ABORT = "agent.abort"
 ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
 
 
@@ -78,6 +84,7 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
             agent="cli",
             directory=".",
             ask=ask,
+            services=_services(terminal),
             daemon="running",
             linger=LINGER_SECONDS,
         ) as session:
@@ -105,14 +112,14 @@ def _file_of(tool: str) -> tuple[str | None, str]:
     path, colon, export = tool.rpartition(":")
     if not colon:
         path, export = tool, ""
-    if "/" not in path and not path.endswith((".py", ".json")):
+    if "/" not in path and not path.endswith((".py", ".json", *SCRIPTS)):
         return None, ""
     return tool_file(path), export
 
 
 def _tool_of(file: str, export: str, catalog: Catalog) -> str:
     """The name of the tool that is meant; a Failure that lists those there are."""
-    stem = os.path.basename(file).removesuffix(".py").removesuffix(".json")
+    stem = tool_stem(file)
     for name in (export, f"{stem}_{export}") if export else (stem, *catalog.tools):
         if name in catalog.tools and (export or name == stem or len(catalog.tools) == 1):
             return name
@@ -190,6 +197,34 @@ def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
     if allow_all:
         return allow
     return person if terminal.answers else None
+
+
+def _services(terminal: Terminal) -> dict[str, Service]:
+    """Return what `context.abort` and `context.ui` need: notes always, questions with a terminal."""
+
+    async def notify(call: Call, **arguments: object) -> None:
+        message, level = note_of(arguments)
+        terminal.note(f"{call.tool}: {level}: {clean(message)}\n")
+
+    async def question(question: Question) -> object:
+        lines = [f"{question.call.tool}: {clean(question.message)}"]
+        lines += [f"  {number}. {clean(option)}" for number, option in enumerate(question.options, start=1)]
+        if question.default:
+            lines.append(f"  Enter alone: {clean(question.default)}")
+        choices = {"select": f"1-{len(question.options)}?", "confirm": "[y]es, [N]o?", "input": ">"}
+        said = await terminal.ask("\n".join(lines), choices[question.kind])
+        if question.kind == "confirm":
+            return ANSWERS.get(said.lower()) is True
+        if question.kind == "input":
+            return said or question.default
+        chosen = int(said) if said.isascii() and said.isdigit() else 0
+        return question.options[chosen - 1] if 1 <= chosen <= len(question.options) else None
+
+    async def abort(call: Call, **_: object) -> None:
+        call.abort("by the tool")
+
+    services: dict[str, Service] = {ABORT: abort, NOTIFY: notify}
+    return {**services, QUESTION: question_service(question)} if terminal.answers else services
 
 
 @contextmanager

@@ -19,11 +19,13 @@ from toolcell.cli._ui.json_output import print_json, problem, record, tool
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client._transport.messages import read_catalog
+from toolcell.client.catalog import NOTES
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["check", "tools"]
 
-HARMLESS = frozenset({"shadowed", "disabled", "unused"})
+DESCRIPTION_BYTES_SHOWN = 2048
+"""Of a tool's description, by Claude Code 2; the other agents show all of it."""
 
 
 async def tools(context: CommandContext, name: str | None) -> Exit:
@@ -41,6 +43,7 @@ async def tools(context: CommandContext, name: str | None) -> Exit:
         {
             "generation": catalog.generation,
             "directory": os.getcwd(),
+            "counts": catalog.counts,
             "tools": [tool(found) for found in catalog.tools.values()],
             "problems": [problem(found) for found in catalog.problems],
         }
@@ -78,8 +81,9 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     ):
         await session.reload()
         answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
-    reports = _reports(read_catalog([answer.catalog]), only)
-    harmless = HARMLESS - {"unused"} if files else HARMLESS  # a file that is named should have a tool
+    catalog = read_catalog([answer.catalog])
+    reports = _reports(catalog, only)
+    harmless = NOTES - {"unused"} if files else NOTES  # a file that is named should have a tool
     broken = any(wrong.reason not in harmless for _, _, problems in reports for wrong in problems)
     if context.as_json:
         records = [
@@ -89,6 +93,8 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
         print_json({"directory": os.getcwd(), "ok": not broken, "files": records})
     else:
         _print_reports(reports)
+        for remark in () if context.quiet else _remarks(catalog):
+            print(remark, file=sys.stderr)
     return Exit.FAILED if broken else Exit.OK
 
 
@@ -106,6 +112,15 @@ def _reports(catalog: Catalog, wanted: Sequence[str]) -> list[tuple[str, list[st
     return [
         (path, *reports[path]) for path in sorted(reports, key=lambda path: (os.path.dirname(path), path))
     ]
+
+
+def _remarks(catalog: Catalog) -> Iterator[str]:
+    """Yield what is right and will not reach every model."""
+    for found in catalog.tools.values():
+        size = len(found.description.encode())
+        if size > DESCRIPTION_BYTES_SHOWN:
+            shown = f"Claude Code shows a model the first {DESCRIPTION_BYTES_SHOWN}"
+            yield f"{found.name}: its description has {size} bytes, and {shown}."
 
 
 def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> None:

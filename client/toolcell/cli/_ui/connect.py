@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolcell._paths import SCRIPTS
+
 from .exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
@@ -62,26 +64,16 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
         yield found
 
 
-NOT_RUN = (".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx")
-
-
 def tool_file(path: str) -> str:
     """The absolute path of a tool file; a Failure where there is none."""
     absolute = os.path.abspath(path)
     name = os.path.basename(absolute)
-    if name.endswith(NOT_RUN):
-        raise Failure(
-            Exit.USAGE,
-            "usage",
-            f"{path} is not run yet.",
-            "Tools are Python files; those in TypeScript and JavaScript are named in: toolcell tools",
-        )
-    if not name.endswith((".py", ".json")) or name.startswith(("_", ".")):
+    if not name.endswith((".py", ".json", *SCRIPTS)) or name.startswith(("_", ".")):
         raise Failure(
             Exit.USAGE,
             "usage",
             f"{path} is no tool file.",
-            "A tool file is NAME.py or NAME.json, where NAME begins with neither _ nor a dot.",
+            "A tool file is NAME.py, NAME.ts, NAME.js or NAME.json, where NAME begins with neither _ nor a dot.",
         )
     if not os.path.isfile(absolute):
         raise Failure(Exit.USAGE, "usage", f"There is no file {path}.", f"Write one: toolcell init {path}")

@@ -40,7 +40,7 @@ def time_of(time: Timestamp) -> datetime | None:
 
 def tool(item: ToolInfo) -> dict[str, Any]:
     """A tool as JSON has it."""
-    return asdict(item)
+    return asdict(item) | {"source": item.source}
 
 
 def problem(item: Problem | pb.Problem) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import typer
 
 from toolcell._own_grpc import older_pollers
 from toolcell._printable import json_text
+from toolcell._version import VERSION
 
 from .connect import CommandContext
 from .exit_codes import Exit, Failure
@@ -41,12 +42,22 @@ _EVERYWHERE = {"directory": Directory, "socket": Socket, "as_json": Json, "quiet
 Ending: TypeAlias = Exit | Coroutine[Any, Any, Exit]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"toolcell {VERSION}")
+        raise typer.Exit
+
+
 def everywhere(
     context: typer.Context,
     directory: Directory = None,
     socket: Socket = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    version: Annotated[  # noqa: ARG001  # its callback prints it
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
+    ] = False,
 ) -> None:
     """Keep what was said before the name of the command."""
     context.obj = _merged(CommandContext(), directory, socket, as_json, quiet)

@@ -1,6 +1,6 @@
-"""Tables for people: no borders, aligned, one line a row.
+"""Tables for people: no borders, aligned.
 
-On a terminal the last column gives way; into a pipe or a file nothing is ever cut.
+On a terminal long cells are wrapped; into a pipe or a file each row is one line. Nothing is cut.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .streams import write_own
 
 __all__ = ["print_table"]
 
+KEPT_WIDTH = 12  # ids, states and times; what is longer may be wrapped
 WIDTH_UNCUT = 100_000  # rich needs a number, and no row of ours comes near
 
 
@@ -25,12 +26,14 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
     cells = [[Text(clean(cell)) for cell in row] for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for place, heading in enumerate(headings):
-        last = place + 1 == len(headings)
+        width = max([len(heading), *(row[place].cell_len for row in cells)])
+        kept = width <= KEPT_WIDTH
         table.add_column(
             Text(heading),
             justify="right" if heading in right else "left",
-            no_wrap=True,
-            min_width=None if last else max((row[place].cell_len for row in cells), default=0),
+            no_wrap=kept,
+            min_width=width if kept else None,
+            overflow="fold",
         )
     for row in cells:
         table.add_row(*row)

@@ -10,17 +10,18 @@ from typing import Annotated
 import typer
 
 from toolcell._units import optional, parse_seconds
+from toolcell.cli._command_line import completion as completing
+from toolcell.cli._command_line.help import Command, Commands
+from toolcell.cli._command_line.subcommands import config_app, mcp_app
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import Ending, command, everywhere
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="toolcell",
+    cls=Commands,
     help="Run the tools that you write for your coding agent, each in a separate process.",
-    epilog="Exit codes: 0 ok, 1 the tool failed, 2 command line or arguments, 3 refused or denied, 4 crashed, "
-    "5 limit exceeded, 69 no daemon, 70 internal error, 124 timed out, 130 aborted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -44,11 +45,16 @@ def _timeout(text: str) -> float | None:
         raise typer.BadParameter(f"{text} {error}") from None
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def call(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="A tool's name, or a file: ./lint.py, ./orders.py:total.")],
+    tool: Annotated[
+        str,
+        typer.Argument(
+            help="A tool's name, or a file: ./lint.py, ./orders.py:total.", autocompletion=completing.tools
+        ),
+    ],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -57,7 +63,7 @@ def call(
         ),
     ] = None,
     args: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as client object.")
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
     ] = None,
     timeout: Annotated[
         float | None,
@@ -74,7 +80,7 @@ def call(
     ] = False,
 ) -> Ending:
     """Call a tool. Only its result is written to stdout."""
-    from . import call as calling
+    from toolcell.cli import call as calling
 
     return calling.call(
         context,
@@ -90,19 +96,22 @@ def call(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def tools(
     context: CommandContext,
-    name: Annotated[str | None, typer.Argument(help="Show this tool with its schema and settings.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show this tool with its schema and settings.", autocompletion=completing.tools),
+    ] = None,
 ) -> Ending:
     """List the tools of the directory, or show one."""
-    from . import tools
+    from toolcell.cli import tools
 
     return tools.tools(context, name)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def check(
     context: CommandContext,
@@ -111,45 +120,49 @@ def check(
     ] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
-    from . import tools
+    from toolcell.cli import tools
 
     return tools.check(context, files or ())
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def calls(
     context: CommandContext,
-    call: Annotated[str | None, typer.Argument(help="A call id or a prefix of it.")] = None,
+    call: Annotated[
+        str | None, typer.Argument(help="A call id or a prefix of it.", autocompletion=completing.calls)
+    ] = None,
 ) -> Ending:
     """List running and recent calls, or show the history of one."""
-    from . import calls as listing
+    from toolcell.cli import calls as listing
 
     return listing.calls(context, call)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def sessions(
     context: CommandContext,
-    session: Annotated[str | None, typer.Argument(help="A session id or a prefix of it.")] = None,
+    session: Annotated[
+        str | None, typer.Argument(help="A session id or a prefix of it.", autocompletion=completing.sessions)
+    ] = None,
 ) -> Ending:
     """List the sessions, or show one with its calls."""
-    from . import calls as listing
+    from toolcell.cli import calls as listing
 
     return listing.sessions(context, session)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def ps(context: CommandContext) -> Ending:
     """List the workers."""
-    from . import calls as listing
+    from toolcell.cli import calls as listing
 
     return listing.ps(context)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def output(
     context: CommandContext,
@@ -162,64 +175,74 @@ def output(
     ] = None,
 ) -> Ending:
     """Print the full text of an output that was truncated."""
-    from . import output as reading
+    from toolcell.cli import output as reading
 
     return reading.output(context, output, lines, extent)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def logs(
     context: CommandContext,
     subject: Annotated[
-        str | None, typer.Argument(metavar="[TOOL|CALL]", help="Show only this tool or call.")
+        str | None,
+        typer.Argument(
+            metavar="[TOOL|CALL]",
+            help="Show only this tool or call.",
+            autocompletion=completing.tools_and_calls,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
 ) -> Ending:
     """Show what tools printed and logged, with tracebacks."""
-    from . import output as reading
+    from toolcell.cli import output as reading
 
     return reading.logs(context, subject, follow)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def abort(
     context: CommandContext,
-    calls: Annotated[list[str], typer.Argument(help="Call ids or prefixes of them.")],
+    calls: Annotated[
+        list[str], typer.Argument(help="Call ids or prefixes of them.", autocompletion=completing.calls)
+    ],
 ) -> Ending:
     """Abort running calls."""
-    from . import control
+    from toolcell.cli import control
 
     return control.abort(context, calls)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def reload(context: CommandContext) -> Ending:
     """Reload the configuration and rescan the tools."""
-    from . import control
+    from toolcell.cli import control
 
     return control.reload(context)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def restart(
     context: CommandContext,
-    tool: Annotated[str | None, typer.Argument(help="Retire only the workers of this tool's file.")] = None,
+    tool: Annotated[
+        str | None,
+        typer.Argument(help="Retire only the workers of this tool's file.", autocompletion=completing.tools),
+    ] = None,
 ) -> Ending:
     """Retire the workers, so that the next call starts a new one."""
-    from . import control
+    from toolcell.cli import control
 
     return control.restart(context, tool)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def explain(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="The tool.")],
+    tool: Annotated[str, typer.Argument(help="The tool.", autocompletion=completing.tools)],
     subject: Annotated[
         str | None,
         typer.Argument(
@@ -229,12 +252,12 @@ def explain(
     ] = None,
 ) -> Ending:
     """Show what a tool may reach, which rule says so, and what would change it."""
-    from . import trust
+    from toolcell.cli import trust
 
     return trust.explain(context, tool, subject or "")
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def trust(
     context: CommandContext,
@@ -252,35 +275,37 @@ def trust(
     yes: Annotated[bool, typer.Option("--yes", help="Grant what is asked for without a question.")] = False,
 ) -> Ending:
     """Show what a project's tools ask for, and grant it after a question."""
-    from . import trust
+    from toolcell.cli import trust
 
     if everything:
         return trust.trusted(context)
     return trust.trust(context, project, pinned=digest, show=show, revoke=revoke, yes=yes)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def doctor(context: CommandContext) -> Ending:
     """Show which sandbox layers this host supports, and what is missing."""
-    from . import trust
+    from toolcell.cli import trust
 
     return trust.doctor(context)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def release(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="A tool name, or the path of its file.")],
+    tool: Annotated[
+        str, typer.Argument(help="A tool name, or the path of its file.", autocompletion=completing.tools)
+    ],
 ) -> Ending:
     """Release a tool from quarantine, so that it can run again."""
-    from . import control
+    from toolcell.cli import control
 
     return control.release(context, tool)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def serve(
     context: CommandContext,
@@ -297,59 +322,16 @@ def serve(
     detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
     """Run the daemon in the foreground."""
-    from . import init
+    from toolcell.cli import init
 
     return init.serve(context, state, config, idle_exit, detach=detach)
 
 
-mcp_app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app.add_typer(config_app, name="config")
 app.add_typer(mcp_app, name="mcp")
 
 
-@mcp_app.callback(invoke_without_command=True)
-@command
-def mcp(
-    context: CommandContext,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; clients must send the token."),
-    ] = None,
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
-    ] = None,
-    token_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
-    ] = None,
-) -> Ending:
-    """Run an MCP server on stdin and stdout, or over HTTP."""
-    from . import mcp
-
-    if http is not None:
-        return mcp.mcp_over_http(context, mcp.HttpOptions(http, token_file, token_env))
-    if token_file is not None or token_env is not None:
-        raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
-    return mcp.mcp(context)
-
-
-@mcp_app.command()
-@command
-def install(
-    context: CommandContext,
-    host: Annotated[str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode")],
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the entry into the host's configuration file.")
-    ] = False,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the entry from the host's configuration file.")
-    ] = False,
-) -> Ending:
-    """Print the configuration that makes a host start `toolcell mcp`, or write it."""
-    from ._mcp_install import install
-
-    return install.install(context, host, write=write, remove=remove)
-
-
-@app.command()
+@app.command(cls=Command)
 @command
 def init(
     context: CommandContext,
@@ -358,30 +340,42 @@ def init(
     ] = None,
 ) -> Ending:
     """Write an example tool and print the command that calls it."""
-    from . import init
+    from toolcell.cli import init
 
     return init.init(context, file)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def new(
     context: CommandContext,
-    kind: Annotated[str, typer.Argument(metavar="python|json")],
+    kind: Annotated[
+        str, typer.Argument(metavar="python|json|factory|fastmcp", autocompletion=completing.kinds)
+    ],
     file: Annotated[
         str | None, typer.Argument(help="A path, or a name for the directory of that kind; default: hello.")
     ] = None,
 ) -> Ending:
     """Write an example of a kind of tool and print the command that calls it."""
-    from ._new import new
+    from toolcell.cli._new import new
 
     return new.new(context, kind, file)
 
 
-@app.command()
+@app.command(cls=Command)
 @command
 def version(context: CommandContext) -> Ending:
     """Print the version of Toolcell."""
-    from . import init
+    from toolcell.cli import init
 
     return init.version(context)
+
+
+@app.command(cls=Command)
+@command
+def completion(
+    context: CommandContext,
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=completing.shells)],
+) -> Ending:
+    """Print a script that makes a shell complete commands, options, tools and calls."""
+    return completing.print_script(context, shell)

@@ -1,0 +1,151 @@
+"""What `--help` looks like: commands in groups, examples with each, and the options of all commands apart."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from typer.core import TyperCommand, TyperGroup
+
+from toolcell.cli._ui.exit_codes import Exit
+
+__all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summary"]
+
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "Run tools": ("call", "tools", "output"),
+    "Write tools": ("new", "init", "check"),
+    "See what happens": ("calls", "logs", "sessions", "ps"),
+    "Act on what runs": ("abort", "reload", "restart", "release"),
+    "Decide what tools may reach": ("trust", "explain", "doctor"),
+    "Set up": ("config", "mcp", "serve", "completion", "version"),
+}
+"""The commands by what they are for, in the order of `--help`."""
+
+EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "call": (
+        "toolcell call word_count text='one two two'",
+        "toolcell call ./lint.py path=src --timeout 30s",
+        "toolcell call order --args @order.json --json",
+    ),
+    "tools": ("toolcell tools", "toolcell tools word_count"),
+    "output": ("toolcell output 3f2a", "toolcell output 3f2a --lines 100:200"),
+    "new": ("toolcell new python", "toolcell new json git"),
+    "init": ("toolcell init", "toolcell init word_count"),
+    "check": ("toolcell check", "toolcell check ./lint.py --json"),
+    "calls": ("toolcell calls", "toolcell calls 8c1d"),
+    "logs": ("toolcell logs --follow", "toolcell logs word_count"),
+    "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
+    "ps": ("toolcell ps", "toolcell ps --json"),
+    "abort": ("toolcell abort 8c1d",),
+    "reload": ("toolcell reload",),
+    "restart": ("toolcell restart", "toolcell restart word_count"),
+    "release": ("toolcell release word_count",),
+    "trust": ("toolcell trust --show", "toolcell trust", "toolcell trust ~/src/project --digest"),
+    "explain": (
+        "toolcell explain fetch",
+        "toolcell explain fetch api.example.com",
+        "toolcell explain lint ~/.ssh",
+    ),
+    "doctor": ("toolcell doctor", "toolcell doctor --json"),
+    "config": ("toolcell config show", "toolcell config check"),
+    "config show": ("toolcell config show", "toolcell config show --json"),
+    "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
+    "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
+    "mcp install": ("toolcell mcp install claude", "toolcell mcp install cursor --write"),
+    "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
+    "completion": (
+        'eval "$(toolcell completion bash)"',
+        "toolcell completion fish > ~/.config/fish/completions/toolcell.fish",
+    ),
+    "version": ("toolcell version", "toolcell version --json"),
+}
+"""By the words after `toolcell`; each is a line that can be typed."""
+
+EXIT_CODES: Final[Mapping[Exit, str]] = {
+    Exit.OK: "The tool succeeded, or there is nothing to report.",
+    Exit.FAILED: "The tool failed, or something was found.",
+    Exit.USAGE: "The command line or the arguments of the tool are wrong.",
+    Exit.REFUSED: "The call was refused, or a question of the tool was denied.",
+    Exit.CRASHED: "The worker crashed.",
+    Exit.LIMIT_EXCEEDED: "The call exceeded a limit.",
+    Exit.UNAVAILABLE: "No daemon runs.",
+    Exit.INTERNAL: "Toolcell itself failed.",
+    Exit.TIMED_OUT: "The call took too long.",
+    Exit.ABORTED: "The call was aborted.",
+}
+
+COMMON_OPTIONS: Final = frozenset({"directory", "socket", "as_json", "quiet", "help"})
+"""The parameters that every command has."""
+
+
+def summary(command: Any) -> str:
+    """Return the first paragraph of a command's help, in one line."""
+    return " ".join(inspect.cleandoc(command.help or "").split("\n\n", 1)[0].split())
+
+
+def _write_options(command: Any, context: Any, formatter: Any) -> None:
+    sections: dict[str, list[tuple[str, str]]] = {
+        "Arguments": [],
+        "Options": [],
+        "Options of every command": [],
+    }
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is None:
+            continue
+        if parameter.param_type_name == "argument":
+            sections["Arguments"].append(record)
+        else:
+            sections["Options of every command" if parameter.name in COMMON_OPTIONS else "Options"].append(
+                record
+            )
+    for heading, records in sections.items():
+        if records:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def _write_examples(context: Any, formatter: Any) -> None:
+    examples = EXAMPLES.get(context.command_path.partition(" ")[2], ())
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"  {example}\n")
+
+
+class Command(TyperCommand):
+    """A command; its help ends with examples."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        _write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_examples(ctx, formatter)
+
+
+class Commands(TyperGroup):
+    """Commands in the groups of the table."""
+
+    def groups(self, context: Any) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield each group with the names of its commands; those below a command are one group."""
+        shown = [name for name, command in self.commands.items() if not command.hidden]
+        if context.parent is not None:
+            yield "Commands", shown
+            return
+        for group, names in GROUPS.items():
+            yield group, [name for name in names if name in shown]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for group, names in self.groups(ctx):
+            if names:
+                with formatter.section(group):
+                    formatter.write_dl([(name.ljust(width), summary(self.commands[name])) for name in names])
+        _write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        _write_examples(ctx, formatter)
+        if ctx.parent is None:
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code.value), text) for code, text in EXIT_CODES.items()])

@@ -1,0 +1,93 @@
+"""Writes the manual page of `toolcell`, from what `--help` shows: `python -m toolcell.cli._command_line.man_page > docs/toolcell.1`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+from typer.main import get_command
+
+from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
+
+__all__ = ["man_page"]
+
+ENVIRONMENT: Final = {
+    "TOOLCELL_SOCKET": "The socket of the daemon; its lock and tokens lie beside it.",
+    "TOOLCELL_CONFIG": "The configuration file, in place of those below FILES.",
+    "TOOLCELL_PLUGINS": "Directories of plugin files, separated by colons, in place of the user's.",
+    "NO_COLOR": "Where it is set, nothing is coloured.",
+}
+FILES: Final = {
+    ".toolcell/tools/*.py, *.ts, *.js": "The tools of a project.",
+    ".toolcell/plugins/*.json": "The plugin files of a project.",
+    "~/.config/toolcell/tools/*.py, *.ts, *.js": "The tools of the user.",
+    "~/.config/toolcell/config.toml": "The configuration of the user, over /etc/toolcell/config.toml.",
+    "~/.local/state/toolcell": "Outputs that were truncated, records of calls, and logs.",
+}
+
+
+def roff(text: str) -> str:
+    """Return a text as roff shows it literally, in one line."""
+    text = " ".join(text.split()).replace("\\", r"\e").replace("-", r"\-")
+    return re.sub(r"^([.'])", r"\\&\1", text)
+
+
+def _definitions(items: Iterator[tuple[str, str]]) -> Iterator[str]:
+    for term, text in items:
+        yield f".TP\n.B {roff(term)}\n{roff(text)}"
+
+
+def _parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
+    context = typer.Context(command, info_name=words)
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and (
+            parameter.param_type_name == "argument" or parameter.name not in COMMON_OPTIONS
+        ):
+            yield record
+
+
+def _command(words: str, command: Any) -> Iterator[str]:
+    yield f".SS {roff(words)}\n{roff(summary(command))}"
+    yield from _definitions(_parameters(command, words))
+    examples = EXAMPLES.get(words, ())
+    if examples:
+        yield ".PP\n.nf"
+        yield from (f".RS\n{roff(example)}\n.RE" for example in examples)
+        yield ".fi"
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _command(f"{words} {name}", below)
+
+
+def man_page() -> str:
+    """Return the page, in the roff of man(7)."""
+    from .app import app
+
+    program: Any = get_command(app)
+    context = typer.Context(program, info_name="toolcell")
+    common = (
+        parameter.get_help_record(context)
+        for parameter in program.get_params(context)
+        if parameter.name in COMMON_OPTIONS
+    )
+    parts = [
+        '.TH TOOLCELL 1 "" "Toolcell" "User commands"',
+        ".SH NAME\ntoolcell \\- run the tools of coding agents, each in a separate process",
+        ".SH SYNOPSIS\n.B toolcell\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGS\\fR]...",
+        f".SH DESCRIPTION\n{roff(summary(program))}\nA command that needs no running daemon starts a private one.",
+    ]
+    for group, names in GROUPS.items():
+        parts.append(f".SH {roff(group.upper())}")
+        for name in names:
+            parts += _command(name, program.commands[name])
+    parts += [".SH OPTIONS OF EVERY COMMAND", *_definitions(common)]
+    parts += [".SH EXIT STATUS", *_definitions((str(code.value), text) for code, text in EXIT_CODES.items())]
+    parts += [".SH ENVIRONMENT", *_definitions(iter(ENVIRONMENT.items()))]
+    parts += [".SH FILES", *_definitions(iter(FILES.items()))]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(man_page(), end="")

@@ -1,0 +1,95 @@
+"""The commands with words below them, `mcp` and `config`: declared as those of `app` are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from toolcell.cli._command_line import completion as completing
+from toolcell.cli._command_line.help import Command, Commands
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.options import Ending, command
+
+__all__ = ["config_app", "mcp_app"]
+
+mcp_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
+
+
+@mcp_app.callback(invoke_without_command=True)
+@command
+def mcp(
+    context: CommandContext,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; clients must send the token."),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
+    ] = None,
+) -> Ending:
+    """Run an MCP server on stdin and stdout, or over HTTP."""
+    from toolcell.cli import mcp
+
+    if http is not None:
+        return mcp.mcp_over_http(context, mcp.HttpOptions(http, token_file, token_env))
+    if token_file is not None or token_env is not None:
+        raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
+    return mcp.mcp(context)
+
+
+@mcp_app.command(cls=Command)
+@command
+def install(
+    context: CommandContext,
+    host: Annotated[
+        str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode", autocompletion=completing.hosts)
+    ],
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the entry into the host's configuration file.")
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the entry from the host's configuration file.")
+    ] = False,
+) -> Ending:
+    """Print the configuration that makes a host start `toolcell mcp`, or write it."""
+    from toolcell.cli._mcp_install import install
+
+    return install.install(context, host, write=write, remove=remove)
+
+
+config_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+@config_app.callback()
+@command
+def config(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has the options that stand before a word
+    """Show the configuration, or check it."""
+    return Exit.OK
+
+
+@config_app.command(cls=Command)
+@command
+def show(context: CommandContext) -> Ending:
+    """Print every value of the configuration, and the file and line that says it."""
+    from toolcell.cli import config
+
+    return config.show(context)
+
+
+@config_app.command("check", cls=Command)
+@command
+def check_config(
+    context: CommandContext,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Check these files, the later on top, in place of the user's.")
+    ] = None,
+) -> Ending:
+    """Say what is wrong in the configuration, and what is allowed but probably not meant."""
+    from toolcell.cli import config
+
+    return config.check(context, files or ())
