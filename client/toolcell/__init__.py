@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from toolcell._authoring.tool import Tool, tool
 from toolcell._context.context import Abort, ToolContext
-from toolcell._results.content import Content, Image, Link, ToolResult
+from toolcell._results.content import Content, File, Image, Link, ToolResult
 from toolcell._results.errors import Aborted, Denied, ToolError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ __all__ = [
     "Denied",
     "ExecResult",
     "Field",
+    "File",
     "Image",
     "Link",
     "Tool",

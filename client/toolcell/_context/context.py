@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolcell._context.exec import ExecResult
+    from toolcell._context.ui import Ui
 
 __all__ = ["Abort", "Channel", "ToolContext"]
 
@@ -58,19 +59,36 @@ class Channel(Protocol):
 
 
 class Abort:
-    """The abort flag of a call: true once the call is being stopped. `reason` is "" until then."""
+    """The abort flag of a call: true once the call is being stopped. `reason` is "" until then.
 
-    __slots__ = ("_happened", "_waiters", "reason")
+    Called, as `await context.abort()`, it stops the agent.
+    """
+
+    __slots__ = ("_channel", "_happened", "_waiters", "reason")
 
     reason: str
 
-    def __init__(self) -> None:
+    def __init__(self, channel: Channel | None = None) -> None:
         self.reason = ""
+        self._channel = channel
         self._happened = False
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
         return self._happened
+
+    async def __call__(self, reason: str = "") -> None:
+        """Have the agent abort what it does, which stops this call as well.
+
+        Args:
+            reason: For the agent's log, at most 1000 characters; default: none.
+
+        Raises:
+            ToolError: The agent cannot be aborted by a tool, with the reason.
+        """
+        if self._channel is None:
+            raise ToolError("There is no agent to abort.")
+        await _request(self._channel, "agent.abort", {"reason": _shown(reason)[:MESSAGE_CHARACTERS_MAX]})
 
     async def wait(self) -> None:
         """Return when the call is being stopped."""
@@ -142,7 +160,7 @@ class ToolContext:
         self._directory = directory
         self._worktree = worktree
         self.traceparent = traceparent
-        self.abort = Abort()
+        self.abort = Abort(channel)
 
     def __repr__(self) -> str:
         return (
@@ -169,6 +187,13 @@ class ToolContext:
         from toolcell._context.logs import logger
 
         return logger(self._channel)
+
+    @cached_property
+    def ui(self) -> Ui:
+        """Questions whose answer is a value (`select`, `input`, `confirm`), and notes to the user (`notify`)."""
+        from toolcell._context.ui import Ui
+
+        return Ui(self)
 
     def update(self, content: object, *, details: object = None) -> None:
         """Publish the partial result so far, which replaces the previous one. Returns at once, never raises.
@@ -303,17 +328,7 @@ class ToolContext:
         Raises:
             ToolError: The adapter does not offer the service, or the service failed, with the reason.
         """
-        import asyncio
-        import json
-
-        from toolcell._results.json_value import to_json
-
-        reply = await asyncio.wrap_future(
-            self._channel.ask({"service": _shown(service)}, to_json(arguments), "request")
-        )
-        if not reply["result"]:
-            raise ToolError(f"{_shown(service)}: {reply.get('message') or 'it failed without a reason'}")
-        return json.loads(reply["result"])
+        return await _request(self._channel, service, arguments)
 
     def wait(self, coroutine: Coroutine[Any, Any, T], /) -> T:
         """Run a coroutine of this context in a synchronous tool, and return its result.
@@ -335,6 +350,21 @@ class ToolContext:
         raise RuntimeError(
             "context.wait() is for synchronous tools; in an asynchronous one, await it instead"
         )
+
+
+async def _request(channel: Channel, service: str, arguments: Mapping[str, object]) -> Any:
+    """See `ToolContext.request`."""
+    import asyncio
+    import json
+
+    from toolcell._results.json_value import to_json
+
+    reply = await asyncio.wrap_future(
+        channel.ask({"service": _shown(service)}, to_json(arguments), "request")
+    )
+    if not reply["result"]:
+        raise ToolError(f"{_shown(service)}: {reply.get('message') or 'it failed without a reason'}")
+    return json.loads(reply["result"])
 
 
 def _finite(number: object) -> float | None:

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from toolcell._results.content import Image, Link, ToolResult
+from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.json_value import to_json
 
 __all__ = ["understood"]
@@ -47,7 +47,7 @@ def _output(shape: Shape) -> ToolResult:
         _file(_text(each["url"]), _text(each.get("mime", "")), each.get("filename"))
         for each in _list(shape.get("attachments"))
     ]
-    parts: list[str | Image | Link] = [_text(shape["output"]), *files]
+    parts: list[str | Image | File | Link] = [_text(shape["output"]), *files]
     return ToolResult(parts, title=_optional(shape.get("title")), metadata=_mapping(shape.get("metadata")))
 
 
@@ -73,7 +73,7 @@ def _for_model(shape: Shape) -> ToolResult:
     """`{textResultForLlm, resultType, …}`, where every type but success is a failure."""
     binaries = _list(shape.get("binaryResultsForLlm"))
     pictures = [_picture(_text(each["data"]), _text(each["mimeType"])) for each in binaries]
-    parts: list[str | Image | Link] = [_text(shape["textResultForLlm"]), *pictures]
+    parts: list[str | Image | File | Link] = [_text(shape["textResultForLlm"]), *pictures]
     beside = {
         key: shape[key] for key in ("error", "sessionLog", "toolTelemetry") if shape.get(key) is not None
     }
@@ -101,7 +101,7 @@ _SHAPES: tuple[tuple[str, frozenset[str], Callable[[Shape], ToolResult]], ...] =
 )
 
 
-def _part(part: Mapping[str, Any]) -> str | Image | Link:
+def _part(part: Mapping[str, Any]) -> str | Image | File | Link:
     match part["type"]:
         case "text":
             return _text(part["text"])
@@ -118,10 +118,13 @@ def _part(part: Mapping[str, Any]) -> str | Image | Link:
             raise ValueError(other)
 
 
-def _file(url: str, mime_type: str, name: object) -> Image | Link:
+def _file(url: str, mime_type: str, name: object) -> Image | File | Link:
     header, comma, data = url.partition(",")
-    if comma and header.startswith("data:image/") and header.endswith(";base64"):
-        return _picture(data, mime_type or header[len("data:") : -len(";base64")])
+    if comma and header.startswith("data:") and header.endswith(";base64"):
+        kind = mime_type or header[len("data:") : -len(";base64")].partition(";")[0]
+        if kind.startswith("image/"):
+            return _picture(data, kind)
+        return File(data=base64.b64decode(data, validate=True), mime_type=kind or None, name=_optional(name))
     return Link(url, name=_optional(name), mime_type=mime_type or None)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, cast
 
-from toolcell._results.content import Image, Link, ToolResult
+from toolcell._results.content import File, Image, Link, ToolResult
 from toolcell._results.errors import ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.foreign import understood
@@ -25,6 +25,7 @@ from toolcell._results.library_values import picture, picture_types
 
 __all__ = [
     "Block",
+    "FileBlock",
     "ImageBlock",
     "LinkBlock",
     "Result",
@@ -63,6 +64,15 @@ class ImageBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class FileBlock:
+    """A file for the model."""
+
+    data: bytes
+    mime_type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class LinkBlock:
     """A resource that the agent may open; `mime_type` is empty where it is not known."""
 
@@ -71,7 +81,7 @@ class LinkBlock:
     mime_type: str
 
 
-Block: TypeAlias = TextBlock | ImageBlock | LinkBlock
+Block: TypeAlias = TextBlock | ImageBlock | FileBlock | LinkBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +178,11 @@ def _sendable(value: object) -> object:
 def _is_content(value: object) -> bool:
     if isinstance(value, Enum):
         return False  # also one that is a string: the model reads the JSON of its value
-    if value is None or isinstance(value, str | bytes | bytearray | memoryview | Image | Link):
+    if value is None or isinstance(value, str | bytes | bytearray | memoryview | Image | File | Link):
         return True
     pictures = picture_types()
     if isinstance(value, list | tuple):
-        kinds = (Image, Link, *pictures)
+        kinds = (Image, File, Link, *pictures)
         return any(isinstance(item, kinds) for item in cast("Sequence[object]", value))
     return isinstance(value, pictures)
 
@@ -215,6 +225,8 @@ def _block(item: object) -> Block:
             return TextBlock(_decoded(bytes(cast("bytes", item))))
         case Image():
             return ImageBlock(item.data, item.mime_type)
+        case File():
+            return FileBlock(item.data, item.mime_type, whole(item.name))
         case Link():
             return LinkBlock(whole(str(item.uri)), whole(str(item.name)), whole(item.mime_type or ""))
         case _:
@@ -251,5 +263,8 @@ def _wire(block: Block) -> dict[str, str]:
             return {"type": "text", "text": text}
         case ImageBlock(data, mime_type):
             return {"type": "image", "data": base64.b64encode(data).decode(), "mime_type": mime_type}
+        case FileBlock(data, mime_type, name):
+            encoded = base64.b64encode(data).decode()
+            return {"type": "file", "data": encoded, "mime_type": mime_type, "name": name}
         case LinkBlock(uri, name, mime_type):
             return {"type": "resource_link", "uri": uri, "name": name, "mime_type": mime_type}

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar, Generic, Literal, Self, TypeVar
 
+from toolcell._printable import printable
 from toolcell.client import (
     Answer,
     Ask,
@@ -33,15 +34,18 @@ from toolcell.client import (
     Kind,
     Limits,
     Outcome,
+    Problem,
+    Question,
     Session,
     ToolInfo,
     connect,
 )
+from toolcell.client.forms import NOTIFY, QUESTION, note_of
 
-from . import read_output
+from . import own_names, read_output
 from .call_events import ToolComplete, ToolStart
 
-__all__ = ["NO_ORIGIN", "AgentAdapter", "Origin"]
+__all__ = ["ABORT", "NO_ORIGIN", "AgentAdapter", "Origin"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +68,8 @@ class Origin:
 
 
 NO_ORIGIN = Origin()
+ABORT = "agent.abort"
+"""The service that `context.abort()` uses: `reason`."""
 
 
 class AgentAdapter(ABC, Generic[ToolT, ResultT]):
@@ -80,6 +86,9 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         """Whose tools these are, and where the agent should work; `connect` sets it to its own."""
         self.on_tool: Callable[[ToolStart | ToolComplete], object] | None = None
         """Called when a tool begins and when it has ended, for an application that shows that; must return soon."""
+        self.own_tools: frozenset[str] = frozenset()
+        """The names of the agent's own tools, where ours stand beside them without a prefix; see `problems`."""
+        self._told: frozenset[Problem] = frozenset()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.session!r}>"
@@ -108,7 +117,16 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
 
         def service(name: str) -> Callable[..., Awaitable[object]]:
             async def serve(call: Call, **arguments: object) -> object:
-                return await (await asyncio.shield(made)).serve(name, call, arguments)
+                adapter = await asyncio.shield(made)
+                if name == QUESTION:
+                    return {"value": await adapter.question(Question.read(call, arguments))}
+                if name == NOTIFY:
+                    await adapter.notify(call, *note_of(arguments))
+                    return None
+                if name == ABORT:
+                    await adapter.abort(call, str(arguments.get("reason", "")))
+                    return None
+                return await adapter.serve(name, call, arguments)
 
             return serve
 
@@ -152,6 +170,24 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         """Put a tool's question to the agent's user; without a way to do that, the answer is no."""
         return False
 
+    async def question(self, question: Question) -> object:
+        """Put a tool's question to the agent's user, and return the answer, or None if it is dismissed.
+
+        Called where `services` has "ui.question". An exception is the tool's `ToolError`.
+        """
+        raise NotImplementedError(QUESTION)
+
+    async def notify(self, call: Call, message: str, level: Literal["info", "warning", "error"]) -> None:
+        """Show the agent's user a tool's note, where `services` has "ui.notify"; else it is a line of the call's log."""
+        raise NotImplementedError(NOTIFY)
+
+    async def abort(self, call: Call, reason: str) -> None:
+        """Abort the turn of the agent that the call belongs to, where `services` has "agent.abort".
+
+        Not the turn of another session: the tool was called in this one. An exception is the tool's `ToolError`.
+        """
+        raise NotImplementedError(ABORT)
+
     def on_catalog(self, catalog: Catalog) -> None:
         """The tools have changed: have the agent take them up, where it can while it runs. Must return soon."""
 
@@ -161,9 +197,10 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
     async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
         """Do what a tool requests, one of `services`; the value is JSON, and an exception is the tool's `ToolError`.
 
-        Three names mean the same in every adapter: "session.start" (`prompt`, `agent_name`) gives `{"session_id"}`,
-        "session.send" (`prompt`, `session_id`, `agent_name`) gives `{"session_id", "reply"}` once the agent has
-        answered, and "session.list" gives `{"sessions": [{"session_id", …}]}`.
+        Three names mean the same in every adapter: "session.start" (`prompt`, `agent_name`, `title`) gives
+        `{"session_id"}`, "session.send" (`prompt`, `session_id`, `agent_name`, `title`) gives `{"session_id", "reply"}`
+        once the agent has answered, and "session.list" gives `{"sessions": [{"session_id", "agent_name", "title",
+        "running", "failed", "age_seconds", "idle_seconds"}]}`.
         """
         raise NotImplementedError(service)
 
@@ -173,8 +210,25 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
     # What all have in common
 
     def tools(self) -> list[ToolT]:
-        """What the agent is to register: the session's tools, and one to read on where an output was cut."""
-        return [self.tool(info) for info in read_output.offered(self.session.catalog).values()]
+        """What the agent is to register: the session's tools, and one to read on where an output was cut.
+
+        A tool with the name of one of the agent's own has another name here, unless the user's configuration lets it
+        replace that; the log and `problems` say so.
+        """
+        renamed = frozenset(own_names.problems_of(self.session.catalog, self.own_tools, self.agent))
+        for problem in sorted(renamed - self._told, key=lambda problem: problem.tool):
+            logger.warning(
+                "%s: %s", *(printable(text, lines=False) for text in (problem.path, problem.message))
+            )
+        self._told = renamed
+        offered = read_output.offered(self.session.catalog)
+        return [self.tool(info) for info in own_names.shown_tools(offered, self.own_tools).values()]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What cannot be used, as the catalog says, and the tools that do not have their own name in the agent."""
+        catalog = self.session.catalog
+        return (*catalog.problems, *own_names.problems_of(catalog, self.own_tools, self.agent))
 
     async def call(
         self,
@@ -199,6 +253,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         on_event: Callable[[Event], Awaitable[object]] | None = None,
     ) -> Outcome:
         """As `call`, in our own words."""
+        tool = own_names.name_in(self.session.catalog, tool, self.own_tools)
         if read_output.is_ours(tool, self.session.catalog):
             return await read_output.read(self.session, arguments or {}, self.limits)
         try:

@@ -8,6 +8,7 @@ itself is refused.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -25,8 +26,14 @@ class SubSession(ABC):
     """One session that a tool began."""
 
     session_id: str
+    title: str = ""
+    """What the tool that began it calls it."""
     turns: int = 0
     """The one at work, and those that wait for it."""
+    failed: bool = False
+    """Whether its last turn did."""
+    begun_at: float = field(default_factory=time.monotonic)
+    active_at: float = field(default_factory=time.monotonic)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -70,28 +77,38 @@ class SubSessions(ABC, Generic[_One, _Origin]):
         """
         if service == "session.list":
             return {"sessions": self.list()}
-        prompt, session_id, agent_name = (
-            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name")
+        prompt, session_id, agent_name, title = (
+            str(arguments.get(name, "")) for name in ("prompt", "session_id", "agent_name", "title")
         )
         if service == "session.start":
-            return {"session_id": await self.start(origin, prompt, agent_name)}
-        session_id, reply = await self.send(origin, prompt, session_id, agent_name, caller)
+            return {"session_id": await self.start(origin, prompt, agent_name, title)}
+        session_id, reply = await self.send(origin, prompt, session_id, agent_name, caller, title)
         return {"session_id": session_id, "reply": reply}
 
     def list(self) -> list[dict[str, object]]:
         """The sessions that can be talked with, the oldest first."""
+        now = time.monotonic()
         return [
-            {"session_id": one.session_id, "agent_name": one.agent_name, "running": one.turns > 0}
+            {
+                "session_id": one.session_id,
+                "agent_name": one.agent_name,
+                "title": one.title,
+                "running": one.turns > 0,
+                "failed": one.failed and not one.turns,
+                "age_seconds": round(now - one.begun_at, 3),
+                "idle_seconds": 0.0 if one.turns else round(now - one.active_at, 3),
+            }
             for one in self.known.values()
         ]
 
-    async def start(self, origin: _Origin, prompt: str, agent_name: str) -> str:
+    async def start(self, origin: _Origin, prompt: str, agent_name: str, title: str = "") -> str:
         """Begin a session that goes on by itself, and return its id when it is at work."""
         at_work: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def run() -> str:
             with self._place():
                 one = await self.create(origin, agent_name)
+                one.title = title
 
                 def tell() -> None:
                     if not at_work.done():
@@ -116,7 +133,7 @@ class SubSessions(ABC, Generic[_One, _Origin]):
         return at_work.result()
 
     async def send(
-        self, origin: _Origin, prompt: str, session_id: str, agent_name: str, caller: str
+        self, origin: _Origin, prompt: str, session_id: str, agent_name: str, caller: str, title: str = ""
     ) -> tuple[str, str]:
         """Say something to a session, a new one where `session_id` is empty; its id, and what it answers.
 
@@ -130,6 +147,7 @@ class SubSessions(ABC, Generic[_One, _Origin]):
             raise LookupError(f"no session {session_id!r} was begun here; session.list has those that were")
         with self._place():
             one = self.known[session_id] if session_id else await self.create(origin, agent_name)
+            one.title = title or one.title
             wait = caller, one.session_id
             self._waits.append(wait)
             try:
@@ -148,9 +166,13 @@ class SubSessions(ABC, Generic[_One, _Origin]):
         one.turns += 1
         try:
             async with one.lock:
-                return await self.turn(origin, one, prompt, at_work)
+                one.failed = True
+                answer = await self.turn(origin, one, prompt, at_work)
+                one.failed = False
+                return answer
         finally:
             one.turns -= 1
+            one.active_at = time.monotonic()
 
     @contextmanager
     def _place(self) -> Generator[None]:

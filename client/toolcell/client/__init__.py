@@ -12,8 +12,9 @@ from .callbacks import Answer, Ask
 from .catalog import Catalog, Problem, ToolInfo
 from .errors import Refused, Unavailable
 from .events import Event, Gap, Log, Metadata, Progress, Started, Update
+from .forms import Question, question_service
 from .limits import Limits
-from .outcome import Block, CallFailed, Facts, ImageData, Kind, Outcome, Output, ResourceLink, Text
+from .outcome import Block, CallFailed, Facts, FileData, ImageData, Kind, Outcome, Output, ResourceLink, Text
 from .session import Session, connect
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Catalog",
     "Event",
     "Facts",
+    "FileData",
     "Gap",
     "ImageData",
     "Kind",
@@ -35,6 +37,7 @@ __all__ = [
     "Output",
     "Problem",
     "Progress",
+    "Question",
     "Refused",
     "ResourceLink",
     "Session",
@@ -44,4 +47,5 @@ __all__ = [
     "Unavailable",
     "Update",
     "connect",
+    "question_service",
 ]

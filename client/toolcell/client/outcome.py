@@ -23,6 +23,7 @@ __all__ = [
     "Block",
     "CallFailed",
     "Facts",
+    "FileData",
     "ImageData",
     "Kind",
     "Outcome",
@@ -90,6 +91,23 @@ class ImageData:
 
 
 @dataclass(frozen=True, slots=True)
+class FileData:
+    """A file: its bytes, its media type, such as "application/pdf", and its name."""
+
+    data: bytes
+    mime_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"[file: {self.name}, {self.mime_type}, {len(self.data)} bytes]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the block as JSON, with the bytes in base64."""
+        encoded = base64.b64encode(self.data).decode()
+        return {"type": "file", "data": encoded, "mime_type": self.mime_type, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceLink:
     """A link to a resource that the agent may open; `name` and `mime_type` are None if unknown."""
 
@@ -105,7 +123,7 @@ class ResourceLink:
         return {"type": "resource_link", "uri": self.uri, "name": self.name, "mime_type": self.mime_type}
 
 
-Block: TypeAlias = Text | ImageData | ResourceLink
+Block: TypeAlias = Text | ImageData | FileData | ResourceLink
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import typer
 from toolcell._arguments.parameters import InvalidToolDefinition
 from toolcell._authoring.options import checked
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
-from toolcell.cli.app import app
+from toolcell.cli._command_line.app import app
 from toolcell.client.limits import Limits, encode_limits
 from toolcelld.__main__ import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
 from toolcelld.config.declaration import DeclarationError, declare

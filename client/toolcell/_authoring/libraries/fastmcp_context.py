@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import Denied, ToolError
@@ -54,6 +54,10 @@ class CancelledElicitation:
     """The user closed the question."""
 
     action = "cancel"
+
+
+def _answered(value: object) -> AcceptedElicitation | CancelledElicitation:
+    return CancelledElicitation() if value is None else AcceptedElicitation(value)
 
 
 class NotInContext(ToolError, AttributeError):
@@ -131,18 +135,22 @@ class Context(ToolContext):
         self._call.progress(progress, total, message or "")
 
     async def elicit(self, message: str, response_type: Any = None, schema: Any = None, **_: Any) -> Any:
-        """Ask the user for agreement.
+        """Ask the user for agreement, for a text (`str`), or for one of several texts (a list of them).
 
         Returns:
             `AcceptedElicitation` with `data`, or `DeclinedElicitation`.
 
         Raises:
-            ToolError: It asks for a value and not for agreement, which no agent can be asked for yet.
+            ToolError: It asks for a value of another type, or the agent cannot ask for values.
         """
         wanted = response_type if response_type is not None else schema
+        if wanted is str:
+            return _answered(await self._call.ui.input(message))
+        if isinstance(wanted, list) and all(isinstance(one, str) for one in cast("list[object]", wanted)):
+            return _answered(await self._call.ui.select(message, cast("list[str]", wanted)))
         if wanted is not None and wanted is not bool:
             raise ToolError(
-                f"The tool asks the user for a value ({message!r}), and only yes and no can be asked for here."
+                f"The tool asks the user for a value ({message!r}), and only yes and no, a text, or one of several texts can be asked for here."
             )
         try:
             await self._call.ask(message)

@@ -20,8 +20,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from toolcell._version import VERSION
-from toolcell.adapters.base import AgentAdapter, Origin
-from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Refused, Session, ToolInfo
+from toolcell.adapters.base import ABORT, AgentAdapter, Origin
+from toolcell.client import Answer, Ask, Call, Event, Limits, Outcome, Question, Refused, Session, ToolInfo
+from toolcell.client.forms import QUESTION
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
@@ -41,12 +42,16 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
 
     agent: ClassVar[str] = "claude"
     limits: ClassVar[Limits] = Limits(output_bytes=OUTPUT_BYTES)
-    services: ClassVar[tuple[str, ...]] = ClaudeSubSessions.services
+    services: ClassVar[tuple[str, ...]] = (*ClaudeSubSessions.services, QUESTION, ABORT)
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.asked: Callable[[Ask], Awaitable[Answer]] | None = None
         """Puts a tool's question to a person; without it the answer is no."""
+        self.questioned: Callable[[Question], Awaitable[object]] | None = None
+        """Puts a tool's question for a value to a person; without it there is no answer."""
+        self.interrupt: Callable[[], Awaitable[object]] | None = None
+        """Aborts the agent's turn for `context.abort()`: `client.interrupt`, once there is a client."""
         self.on_event: Callable[[Origin, Event], Awaitable[object]] | None = None
         """Awaited for what a running tool tells, as Claude Code shows none of it."""
         self.chosen: ClaudeAgentOptions | None = None
@@ -91,6 +96,22 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     async def ask(self, ask: Ask) -> Answer:
         """Ask through the callback of the application."""
         return False if self.asked is None else await self.asked(ask)
+
+    async def question(self, question: Question) -> object:
+        """Ask through the callback of the application. Raises RuntimeError without one."""
+        if self.questioned is None:
+            raise RuntimeError(
+                "the application gave toolcell.adapters.claude.options no `question` to ask with"
+            )
+        return await self.questioned(question)
+
+    async def abort(self, call: Call, reason: str) -> None:
+        """Interrupt the client. Raises RuntimeError without one, and for a session that a tool started."""
+        if self._callers.get(call.id, "") in self._sub_sessions.known:
+            raise RuntimeError("the session was started by a tool, which is the one to stop it")
+        if self.interrupt is None:
+            raise RuntimeError("the application did not set `interrupt` of the adapter to its client's")
+        await self.interrupt()
 
     async def serve(self, service: str, call: Call, arguments: Mapping[str, object]) -> object:
         """Talk with other sessions of the agent; see `AgentAdapter.serve`."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from mcp import types
 
-from toolcell.client import ImageData, Outcome, ResourceLink, Text, ToolInfo
+from toolcell.client import FileData, ImageData, Outcome, ResourceLink, Text, ToolInfo
 from toolcell.client.outcome import ending_of, failure_text
 
 __all__ = ["ERROR_CHARACTERS_MAX", "OUTPUT_BYTES", "result_of", "tool_of"]
@@ -57,7 +58,7 @@ def result_of(outcome: Outcome) -> types.CallToolResult:
     if outcome.ok:
         return types.CallToolResult(content=list(_blocks(outcome)))
     text = outcome.text
-    pictures = any(isinstance(block, ImageData) for block in outcome.content)
+    pictures = any(isinstance(block, ImageData | FileData) for block in outcome.content)
     if not pictures and len(text) <= ERROR_CHARACTERS_MAX:
         return types.CallToolResult(content=[_text(text)], is_error=True)
     texts = filter(None, (f"The tool failed: {ending_of(outcome)}.", failure_text(outcome)))
@@ -73,6 +74,15 @@ def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
                 yield types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime_type)
             case ImageData():
                 yield _text(str(block))
+            case FileData(data, mime_type, name):
+                # Claude Code keeps it as a file and tells the model where; the name is said here.
+                yield _text(str(block))
+                resource = types.BlobResourceContents(
+                    uri=f"attachment:///{quote(name, safe='')}",
+                    mime_type=mime_type,
+                    blob=base64.b64encode(data).decode(),
+                )
+                yield types.EmbeddedResource(resource=resource)
             case ResourceLink(uri, name, mime_type):
                 yield types.ResourceLink(uri=uri, name=name or uri, mime_type=mime_type)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from claude_agent_sdk import ClaudeAgentOptions, McpServerConfig
 
 from toolcell.adapters.base import Origin
-from toolcell.client import Answer, Ask, Event, Session
+from toolcell.client import Answer, Ask, Event, Question, Session
 
 from .adapter import SERVER, ClaudeAdapter
 
@@ -28,22 +28,26 @@ def options(
     /,
     *,
     ask: Callable[[Ask], Awaitable[Answer]] | None = None,
+    question: Callable[[Question], Awaitable[object]] | None = None,
     on_event: Callable[[Origin, Event], Awaitable[object]] | None = None,
     **fields: Any,
 ) -> ClaudeAgentOptions:
     """The options with these fields of `ClaudeAgentOptions`, and the tools of the session added to them.
 
     Nothing that is given is replaced. The tools run without a prompt, unless the options say how to prompt for them.
-    `ask` puts a tool's question to a person, `on_event` hears what running tools tell; a session that was connected
-    by itself has them already, and takes neither. Raises TypeError and ValueError.
+    `ask` puts a tool's question to a person, `question` one whose answer is a value (`context.ui`), and `on_event` hears
+    what running tools tell; a session that was connected by itself has its callbacks already, and takes neither of both. Raises TypeError and ValueError.
     """
     if isinstance(source, ClaudeAdapter):
         adapter = source
         adapter.asked = adapter.asked if ask is None else ask
-    elif ask is None:
+        adapter.questioned = adapter.questioned if question is None else question
+    elif ask is None and question is None:
         adapter = ClaudeAdapter(source)
     else:
-        raise TypeError("a session asks whom `connect` was given; for `ask` here, use ClaudeAdapter.connect")
+        raise TypeError(
+            "a session asks whom `connect` was given; for `ask` and `question` here, use ClaudeAdapter.connect"
+        )
     adapter.on_event = adapter.on_event if on_event is None else on_event
     adapter.chosen = joined(adapter, ClaudeAgentOptions(**fields))
     return adapter.chosen

@@ -20,16 +20,18 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 from weakref import WeakValueDictionary
 
 from copilot import CopilotClient, CopilotSession
+from copilot.rpc import ToolsListRequest
+from copilot.session import UserInputHandler
 from copilot.session_events import SessionEvent
 from copilot.tools import Tool, ToolInvocation, ToolResult
 
 from toolcell._printable import printable
 from toolcell.adapters import read_output
-from toolcell.adapters.base import AgentAdapter
+from toolcell.adapters.base import ABORT, AgentAdapter
 from toolcell.client import (
     Answer,
     Ask,
@@ -40,11 +42,13 @@ from toolcell.client import (
     Limits,
     Outcome,
     Progress,
+    Question,
     Refused,
     Session,
     ToolInfo,
 )
 from toolcell.client.callbacks import SERVED
+from toolcell.client.forms import NOTIFY, QUESTION
 
 from .convert import line_of, result_of, tool_of
 from .session import Asked, Conversation, Decide, SessionSettings, origin_of
@@ -56,6 +60,14 @@ logger = logging.getLogger(__name__)
 
 CUT_BYTES = 20 * 1024
 """Of a result's text; what is longer Copilot puts into a file and shows 500 characters of. Measured with 1.0.102."""
+OWN_TOOLS = frozenset(
+    {
+        "apply_patch", "ask_user", "bash", "create", "edit", "glob", "grep", "list_agents", "list_bash", "read_agent",
+        "read_bash", "report_intent", "skill", "stop_bash", "store_memory", "str_replace_editor", "task",
+        "update_todo", "view", "web_fetch", "write_agent", "write_bash",
+    }
+)  # fmt: skip
+"""Of Copilot itself; a session that the adapter makes asks its program for more."""
 ROOM_BYTES = 1024
 """For the daemon's notice, the message of a failure, and our own note."""
 
@@ -65,10 +77,11 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     agent: ClassVar[str] = "copilot"
     limits: ClassVar[Limits] = {"output_bytes": CUT_BYTES - ROOM_BYTES}
-    services: ClassVar[tuple[str, ...]] = CopilotSubSessions.services
+    services: ClassVar[tuple[str, ...]] = (*CopilotSubSessions.services, QUESTION, NOTIFY, ABORT)
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self.own_tools = OWN_TOOLS
         self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
         self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
         self._sub_sessions = CopilotSubSessions(self._begin)
@@ -103,13 +116,16 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         *,
         tools: Sequence[Tool] = (),
         on_permission_request: Decide | None = None,
+        on_user_input_request: UserInputHandler | None = None,
         ask: Asked | None = None,
     ) -> None:
         """Follow a session that was created with `tools()` elsewhere, and renew its tools when the catalog changes.
 
         `tools` are the host's own ones, which a renewal must repeat. To be called before the first message is sent.
         """
-        conversation = Conversation(self, beside=tools, decide=on_permission_request, ask=ask)
+        conversation = Conversation(
+            self, beside=tools, decide=on_permission_request, respond=on_user_input_request, ask=ask
+        )
         conversation.tools()
         session.on(conversation.on_event)
         self._made(session, conversation)
@@ -136,6 +152,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             logger.warning(
                 "The tools of %s are as they were: %s", printable(self.directory, lines=False), told
             )
+        self.own_tools |= await _own_tools(made.client)
         managed = (
             options.get("enable_managed_settings") is True or options.get("managed_settings") is not None
         )
@@ -143,6 +160,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             self,
             beside=options.get("tools") or (),
             decide=options.get("on_permission_request"),
+            respond=options.get("on_user_input_request"),
             ask=made.ask,
             managed=managed,
             made=made,
@@ -183,6 +201,27 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             return False
         conversation, invocation = running
         return await conversation.ask(ask, invocation.tool_call_id)
+
+    async def question(self, question: Question) -> object:
+        """Have the session's own handler `on_user_input_request` answer. Raises RuntimeError without one."""
+        conversation, _ = self._running.get(question.call.id, (None, None))
+        if conversation is None:
+            raise RuntimeError("the call belongs to no session of the adapter")
+        return await conversation.question(question)
+
+    async def notify(self, call: Call, message: str, level: Literal["info", "warning", "error"]) -> None:
+        """Show a note in the session's timeline. Raises RuntimeError without a session, and what the SDK raises."""
+        conversation, _ = self._running.get(call.id, (None, None))
+        if conversation is None or conversation.session is None:
+            raise RuntimeError("the call belongs to no session of the adapter")
+        await conversation.session.log(f"{call.tool}: {message}", level=level)
+
+    async def abort(self, call: Call, reason: str) -> None:
+        """Abort the turn of the session that called. Raises RuntimeError without one, and what the SDK raises."""
+        conversation, _ = self._running.get(call.id, (None, None))
+        if conversation is None or conversation.session is None:
+            raise RuntimeError("the call belongs to no session of the adapter")
+        await conversation.session.abort()
 
     def on_catalog(self, catalog: Catalog) -> None:
         """Have every session take up the tools; a model sees them with its next request, in mid turn as well."""
@@ -270,6 +309,16 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
                 return await self.call(tool, named, origin, on_event=tell)
         finally:
             del self._running[origin.call_id]
+
+
+async def _own_tools(client: CopilotClient) -> frozenset[str]:
+    """Return the names of the tools that the client's program has itself; none where it does not say."""
+    try:
+        listed = await client.rpc.tools.list(ToolsListRequest())
+    except Exception as error:  # noqa: BLE001  the SDK's; a client that is not started yet, or an older program
+        logger.debug("Copilot did not list its tools: %s", error)
+        return frozenset()
+    return frozenset(tool.name for tool in listed.tools)
 
 
 def _resolved(directory: str | os.PathLike[str]) -> str:

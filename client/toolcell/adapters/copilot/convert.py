@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import base64
 
-from copilot.session import AttributedPermissionResult, PermissionRequestResult
+from copilot.session import (
+    AttributedPermissionResult,
+    PermissionRequestResult,
+    UserInputRequest,
+    UserInputResponse,
+)
 from copilot.session_events import PermissionRequestCustomTool
 from copilot.tools import Tool, ToolBinaryResult, ToolHandler, ToolResult, ToolResultType
 
-from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, ToolInfo
+from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, Question, ToolInfo
 
-__all__ = ["answer_of", "line_of", "question_of", "result_of", "tool_of"]
+__all__ = ["answer_of", "input_of", "line_of", "question_of", "result_of", "tool_of", "value_of"]
+
+YES_NO = ["yes", "no"]
 
 TYPES: dict[Kind, ToolResultType] = {Kind.ok: "success", Kind.denied: "denied", Kind.timed_out: "timeout"}
 """All other endings are a `failure`."""
@@ -33,7 +40,7 @@ ALWAYS = frozenset(
 def tool_of(info: ToolInfo, handler: ToolHandler, *, deferred: bool = True) -> Tool:
     """A tool as a session registers it.
 
-    A tool that is named like one of Copilot's own replaces it; otherwise no session could be made at all.
+    A tool that is named like one of Copilot's own comes here under another name, unless it is to replace that.
     Copilot asks before it runs one, unless the tool is read-only: then its sandbox lets it change nothing.
     """
     return Tool(
@@ -41,7 +48,7 @@ def tool_of(info: ToolInfo, handler: ToolHandler, *, deferred: bool = True) -> T
         description=info.description,
         handler=handler,
         parameters=info.input_schema,
-        overrides_built_in_tool=True,
+        overrides_built_in_tool=info.overrides_builtin,
         skip_permission=info.read_only,
         defer=None if deferred else "never",
     )
@@ -87,3 +94,24 @@ def answer_of(decision: PermissionRequestResult | AttributedPermissionResult) ->
     """What was decided; whatever is not a clear yes is a no."""
     kind = decision.result.kind if isinstance(decision, AttributedPermissionResult) else decision.kind
     return "always" if kind in ALWAYS else kind in ONCE
+
+
+def input_of(question: Question) -> UserInputRequest:
+    """A tool's question for a value, as Copilot's model asks its user one."""
+    proposal = f" [{question.default}]" if question.default else ""
+    choices = YES_NO if question.kind == "confirm" else list(question.options)
+    return UserInputRequest(
+        question=f"{question.call.tool}: {question.message}{proposal}",
+        choices=choices,
+        allowFreeform=question.kind == "input",
+    )
+
+
+def value_of(question: Question, said: UserInputResponse) -> object:
+    """What the user answered; None where nothing was chosen."""
+    answer = said["answer"]
+    if question.kind == "input":
+        return answer or question.default
+    if question.kind == "confirm":
+        return answer == "yes"
+    return answer or None

@@ -23,6 +23,8 @@ from copilot.session import (
     CopilotSession,
     PermissionInvocation,
     PermissionRequestResult,
+    UserInputHandler,
+    UserInputResponse,
 )
 from copilot.session_events import (
     AssistantMessageData,
@@ -37,9 +39,9 @@ from copilot.session_events import (
 from copilot.tools import Tool, ToolInvocation, tool_result_to_external_tool_text_result_for_llm
 
 from toolcell.adapters.base import Origin
-from toolcell.client import Answer, Ask, Kind, Outcome
+from toolcell.client import Answer, Ask, Kind, Outcome, Question
 
-from .convert import answer_of, question_of, result_of
+from .convert import answer_of, input_of, question_of, result_of, value_of
 
 __all__ = ["MAIN", "Asked", "Conversation", "Decide", "SessionSettings", "origin_of"]
 
@@ -90,6 +92,7 @@ class Conversation:
         *,
         beside: Sequence[Tool] = (),
         decide: Decide | None = None,
+        respond: UserInputHandler | None = None,
         ask: Asked | None = None,
         managed: bool = False,
         made: SessionSettings | None = None,
@@ -105,6 +108,7 @@ class Conversation:
         self._owner = owner
         self._host_tools = tuple(beside)
         self._decide = decide
+        self._respond = respond
         self._ask = ask
         self._managed = managed
         self._shown = -1
@@ -200,6 +204,16 @@ class Conversation:
         )
         decided = self._decide(question_of(ask, tool_call_id), invocation)
         return answer_of(await decided if inspect.isawaitable(decided) else decided)
+
+    async def question(self, question: Question) -> object:
+        """Answer a tool's question for a value through the user-input handler of the session; RuntimeError without one."""
+        if self._respond is None or self.session is None:
+            raise RuntimeError(
+                "the session was made without `on_user_input_request`, which would ask its user"
+            )
+        said = self._respond(input_of(question), {"session_id": self.session.session_id})
+        answer: UserInputResponse = await said if inspect.isawaitable(said) else said
+        return value_of(question, answer)
 
     async def _answer_without_session(self, data: ExternalToolRequestedData) -> None:
         """Answer a call of a tool that has gone: the SDK has no handler for it, and the turn would wait for ever.

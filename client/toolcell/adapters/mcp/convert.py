@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote
 
 from mcp import types
 
-from toolcell.client import Answer, Ask, ImageData, Outcome, ResourceLink, Text, ToolInfo
+from toolcell.client import Answer, Ask, FileData, ImageData, Outcome, Question, ResourceLink, Text, ToolInfo
 from toolcell.client.outcome import failure_text
 
 from .host_limits import meta_of
 
-__all__ = ["answer_of", "failure", "question_of", "result_of", "tools_of"]
+__all__ = [
+    "answer_of", "failure", "file_block", "form_of", "question_of", "result_of", "tools_of", "value_of",
+]  # fmt: skip
 
 ANSWER = "allow"
 
@@ -63,12 +66,25 @@ def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:
                 yield _text(text)
             case ImageData(data, mime_type):
                 yield types.ImageContent(data=base64.b64encode(data).decode(), mime_type=mime_type)
+            case FileData():
+                yield file_block(block)
             case ResourceLink(uri, name, mime_type):
                 yield types.ResourceLink(uri=uri, name=name or uri, mime_type=mime_type)
 
 
 def _text(text: str) -> types.TextContent:
     return types.TextContent(text=text)
+
+
+def file_block(block: FileData) -> types.AudioContent | types.EmbeddedResource:
+    """A file as MCP has it: audio by a kind of its own, everything else as an embedded resource."""
+    data = base64.b64encode(block.data).decode()
+    if block.mime_type.startswith("audio/"):
+        return types.AudioContent(data=data, mime_type=block.mime_type)
+    uri = f"attachment:///{quote(block.name, safe='')}"
+    return types.EmbeddedResource(
+        resource=types.BlobResourceContents(uri=uri, mime_type=block.mime_type, blob=data)
+    )
 
 
 def question_of(ask: Ask) -> types.ElicitRequest:
@@ -92,3 +108,18 @@ def answer_of(said: object) -> Answer:
         return False
     choice = (said.content or {}).get(ANSWER)
     return "always" if choice == "always" else choice == "once"
+
+
+def form_of(question: Question) -> types.ElicitRequest:
+    """A tool's question for a value as a form."""
+    message = _text(f"{question.call.tool}: {question.message}").text
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=message, requested_schema=question.schema)
+    )
+
+
+def value_of(said: object) -> object:
+    """What a person answered to a form; None if it was dismissed."""
+    if not isinstance(said, types.ElicitResult) or said.action != "accept":
+        return None
+    return (said.content or {}).get("value")

@@ -24,7 +24,19 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 from toolcell.adapters import read_output
-from toolcell.client import Answer, Ask, Catalog, Refused, Session, ToolInfo, Unavailable, connect
+from toolcell.client import (
+    Answer,
+    Ask,
+    Catalog,
+    Question,
+    Refused,
+    Session,
+    ToolInfo,
+    Unavailable,
+    connect,
+    question_service,
+)
+from toolcell.client.forms import QUESTION
 
 from .convert import failure, result_of, tools_of
 from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
@@ -177,6 +189,7 @@ class HostSession:
                 directory=await self._directory(context),
                 limits=limits_of(agent),
                 ask=self._ask if can_elicit(context) else None,
+                services={QUESTION: question_service(self._question)} if can_elicit(context) else None,
                 on_catalog=lambda _: self._changed.set(),
                 daemon=self._daemon,
                 linger=LINGER_SECONDS,
@@ -258,6 +271,10 @@ class HostSession:
     async def _ask(self, ask: Ask) -> Answer:
         talk, _ = self._talks[ask.call.id]
         return await talk.ask(ask)
+
+    async def _question(self, question: Question) -> object:
+        talk, _ = self._talks[question.call.id]
+        return await talk.question(question)
 
 
 def client_name(context: Context) -> str:

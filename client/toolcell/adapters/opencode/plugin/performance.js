@@ -5,8 +5,8 @@ import { NAME, read, withHandle } from "./reading.js"
 const BY = "by OpenCode"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
 
-/** Run a tool for OpenCode: the result, or an error with the text for the model. Returns when the tool has stopped. */
-export async function perform(session, tool, args, context, { limits, permissions, running, services }) {
+/** Run a tool for OpenCode, which has it under the name `shown`: the result, or an error with the text for the model. Returns when the tool has stopped. */
+export async function perform(session, tool, args, context, { shown, limits, permissions, running, services }) {
   if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args, limits), {})
   if (context.abort.aborted) return resultOf(failed("aborted", `${BY}, before it was sent`, "client"), {})
   const request = {
@@ -20,7 +20,7 @@ export async function perform(session, tool, args, context, { limits, permission
   }
   const telling = new Telling(context)
   const flight = session.call(request, args, (event) => telling.take(event))
-  const asking = new Asking(flight, context, permissions)
+  const asking = new Asking(flight, context, permissions, shown)
   running.set(flight, asking)
   const abort = () => flight.abort(BY)
   context.abort.addEventListener("abort", abort, { once: true })
@@ -90,18 +90,20 @@ class Asking {
   #flight
   #context
   #permissions
+  #shown
 
-  constructor(flight, context, permissions) {
+  constructor(flight, context, permissions, shown) {
     this.#flight = flight
     this.#context = context
     this.#permissions = permissions
+    this.#shown = shown
   }
 
   async ask({ askId, question, permission, patterns, always, details }) {
     const answer = { callId: this.#flight.id, askId, allowed: true }
     try {
       await this.#context.ask({
-        permission: this.#permissions.of(this.#flight.request.tool, permission),
+        permission: this.#permissions.of(this.#shown, permission),
         patterns: patterns.length ? patterns : ["*"], // none at all would be allowed unasked
         always, // OpenCode remembers it, and says so the next time it is asked
         metadata: { question, permission, details: json(details) },

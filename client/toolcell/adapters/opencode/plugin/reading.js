@@ -1,8 +1,10 @@
 // How the model reads on where an output was cut: a tool of ours, and the line that points to it.
-// The words are those of client/toolcell/adapters/reading.py.
+// What the tool says of itself is put here by the build, from client/toolcell/adapters/read_output.py; the words of its
+// answers are those of that module.
+import { readOutput } from "toolcell:texts"
 import { failed } from "./outcome.js"
 
-export const NAME = "toolcell_read_output"
+export const NAME = readOutput.name
 const OPENCODES = { max_lines: 2_000, max_bytes: 50 * 1024 } // what it cuts at, unless it is told otherwise
 const ROOM_LINES = 10 // for the notice and the note below what we cut
 const ROOM_BYTES = 1_200
@@ -13,20 +15,7 @@ export function shownUnder({ tool_output: told }) {
   return { outputLines: Math.max(1, lines - ROOM_LINES), outputBytes: Math.max(1, bytes - ROOM_BYTES) }
 }
 
-export const READ_OUTPUT = {
-  name: NAME,
-  description: "Read more of a tool's output that was too long to be shown whole.",
-  schema: {
-    type: "object",
-    properties: {
-      output_id: { type: "string", description: "As the note below the output that was cut names it." },
-      start: { type: "integer", minimum: 0, default: 0, description: "The first byte, from 0." },
-      length: { type: "integer", minimum: 1, description: "Bytes, as many as are shown if left out." },
-    },
-    required: ["output_id"],
-    additionalProperties: false,
-  },
-}
+export const READ_OUTPUT = readOutput
 
 /** The outcome with a note below an output that was cut. */
 export function withHandle(outcome) {

@@ -4,7 +4,8 @@
 // calls names the call that it works for, and one that would wait for itself is refused.
 import { json } from "./outcome.js"
 
-export const SERVICES = ["session.start", "session.send", "session.list"]
+const ABORT = "agent.abort" // what context.abort() uses
+export const SERVICES = ["session.start", "session.send", "session.list", ABORT]
 
 const TURNS_MAX = 8 // at once
 const SESSIONS_MAX = 1_000 // that are remembered; OpenCode keeps all of them
@@ -14,7 +15,7 @@ const REASON_CHARACTERS_MAX = 1_000
 /** The sessions that tools of one directory began. */
 export class Services {
   #client
-  #begun = new Map() // by session: {agent, turns}
+  #begun = new Map() // by session: {agent, title, turns, failed, begunAt, activeAt}
   #parents = new Map() // of sub-agents' sessions: the session that waits for it
   #owners = new Map() // by session: the call that it works for
   #waits = [] // [session, the session that it waits for]
@@ -52,10 +53,24 @@ export class Services {
     flight.respond(askId, { reply })
   }
 
-  async #do(flight, service, { prompt, session_id: session, agent_name: agent }) {
+  async #do(flight, service, { prompt, session_id: session, agent_name: agent, title }) {
+    if (service === ABORT) {
+      await this.#client.session.abort({ path: { id: flight.request.sessionId }, throwOnError: true })
+      return null
+    }
     if (service === "session.list") {
-      const sessions = [...this.#begun].map(([id, { agent, turns }]) => {
-        return { session_id: id, agent_name: agent, running: turns > 0 }
+      const now = performance.now()
+      const sessions = [...this.#begun].map(([id, one]) => {
+        const { agent, title, turns, failed } = one
+        return {
+          session_id: id,
+          agent_name: agent,
+          title,
+          running: turns > 0,
+          failed: failed && !turns,
+          age_seconds: (now - one.begunAt) / 1000,
+          idle_seconds: turns ? 0 : (now - one.activeAt) / 1000,
+        }
       })
       return { sessions }
     }
@@ -72,6 +87,7 @@ export class Services {
       throw new Error(`${TURNS_MAX} sessions are at work for tools already; wait for one of them`)
     }
     const id = session || (await this.#begin(caller, agent))
+    if (typeof title === "string" && title) this.#begun.get(id).title = title
     const turn = this.#turn(flight, id, prompt)
     if (service === "session.start") {
       turn.catch(() => {}) // the session itself shows what became of it
@@ -97,7 +113,8 @@ export class Services {
       if (!names.includes(agent)) throw new Error(`no agent ${agent}; there are ${names.join(", ")}`)
     }
     const { data } = await this.#client.session.create({ body: { parentID }, throwOnError: true })
-    this.#begun.set(data.id, { agent: agent || "main", turns: 0 })
+    const now = performance.now()
+    this.#begun.set(data.id, { agent: agent || "main", title: "", turns: 0, failed: false, begunAt: now, activeAt: now })
     this.#parents.delete(data.id)
     if (this.#begun.size > SESSIONS_MAX) this.#begun.delete(this.#begun.keys().next().value)
     return data.id
@@ -110,14 +127,17 @@ export class Services {
     if (one.agent !== "main") body.agent = one.agent
     this.#owners.set(id, flight.id)
     one.turns += 1
+    one.failed = true // until the turn has ended well
     this.#turns += 1
     try {
       const { data } = await this.#client.session.prompt({ path: { id }, body, throwOnError: true })
       const wrong = data.info.error
       if (wrong) throw new Error(wrong.data?.message || wrong.name)
+      one.failed = false
       return data.parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n")
     } finally {
       one.turns -= 1
+      one.activeAt = performance.now()
       this.#turns -= 1
       if (!one.turns) this.#owners.delete(id)
     }

@@ -30,7 +30,7 @@ const FINAL = new Set(["superseded", "wrong_token", "session_exists", "version_m
 
 /** One stay with the daemon. */
 export class Session {
-  tools = new Map() // the catalog: by name, {name, description, schema}
+  tools = new Map() // the catalog: by name, {name, description, schema, path, overridesBuiltin}
   problems = []
   flights = new Map()
   #place
@@ -265,8 +265,9 @@ export class Session {
     const tools = this.#parts.flatMap(({ tools }) => tools)
     this.problems = this.#parts.flatMap(({ problems }) => problems)
     this.tools = new Map(
-      tools.map(({ name, description, inputSchema }) => {
-        return [name, { name, description, schema: json(inputSchema) ?? { type: "object", properties: {} } }]
+      tools.map(({ name, description, inputSchema, path, overridesBuiltin }) => {
+        const schema = json(inputSchema) ?? { type: "object", properties: {} }
+        return [name, { name, description, schema, path, overridesBuiltin }]
       }),
     )
     this.#parts = []
