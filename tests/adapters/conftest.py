@@ -6,15 +6,19 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.daemons import RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
+from tests.adapters.kinds import lay_out
+from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
 
-__all__ = ["KIT", "LATE", "TALK", "daemon", "make_daemon", "shared_daemon", "spared"]
+__all__ = ["KIT", "LATE", "NEW", "TALK", "daemon", "make_daemon", "shared_daemon", "spared", "without_times"]
 
 KIT = Path(__file__).parent / "kit" / "kit.py"
 TALK = KIT.with_name("talk.py").read_text()
 """Tools that use the services of an adapter, for the tests of services."""
+NEW = {"agent_name": "main", "title": "", "failed": False}
+"""A session that a tool began, as `session.list` has it."""
 LATE = """
     import time
     from toolcell import tool
@@ -35,4 +39,25 @@ def kit() -> Iterator[RunningDaemon]:
         shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
         with kept(daemon):
             daemon.start()
+            yield daemon
+
+
+def without_times(session: dict[str, Any]) -> dict[str, Any]:
+    """A session as `session.list` has it, without how old and how long idle it is."""
+    ages = [session.pop("age_seconds"), session.pop("idle_seconds")]
+    assert ages[0] >= ages[1] >= 0
+    return session
+
+
+@pytest.fixture(scope="module")
+def kinds() -> Iterator[RunningDaemon]:
+    """A daemon for the tests of a file, with tools of every kind."""
+    with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
+        daemon = RunningDaemon(Path(directory))
+        lay_out(daemon.project)
+        with kept(daemon):
+            daemon.start()
+            roomy = ROOMY.format(directory=daemon.directory)
+            daemon.config.write_text(f'{roomy}\n[daemon]\npacks = ["squad"]\n')
+            daemon.reload()
             yield daemon

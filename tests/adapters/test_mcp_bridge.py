@@ -41,7 +41,7 @@ SECONDS_MAX = 20
 TOOLS = '''
 import asyncio, contextlib, ctypes, os, signal, subprocess, time
 from pathlib import Path
-from toolcell import Image, Link, ToolContext, ToolError, ToolResult, tool
+from toolcell import File, Image, Link, ToolContext, ToolError, ToolResult, tool
 
 HERE = Path(__file__).parent.parent.parent
 
@@ -74,6 +74,11 @@ def picture() -> ToolResult:
     return ToolResult(["look", Image(data=b"\\x89PNG\\r\\n\\x1a\\n"), Link("https://example.org/more", name="more")])
 
 @tool
+def files() -> list[File]:
+    """Files that are no pictures."""
+    return [File(data=b"%PDF", name="a b.pdf"), File(data=b"ID3", mime_type="audio/mpeg")]
+
+@tool
 def long(width: int = 0) -> str:
     """Many lines."""
     return "\\n".join(f"line {number}".ljust(width, ".") for number in range(5000))
@@ -98,6 +103,12 @@ async def asks(context: ToolContext) -> str:
     """Ask first."""
     await context.ask("May I?", permission="edit", patterns=["a.py", "b.py"], always=["*.py"])
     return "did it"
+
+@tool
+async def picks(context: ToolContext) -> str:
+    """Let the person choose, type and agree."""
+    ui = context.ui
+    return repr([await ui.select("Which?", ["a", "b"]), await ui.input("Name?", "Ada"), await ui.confirm("Sure?")])
 
 @tool
 def meets(mine: str, other: str) -> str:
@@ -160,14 +171,19 @@ def environment(daemon: RunningDaemon) -> dict[str, str]:
 
 @asynccontextmanager
 async def host(
-    daemon: RunningDaemon, era: str, *, env: dict[str, str] | None = None, **options: Any
+    daemon: RunningDaemon,
+    era: str,
+    *,
+    env: dict[str, str] | None = None,
+    seconds_max: float = SECONDS_MAX,
+    **options: Any,
 ) -> AsyncGenerator[Client]:
     """A host that has started the bridge, and ends it by closing its end."""
     program, *arguments = command(daemon)
     parameters = StdioServerParameters(
         command=program, args=arguments, cwd=daemon.project, env={**environment(daemon), **(env or {})}
     )
-    async with asyncio.timeout(SECONDS_MAX), Client(parameters, mode=era, **options) as client:
+    async with asyncio.timeout(seconds_max), Client(parameters, mode=era, **options) as client:
         yield client
 
 
@@ -253,6 +269,17 @@ async def test_whatever_comes_of_a_call_is_a_result(served: RunningDaemon, era: 
         assert (base64.b64decode(picture.data), picture.mime_type) == (b"\x89PNG\r\n\x1a\n", "image/png")
         assert isinstance(link, types.ResourceLink)
         assert (link.uri, link.name) == ("https://example.org/more", "more")
+
+        paper, sound = (await client.call_tool("kit_files")).content
+        assert isinstance(paper, types.EmbeddedResource)
+        assert isinstance(paper.resource, types.BlobResourceContents)
+        assert (paper.resource.uri, paper.resource.mime_type) == (
+            "attachment:///a%20b.pdf",
+            "application/pdf",
+        )
+        assert base64.b64decode(paper.resource.blob) == b"%PDF"
+        assert isinstance(sound, types.AudioContent)
+        assert (sound.mime_type, base64.b64decode(sound.data)) == ("audio/mpeg", b"ID3")
 
 
 @pytest.mark.parametrize(
@@ -386,6 +413,41 @@ async def test_a_question_is_put_to_the_person(served: RunningDaemon, era: str) 
 
     # The sixth was allowed by the fifth.
     assert questions == ["kit_asks: May I?\n  a.py\n  b.py\n  always: *.py"] * 5
+
+
+async def test_a_question_for_a_value_is_a_form(served: RunningDaemon, era: str) -> None:
+    contents: list[Any] = [
+        {"value": "b"}, {"value": "Eve"}, {"value": True},  # answered
+        None, None, None,  # dismissed
+        {"value": "c"},  # not offered
+    ]  # fmt: skip
+    asked: list[tuple[str, Any]] = []
+
+    async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        asked.append((params.message, params.requested_schema["properties"]["value"]))
+        content = contents.pop(0)
+        return types.ElicitResult(action="decline" if content is None else "accept", content=content)
+
+    async with host(served, era, elicitation_callback=person) as client:
+        assert text(await client.call_tool("kit_picks")) == "['b', 'Eve', True]"
+        assert text(await client.call_tool("kit_picks")) == "[None, None, False]"
+        refused = await client.call_tool("kit_picks")
+        assert refused.is_error
+        assert "'c', which is not one of the options" in text(refused)
+    assert asked[:3] == [
+        ("kit_picks: Which?", {"type": "string", "title": "Answer", "enum": ["a", "b"]}),
+        ("kit_picks: Name?", {"type": "string", "title": "Answer", "default": "Ada"}),
+        ("kit_picks: Sure?", {"type": "boolean", "title": "Answer"}),
+    ]
+
+
+async def test_without_elicitation_a_question_for_a_value_is_refused(served: RunningDaemon) -> None:
+    async with host(served, "legacy") as client:
+        result = await client.call_tool("kit_picks")
+
+    assert result.is_error
+    assert "offers no service 'ui.question'" in text(result)
 
 
 async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -> None:

@@ -9,7 +9,8 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from claude_agent_sdk import (
@@ -31,7 +32,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.base import Origin
 from toolcell.adapters.claude import options
-from toolcell.client import Answer, Ask, Event, Progress
+from toolcell.client import Answer, Ask, Event, Progress, Question
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -174,7 +175,7 @@ async def test_the_model_sees_a_picture(kit: RunningDaemon, start: Start) -> Non
 
 NOISE = """
     import os, struct, zlib
-    from toolcell import Image, tool
+    from toolcell import File, Image, tool
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -185,6 +186,10 @@ NOISE = """
         head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
         parts = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
         return Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + b"".join(chunk(*part) for part in parts))
+
+    @tool
+    def paper() -> File:
+        return File(data=b"%PDF-1.7 paper", name="a b.pdf")
 
     @tool
     def drawing() -> Image:
@@ -200,6 +205,11 @@ async def test_a_large_picture_does_not_end_the_agent(daemon: RunningDaemon, sta
         # And one of a kind that the model's wire has no place for is named.
         found = await result(claude, use("noise_drawing"))
         assert texts(found) == ["[image: image/svg+xml, 41 bytes]"]
+        # A file of another kind is named, and Claude Code gets the whole of it.
+        found = await result(claude, use("noise_paper"))
+        named, kept = texts(found)
+        assert named == "[file: a b.pdf, application/pdf, 14 bytes]"
+        assert Path(kept.rpartition(" saved to ")[2]).read_bytes() == b"%PDF-1.7 paper"
 
 
 async def test_a_long_output_is_cut_by_the_daemon_alone_and_can_be_read_on(
@@ -281,6 +291,36 @@ async def test_a_question_is_put_to_whom_the_application_named(
     assert (question.question, question.permission, question.call.id) == ("Write a.txt?", "write", wanted.id)
 
 
+FORM = """
+from toolcell import ToolContext, tool
+
+@tool
+async def picks(context: ToolContext) -> str:
+    ui = context.ui
+    await ui.notify("Three questions.")
+    return repr([await ui.select("Which?", ["a", "b"]), await ui.input("Name?", "Ada"), await ui.confirm("Sure?")])
+"""
+
+
+async def test_a_question_for_a_value_is_put_through_the_callback(kit: RunningDaemon, start: Start) -> None:
+    kit.tool("form", FORM)
+    answers: list[object] = ["b", "Eve", True]
+    asked: list[str] = []
+
+    async def dialog(question: Question) -> object:
+        asked.append(f"{question.kind} {question.message} {list(question.options)} {question.default}")
+        return answers.pop(0)
+
+    async with start(kit, question=dialog) as claude:
+        found = await result(claude, use("form_picks"))
+        assert texts(found) == ["['b', 'Eve', True]"]
+        assert asked == ["select Which? ['a', 'b'] ", "input Name? [] Ada", "confirm Sure? [] "]
+        claude.adapter.questioned = None
+        found = await result(claude, use("form_picks"))
+        assert found["is_error"] is True
+        assert "no `question` to ask with" in texts(found)[0]
+
+
 async def test_a_question_is_denied_where_nobody_was_named(kit: RunningDaemon, start: Start) -> None:
     async with start(kit) as claude:
         found = await result(claude, use("kit_asks", path="a.txt"))
@@ -353,6 +393,41 @@ async def test_an_interrupt_stops_a_tool_that_listens(kit: RunningDaemon, start:
         await gone(await interrupted(claude, kit, use("kit_waits", name="heard"), "heard"))
         assert (kit.project / "heard.stopped").exists()
         assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
+
+
+STOPS = """
+from toolcell import ToolContext, tool
+
+@tool
+async def stops(context: ToolContext) -> str:
+    await context.abort("enough")
+    await context.abort.wait()
+    return "not shown"
+"""
+
+
+async def test_a_tool_can_interrupt_the_agent_that_called_it(kit: RunningDaemon, start: Start) -> None:
+    kit.tool("all", STOPS)
+    async with start(kit) as claude:
+        assert "did not set `interrupt`" in texts(await result(claude, use("all_stops")))[0]
+        claude.adapter.interrupt = claude.client.interrupt
+        claude.model.script.turns.append(Turn(uses=(use("all_stops"),)))
+        last = (await claude.turn())[-1]
+        assert isinstance(last, ResultMessage)
+        assert last.subtype == "error_during_execution"
+        assert texts(await result(claude, use("kit_echo", text="and on it goes"))) == ["and on it goes"]
+
+
+async def test_a_session_that_a_tool_started_cannot_interrupt_the_one_of_the_user(kit: RunningDaemon) -> None:
+    async def interrupt() -> None:
+        raise AssertionError("another session's turn was aborted")
+
+    async with adapted(kit) as adapter:
+        adapter.interrupt = interrupt
+        adapter._callers["c-1"] = "started"  # pyright: ignore[reportPrivateUsage]
+        adapter._sub_sessions.known["started"] = cast("Any", None)  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(RuntimeError, match="started by a tool"):
+            await adapter.abort(cast("Any", SimpleNamespace(id="c-1")), "")
 
 
 async def test_an_interrupt_ends_a_tool_that_does_not(kit: RunningDaemon, start: Start) -> None:

@@ -13,7 +13,7 @@ from claude_agent_sdk import AgentDefinition
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import Start, adapted, fields
 from tests.adapters.claude.test_claude import appears, gone, process_of, result, texts, use
-from tests.adapters.conftest import TALK
+from tests.adapters.conftest import NEW, TALK, without_times
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
@@ -59,9 +59,8 @@ async def test_a_session_answers_and_remembers(adapter: ClaudeAdapter, model: Mo
     second = await talk(adapter, "send", prompt="Say that again.", session_id=first["session_id"])
     assert second == {"session_id": first["session_id"], "reply": "Blue, I said."}
     assert "What is its colour?" in prompts(model.script.requests[-1])
-    assert await talk(adapter, "list") == {
-        "sessions": [{"session_id": first["session_id"], "agent_name": "main", "running": False}]
-    }
+    (listed,) = (await talk(adapter, "list"))["sessions"]
+    assert without_times(listed) == {"session_id": first["session_id"], **NEW, "running": False}
 
 
 async def test_a_session_that_was_started_goes_on_by_itself(
@@ -73,7 +72,7 @@ async def test_a_session_that_was_started_goes_on_by_itself(
     await appears(kit.project / "started.there")
     process = process_of(kit, wanted)
     (listed,) = (await talk(adapter, "list"))["sessions"]
-    assert listed == {"session_id": started["session_id"], "agent_name": "main", "running": True}
+    assert without_times(listed) == {"session_id": started["session_id"], **NEW, "running": True}
     await adapter.leave()  # as the end of `connect` does
     assert not process.is_running()
     assert (kit.project / "started.stopped").exists()

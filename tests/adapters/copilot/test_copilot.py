@@ -297,6 +297,72 @@ async def test_a_host_may_answer_questions_elsewhere(
         assert asked == ["Write d.txt?"]
 
 
+FORM = """
+from toolcell import ToolContext, tool
+
+@tool
+async def picks(context: ToolContext) -> str:
+    ui = context.ui
+    await ui.notify("Three questions.")
+    return repr([await ui.select("Which?", ["a", "b"]), await ui.input("Name?", "Ada"), await ui.confirm("Sure?")])
+"""
+
+
+async def test_a_question_for_a_value_goes_to_the_handler_of_user_input(
+    kit: RunningDaemon, start: Start
+) -> None:
+    kit.tool("form", FORM)
+    asked: list[tuple[Any, str]] = []
+    answers = ["b", "", "yes"]
+
+    async def respond(request: Any, invocation: dict[str, str]) -> Any:
+        asked.append((request, invocation["session_id"]))
+        return {"answer": answers.pop(0), "wasFreeform": False}
+
+    events: list[SessionEvent] = []
+    async with start(kit, on_user_input_request=respond, on_event=events.append) as copilot:
+        assert await copilot.use(Use("form_picks", {})) == ["['b', 'Ada', True]"]
+        here = copilot.session.session_id
+    assert asked == [
+        ({"question": "form_picks: Which?", "choices": ["a", "b"], "allowFreeform": False}, here),
+        ({"question": "form_picks: Name? [Ada]", "choices": [], "allowFreeform": True}, here),
+        ({"question": "form_picks: Sure?", "choices": ["yes", "no"], "allowFreeform": False}, here),
+    ]
+    assert any(getattr(event.data, "message", "") == "form_picks: Three questions." for event in events)
+
+
+STOPS = """
+from toolcell import ToolContext, tool
+
+@tool
+async def stops(context: ToolContext) -> str:
+    await context.abort("enough")
+    await context.abort.wait()
+    return "not shown"
+"""
+
+
+async def test_a_tool_can_abort_the_turn_that_called_it(kit: RunningDaemon, start: Start) -> None:
+    kit.tool("all", STOPS)
+    async with start(kit) as copilot:
+        use = Use("all_stops", {})
+        copilot.model.script.turns += [Turn(uses=(use,)), Turn(text="not reached")]
+        with pytest.raises(RuntimeError, match="aborted before response completed"):
+            await copilot.session.send_and_wait("go")
+        assert [turn.text for turn in copilot.model.script.turns] == ["not reached"]
+        copilot.model.script.turns.clear()
+        assert await copilot.use(Use("kit_echo", {"text": "and on it goes"})) == ["and on it goes"]
+
+
+async def test_without_such_a_handler_a_question_for_a_value_is_refused(
+    kit: RunningDaemon, start: Start
+) -> None:
+    kit.tool("form", FORM)
+    async with start(kit) as copilot:
+        (shown,) = await copilot.use(Use("form_picks", {}))
+        assert "without `on_user_input_request`" in shown
+
+
 async def test_without_a_handler_only_tools_that_change_nothing_run(kit: RunningDaemon, start: Start) -> None:
     async with start(kit, on_permission_request=None) as copilot:
         echo, order = await copilot.use(
@@ -631,10 +697,22 @@ async def test_a_session_that_is_resumed_has_the_tools_of_now(
         assert (await whoami(again))["session_id"] == session_id
 
 
-async def test_a_tool_may_be_called_like_one_of_copilots(own: RunningDaemon, start: Start) -> None:
+async def test_a_tool_may_be_called_like_one_of_copilots(
+    own: RunningDaemon, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     own.tool("view", NEW.replace("NUMBER", "4").replace("def new(", "def view("))
     async with start(own) as copilot:
+        assert await copilot.use(Use("toolcell_view", {"text": "a"})) == ["4: a"]
+        shown = offered(copilot.model.script.requests[-1])
+        assert shown["view"]["description"] != shown["toolcell_view"]["description"]
+        (problem,) = copilot.adapter.problems
+        assert (problem.tool, problem.reason) == ("view", "shadowed")
+        assert "[tool.view] overrides_builtin = true" in problem.message
+        assert "copilot has a tool view of its own, which is kept" in caplog.text
+    own.configure("[tool.view]\noverrides_builtin = true\n")
+    async with start(own) as copilot:
         assert await copilot.use(Use("view", {"text": "a"})) == ["4: a"]
+        assert copilot.adapter.problems == ()
 
 
 async def test_an_adapter_that_leaves_aborts_what_runs(

@@ -26,7 +26,7 @@ from tests.adapters.kit.kit import PICTURE
 
 from toolcell.adapters import read_output
 from toolcell.adapters.copilot.convert import answer_of, line_of, result_of, tool_of
-from toolcell.client import Answer, ImageData, Kind, Outcome, Progress, ResourceLink, Text
+from toolcell.client import Answer, FileData, ImageData, Kind, Outcome, Progress, ResourceLink, Text
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -48,6 +48,12 @@ def test_a_result_has_its_text_its_pictures_and_its_links() -> None:
     assert result.binary_results_for_llm is not None
     (picture,) = result.binary_results_for_llm
     assert (picture.mime_type, picture.type) == ("image/png", "image")
+
+
+def test_a_file_that_copilot_has_no_place_for_is_named() -> None:
+    result = result_of(Outcome(Kind.ok, content=(FileData(b"%PDF", "application/pdf", "a.pdf"),)))
+    assert result.text_result_for_llm == "[file: a.pdf, application/pdf, 4 bytes]"
+    assert result.binary_results_for_llm is None
 
 
 DECISIONS: list[tuple[PermissionRequestResult, Answer]] = [
@@ -80,9 +86,10 @@ def test_a_tool_says_what_it_is() -> None:
         raise NotImplementedError
 
     tool = tool_of(read_output.READ_OUTPUT, run, deferred=False)
-    assert (tool.skip_permission, tool.overrides_built_in_tool, tool.defer) == (True, True, "never")
+    assert (tool.skip_permission, tool.overrides_built_in_tool, tool.defer) == (True, False, "never")
     changes = tool_of(replace(read_output.READ_OUTPUT, read_only=False), run)
     assert (changes.skip_permission, changes.defer) == (False, None)
+    assert tool_of(replace(read_output.READ_OUTPUT, overrides_builtin=True), run).overrides_built_in_tool
 
 
 @pytest.mark.parametrize(

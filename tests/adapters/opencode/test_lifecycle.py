@@ -19,6 +19,7 @@ from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import OpenCodeApi, plugin_entry
+from toolcell.adapters.opencode.entry import OWN_TOOLS
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
@@ -164,6 +165,36 @@ async def test_an_opencode_that_is_killed_takes_its_calls_along(own: RunningDaem
             opencode.process.wait(SECONDS_MAX)
         await until((own.project / "orphan.stopped").exists)
         await until(lambda: not process.is_running())
+
+
+async def test_a_tool_that_is_called_like_one_of_opencodes_replaces_it_with_the_flag_alone(
+    own: RunningDaemon, start: Start
+) -> None:
+    mine = "from toolcell import tool\n\n@tool\ndef {}() -> str:\n    return 'mine'\n"
+    own.tool("bash", mine.format("bash"))
+    own.tool("glob", mine.format("glob"))
+    own.tool(
+        "paper",
+        "from toolcell import File, tool\n\n"
+        "@tool\ndef paper() -> File:\n    return File(data=b'%PDF-1.7', name='a.pdf')\n",
+    )
+    own.configure("[tool.glob]\noverrides_builtin = true\n")
+    with start(own) as opencode:
+        names = await ids(opencode)
+        assert {name for name in names if not name.startswith(("kit_", "toolcell_", "paper"))} <= OWN_TOOLS
+        assert {"bash", "toolcell_bash", "glob"} <= set(names)
+        assert "toolcell_glob" not in names
+        kept = "OpenCode has a tool bash of its own, which is kept; this one is offered as toolcell_bash"
+        await until(lambda: kept in opencode.log.read_text())
+        async with opencode.stay() as stay:
+            assert await stay.use(Use("toolcell_bash", {})) == ["mine"]
+            assert await stay.use(Use("glob", {})) == ["mine"]
+            await stay.use(use := Use("paper", {}))
+            state = (await stay.part(use))["state"]
+            assert state["output"] == "[file: a.pdf, application/pdf, 8 bytes]"
+            (attachment,) = state["attachments"]
+            assert (attachment["mime"], attachment["filename"]) == ("application/pdf", "a.pdf")
+            assert attachment["url"] == "data:application/pdf;base64,JVBERi0xLjc="
 
 
 async def test_without_a_daemon_opencode_works_and_says_what_is_missing(

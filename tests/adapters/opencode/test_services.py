@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.adapters.conftest import NEW, without_times
 from tests.adapters.opencode.serve import OpenCode, until
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
@@ -60,8 +61,19 @@ async def test_a_tool_talks_with_a_session_that_it_begins(kit: RunningDaemon, op
 
         wrong, sessions = await stay.use(second, listed)
         assert "prompt: should be a text" in wrong
-        one = {"session_id": answered["session_id"], "agent_name": "main", "running": False}
-        assert one in json.loads(sessions)["sessions"]
+        one = {"session_id": answered["session_id"], **NEW, "running": False}
+        assert one in map(without_times, json.loads(sessions)["sessions"])
+
+
+async def test_a_tool_can_abort_the_turn_that_called_it(kit: RunningDaemon, opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        stop = Use("talk", {"service": "agent.abort", "arguments": {}})
+        opencode.model.script.turns += [Turn(uses=(stop,)), Turn(text="not reached")]
+        await stay.turn()
+        assert [turn.text for turn in opencode.model.script.turns] == ["not reached"]
+        opencode.model.script.turns.clear()
+        echo = Use("kit_echo", {"text": "and on it goes"})
+        assert await stay.use(echo) == ["and on it goes"]
 
 
 async def test_a_session_is_begun_for_an_agent_and_goes_on_by_itself(

@@ -1,0 +1,31 @@
+"""Claude Code calls tools of every kind, aborts them, and reads their outputs cut."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.adapters.claude.conftest import Start
+from tests.adapters.claude.test_claude import result, texts, use
+from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.script import Turn
+from tests.daemons import RunningDaemon
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaemon, start: Start) -> None:
+    async with start(kinds) as claude:
+        for kind in KINDS:
+            assert texts(await result(claude, use(kind.say, text=f"ü {kind.name}"))) == [f"ü {kind.name}"]
+            long = texts(await result(claude, use(kind.lines, count=LINES)))
+            assert CUT in "".join(long), kind
+            turns: list[asyncio.Task[object]] = []
+
+            async def begin(tool: str = kind.wait, turns: list[asyncio.Task[object]] = turns) -> None:
+                claude.model.script.turns.append(Turn(uses=(use(tool),)))
+                await claude.client.query("go")
+                turns.append(asyncio.create_task(claude.answer()))
+
+            await aborted(kinds, kind.wait, begin, claude.client.interrupt)
+            await turns[0]

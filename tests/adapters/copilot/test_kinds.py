@@ -1,0 +1,25 @@
+"""Copilot calls tools of every kind, aborts them, and reads their outputs cut."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from tests.adapters.copilot.conftest import Start
+from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.script import Use
+from tests.daemons import RunningDaemon
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaemon, start: Start) -> None:
+    async with start(kinds) as copilot:
+        said = await copilot.use(*(Use(kind.say, {"text": f"ü {kind.name}"}) for kind in KINDS))
+        assert said == [f"ü {kind.name}" for kind in KINDS]
+        for long in await copilot.use(*(Use(kind.lines, {"count": LINES}) for kind in KINDS)):
+            assert CUT in long
+
+        for kind in KINDS:
+            use = Use(kind.wait)
+            await aborted(kinds, kind.wait, partial(copilot.begin, use), copilot.session.abort)

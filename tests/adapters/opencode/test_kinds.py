@@ -1,0 +1,51 @@
+"""OpenCode calls tools of every kind, aborts them, and reads their outputs cut."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.openai import Model
+from tests.adapters.opencode.serve import OpenCode, serving
+from tests.adapters.script import Use
+from tests.daemons import RunningDaemon
+
+from toolcell.adapters.opencode import plugin_entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def opencode(kinds: RunningDaemon, model: Model) -> Iterator[OpenCode]:
+    """OpenCode in the project with tools of every kind."""
+    config: dict[str, Any] = {"plugin": [plugin_entry(socket=kinds.socket, start=False)]}
+    with (
+        tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp", ignore_cleanup_errors=True) as home,
+        serving(Path(home), kinds.project, model, **config) as opencode,
+    ):
+        yield opencode
+
+
+async def test_tools_of_every_kind_are_called_cut_and_aborted(
+    kinds: RunningDaemon, opencode: OpenCode
+) -> None:
+    async with opencode.stay() as stay:
+        said = await stay.use(*(Use(kind.say, {"text": f"ü {kind.name}"}) for kind in KINDS))
+        assert said == [f"ü {kind.name}" for kind in KINDS]
+        for long in await stay.use(*(Use(kind.lines, {"count": LINES}) for kind in KINDS)):
+            assert CUT in long
+    for kind in KINDS:
+        async with opencode.stay() as stay:
+            stay.opencode.model.script.uses(Use(kind.wait))
+            async with asyncio.TaskGroup() as turns:
+                turn = turns.create_task
+
+                async def begin(stay: Any = stay, turn: Any = turn) -> None:
+                    turn(stay.turn())
+
+                await aborted(kinds, kind.wait, begin, stay.abort)
