@@ -71,7 +71,9 @@ def test_the_wheel_holds_the_three_packages_whole_and_nothing_else(tmp_path: Pat
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert {name.split("/")[0] for name in names} == PACKAGES
+    (page,) = {name for name in names if ".data/data/" in name}
+    assert page.endswith("/share/man/man1/toolcell.1")
+    assert {name.split("/")[0] for name in names - {page}} == PACKAGES
     shipped = {"proto", "client", "daemon"}
     files = [path.relative_to(ROOT) for path in tracked() if path.exists()]
     expected = {path.relative_to(path.parts[0]).as_posix() for path in files if path.parts[0] in shipped}

@@ -143,6 +143,7 @@ def test_a_leftover_fails_its_test(name: str, said: str, verdicts: dict[str, str
     assert said in verdicts[f"test_{name}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

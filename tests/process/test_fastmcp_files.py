@@ -7,6 +7,8 @@ from textwrap import dedent
 import pytest
 from tests.daemons import RunningDaemon
 
+from toolcell.client import question_service
+
 pytestmark = pytest.mark.anyio
 
 # Without the SDK, whose import takes a second.
@@ -83,6 +85,10 @@ SERVER = BARE + dedent('''
     async def name(ctx: Context) -> str:
         return (await ctx.elicit("Your name?", response_type=str)).data
 
+    @mcp.tool
+    async def age(ctx: Context) -> str:
+        return (await ctx.elicit("Your age?", response_type=int)).data
+
     @mcp.tool(enabled=False)
     def off() -> int:
         return 1
@@ -120,7 +126,7 @@ SERVER = BARE + dedent('''
         mcp.run(transport="http")
 ''')
 NAMES = {
-    "add", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound",
+    "add", "age", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound",
 }  # fmt: skip
 
 
@@ -170,18 +176,23 @@ async def test_calls_have_the_context_and_results_of_the_library(daemon: Running
         assert "neither text nor a picture" in sound.text
 
 
-async def test_the_user_is_asked_for_agreement_and_not_for_values(daemon: RunningDaemon) -> None:
+async def test_the_user_is_asked_for_agreement_and_for_texts(daemon: RunningDaemon) -> None:
     daemon.tool("server", SERVER)
 
     async def yes(_: object) -> bool:
         return True
 
-    async with daemon.connect(ask=yes) as session:
+    async def ada(_: object) -> str:
+        return "Ada"
+
+    async with daemon.connect(ask=yes, services={"ui.question": question_service(ada)}) as session:
         assert (await session.call("agree")).text == "accept"
-        named = await session.call("name")
-        assert named.kind == "tool_error"
-        assert "only yes and no" in named.text
+        assert (await session.call("name")).text == "Ada"
+        aged = await session.call("age")
+        assert aged.kind == "tool_error"
+        assert "only yes and no, a text, or one of several" in aged.text
     async with daemon.connect() as session:
+        assert "offers no service 'ui.question'" in (await session.call("name")).text
         assert (await session.call("agree")).text == "decline"
 
 
@@ -250,6 +261,7 @@ async def test_a_server_that_a_file_only_imports_is_not_offered_twice(daemon: Ru
         assert (await session.call("other_second")).details == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", ["", BARE], ids=["installed", "not installed"])
 async def test_types_are_those_of_the_sdk_or_stand_ins_where_it_is_not_installed(
     daemon: RunningDaemon, without: str

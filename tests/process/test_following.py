@@ -88,6 +88,7 @@ async def test_a_helper_below_the_tools_is_heard_of_also_in_a_new_directory(daem
         await heard.until("second")
 
 
+@pytest.mark.slow
 async def test_a_directory_of_tools_that_comes_and_goes_is_heard_of(
     daemon: RunningDaemon, tmp_path: Path
 ) -> None:

@@ -200,6 +200,7 @@ async def test_arguments_that_are_announced_and_never_come_are_counted(daemon: R
         assert hoarder.seen["refused"] == 2
 
 
+@pytest.mark.slow
 async def test_a_client_that_collects_refusals_loses_its_stream(daemon: RunningDaemon) -> None:
     async with dialled(daemon) as wire:
         stream = wire.tools.Attach(metadata=wire.agent)

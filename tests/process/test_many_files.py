@@ -86,6 +86,7 @@ async def test_a_reload_brings_what_has_come_meanwhile(daemon: RunningDaemon) ->
         await assert_whole(session)
 
 
+@pytest.mark.slow
 async def test_a_list_waits_for_all_that_can_be_described(daemon: RunningDaemon) -> None:
     write_files(daemon)
 

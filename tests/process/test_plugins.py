@@ -66,6 +66,7 @@ async def test_the_tools_of_a_file_are_described_and_called(daemon: RunningDaemo
         assert session.catalog.problems == ()
         found = session.catalog.tools["list-todos"]
         assert (found.scope, found.description) == ("local", "Do it.")
+        assert (found.source, found.plugin) == ("plugin", "mine")
         assert found.input_schema == {
             "type": "object", "properties": {"a": TEXT, "b": TEXT}, "additionalProperties": False,
         }  # fmt: skip

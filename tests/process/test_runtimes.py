@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 GONE_SECONDS_MAX = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lived_seconds", "longest"),
     [(1.0, BACKOFF_SECONDS[:4]), (STEADY_SECONDS, (BACKOFF_SECONDS[0], *BACKOFF_SECONDS[1:2] * 3))],

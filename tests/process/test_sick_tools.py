@@ -73,6 +73,7 @@ async def test_a_sick_tool_is_shut_out_and_its_neighbour_is_served(
         assert (await session.call("sick", {"n": 7})).details == 7
 
 
+@pytest.mark.slow
 async def test_new_code_comes_back_by_itself(daemon: RunningDaemon) -> None:
     daemon.tool("sick", SICK_TOOLS["exits"])
     async with daemon.connect() as session:
