@@ -11,6 +11,7 @@ CLAUDE = (
     "the Claude Agent SDK, and the MCP SDK, version 2 or newer. Install them: pip install 'toolcell[claude]'"
 )
 COPILOT = "GitHub's Copilot SDK. Install it: pip install 'toolcell[copilot]'"
+GATEWAY = "FastAPI and uvicorn. Install them: pip install 'toolcell[http]'"
 OPENCODE = "httpx2. Install it: pip install 'toolcell[opencode]'"
 
 
@@ -21,6 +22,8 @@ OPENCODE = "httpx2. Install it: pip install 'toolcell[opencode]'"
         ("claude", "mcp", CLAUDE),
         ("copilot", "copilot", COPILOT),
         ("copilot", "copilot.session_events", COPILOT),
+        ("gateway", "fastapi", GATEWAY),
+        ("gateway", "uvicorn", GATEWAY),
         ("opencode", "httpx2", OPENCODE),
     ],
 )

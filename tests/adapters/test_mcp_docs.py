@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import host_limits, tool_call
-from toolcell.adapters.mcp.http import auth, server, sessions
+from toolcell.adapters.http import auth, server
+from toolcell.adapters.mcp import host_limits, http_sessions, tool_call
 from toolcell.cli._mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
@@ -111,7 +111,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     for said in (
         f"A body has at most {auth.BODY_BYTES_MAX // 2**20} MiB and {auth.BODY_SECONDS:g} s",
         f"a head {server.HEAD_BYTES_MAX // 2**10} KiB and {server.HEAD_SECONDS:g} s",
-        f"at most {server.CONNECTIONS_MAX} connections, {sessions.SESSIONS_MAX} sessions",
+        f"at most {server.CONNECTIONS_MAX} connections, {http_sessions.SESSIONS_MAX} sessions",
         f"a sign of life every {tool_call.HEARTBEAT_SECONDS:g} s",
         f"{host_limits.limits_of('copilot').get('output_bytes'):,} bytes for Copilot",
         "{output_bytes:,} bytes and {output_lines} lines for OpenCode".format(
@@ -120,5 +120,5 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"{host_limits.limits_of('claude').get('output_bytes'):,} bytes for Claude",
     ):
         assert said in PAGE
-    assert sessions.IDLE_SECONDS == 1800
+    assert http_sessions.IDLE_SECONDS == 1800
     assert "half an hour without a request" in PAGE

@@ -26,16 +26,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import (
-    AccessGuard,
-    Address,
-    BadToken,
-    HttpServer,
-    HttpSessions,
-    token_in_environment,
-    token_in_file,
-)
-from toolcell.adapters.mcp.http import auth, server, sessions
+from toolcell.adapters.http import auth, server
+from toolcell.adapters.http.auth import AccessGuard
+from toolcell.adapters.http.server import Address, HttpServer
+from toolcell.adapters.http.token import BadToken, token_in_environment, token_in_file
+from toolcell.adapters.mcp import HttpSessions, http_sessions
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
@@ -632,7 +627,9 @@ async def listening(app: Any) -> AsyncGenerator[int]:
     try:
         async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
             group.create_task(
-                socket.serve(AccessGuard(app, authorities=socket.address.authorities, token=TOKEN))
+                socket.serve(
+                    AccessGuard(app, authorities=socket.address.authorities, token=TOKEN, path="/mcp")
+                )
             )
             try:
                 yield socket.address.port
@@ -702,7 +699,7 @@ async def receiving(kit: RunningDaemon) -> AsyncGenerator[Door]:
 
 
 async def test_there_are_only_so_many_sessions(kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(http_sessions, "SESSIONS_MAX", 2)
     async with receiving(kit) as door:
         first = await opened(door)
         await opened(door)
@@ -716,7 +713,7 @@ async def test_there_are_only_so_many_sessions(kit: RunningDaemon, monkeypatch: 
 async def test_hosts_without_sessions_make_room_for_each_other(
     kit: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(http_sessions, "SESSIONS_MAX", 2)
     before = (await asyncio.to_thread(kit.status)).sessions
     async with receiving(kit) as door:
         for number in range(4):
@@ -728,7 +725,7 @@ async def test_hosts_without_sessions_make_room_for_each_other(
 
 
 async def test_who_is_idle_leaves(kit: RunningDaemon, era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(http_sessions, "IDLE_SECONDS", 0.3)
     before = (await asyncio.to_thread(kit.status)).sessions
     async with receiving(kit) as door:
         if era == "legacy":

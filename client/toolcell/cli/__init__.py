@@ -2,7 +2,7 @@
 
 `_command_line` declares the commands. Each subject has a module: `call`, `tools` (tools, check), `calls` (calls, sessions, ps),
 `output` (output, logs), `control` (abort, reload, restart, release), `trust` (trust, doctor), `init` (init, serve,
-version), `config` and `mcp`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
+version), `config`, `mcp` and `http`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """
 

@@ -14,7 +14,7 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._command_line.help import Command, Commands
 from toolcell.cli._command_line.subcommands import config_app, mcp_app
 from toolcell.cli._ui.connect import CommandContext
-from toolcell.cli._ui.options import Ending, command, everywhere
+from toolcell.cli._ui.options import Ending, HttpOptions, command, everywhere
 
 __all__ = ["app"]
 
@@ -329,6 +329,27 @@ def serve(
 
 app.add_typer(config_app, name="config")
 app.add_typer(mcp_app, name="mcp")
+
+
+@app.command(cls=Command)
+@command
+def http(
+    context: CommandContext,
+    address: Annotated[
+        str,
+        typer.Argument(metavar="[HOST:]PORT|PATH", help="Where to listen: a port, or the path of a socket."),
+    ] = "8138",
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The environment variable with the token.")
+    ] = None,
+) -> Ending:
+    """Serve the tools of the directory as JSON over HTTP, for programs of any language."""
+    from toolcell.cli import http
+
+    return http.http(context, HttpOptions(address, token_file, token_env, "http.token", "http "))
 
 
 @app.command(cls=Command)

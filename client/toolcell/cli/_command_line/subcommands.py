@@ -10,7 +10,7 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._command_line.help import Command, Commands
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.options import Ending, command
+from toolcell.cli._ui.options import Ending, HttpOptions, command
 
 __all__ = ["config_app", "mcp_app"]
 
@@ -23,7 +23,9 @@ def mcp(
     context: CommandContext,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; clients must send the token."),
+        typer.Option(
+            "--http", metavar="[HOST:]PORT|PATH", help="Serve over HTTP; clients must send the token."
+        ),
     ] = None,
     token_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="The file with the token; created if missing.")
@@ -36,7 +38,7 @@ def mcp(
     from toolcell.cli import mcp
 
     if http is not None:
-        return mcp.mcp_over_http(context, mcp.HttpOptions(http, token_file, token_env))
+        return mcp.mcp_over_http(context, HttpOptions(http, token_file, token_env))
     if token_file is not None or token_env is not None:
         raise Failure(Exit.USAGE, "usage", "A token is only used with HTTP.", "Add --http PORT.")
     return mcp.mcp(context)

@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -24,7 +24,7 @@ from toolcell._version import VERSION
 from .connect import CommandContext
 from .exit_codes import Exit, Failure
 
-__all__ = ["Ending", "command", "everywhere"]
+__all__ = ["Ending", "HttpOptions", "command", "everywhere"]
 
 Directory: TypeAlias = Annotated[
     str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
@@ -40,6 +40,19 @@ Quiet: TypeAlias = Annotated[
 _EVERYWHERE = {"directory": Directory, "socket": Socket, "as_json": Json, "quiet": Quiet}
 
 Ending: TypeAlias = Exit | Coroutine[Any, Any, Exit]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """The options of a server over HTTP: its address and the place of its token."""
+
+    address: str
+    token_file: str | None = None
+    token_variable: str | None = None
+    default_file: str = "mcp.token"
+    """The name of the file in the state directory that has the token where no other place is named."""
+    flag: str = "--http "
+    """What stands before the address on the command line."""
 
 
 def _print_version(asked: bool) -> None:

@@ -30,14 +30,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from toolcell.adapters.http.auth import BODY_BYTES_MAX
 from toolcell.adapters.mcp.bridge import Bridge, server
 from toolcell.adapters.mcp.host_context import HostContext
 from toolcell.adapters.mcp.host_session import HostSession, Start, can_elicit, client_name
 from toolcell.adapters.mcp.tool_call import Context
 
-from .auth import BODY_BYTES_MAX
+__all__ = ["PATH", "HttpSessions"]
 
-__all__ = ["HttpSessions"]
+PATH = "/mcp"
 
 SESSIONS_MAX = 64  # of either kind; a person has a handful of hosts
 IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later opens another session

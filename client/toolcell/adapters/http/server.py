@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket as sockets
+import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import uvicorn
@@ -29,12 +31,18 @@ LAST_WORDS_SECONDS = 1  # for who is in the middle of a body when the server end
 class Address:
     """Where to listen."""
 
-    host: str  # an IP address
+    host: str  # an IP address; "" for a Unix socket
     port: int
+    path: str = ""  # of a Unix socket, absolute
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """From "8137", "127.0.0.1:8137", "[::1]:8137" or "localhost:8137". Raises ValueError."""
+        """From "8137", "127.0.0.1:8137", "[::1]:8137", "localhost:8137" or the path of a socket, "./http.sock".
+
+        Raises ValueError.
+        """
+        if "/" in text:
+            return cls("", 0, os.path.abspath(text))
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") if colon else "localhost"
         if not (port.isascii() and port.isdigit() and int(port) < 65536):
@@ -49,17 +57,21 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return ipaddress.ip_address(self.host).is_loopback
+        return bool(self.path) or ipaddress.ip_address(self.host).is_loopback
 
     @property
     def authorities(self) -> list[str]:
         """What a Host may say to mean it."""
+        if self.path:
+            return ["localhost"]
         names = ["localhost", "127.0.0.1", "[::1]"] if self.is_loopback else []
         return [f"{name}:{self.port}" for name in {_bracketed(self.host), *names}]
 
     @property
     def origin(self) -> str:
-        """Its address on the web."""
+        """Its address on the web; for a socket what a client that is told the socket asks for."""
+        if self.path:
+            return "http://localhost"
         return f"http://{_bracketed(self.host)}:{self.port}"
 
 
@@ -103,20 +115,18 @@ class HttpServer:
 
     def __init__(self, address: Address) -> None:
         """Raises OSError if the address is in use."""
-        family = sockets.AF_INET6 if ":" in address.host else sockets.AF_INET
-        self._socket = sockets.socket(family, sockets.SOCK_STREAM)
-        try:
-            self._socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
-            self._socket.bind((address.host, address.port))
-            self._socket.listen(BACKLOG)  # who comes before we serve waits
-        except OSError:
-            self._socket.close()
-            raise
-        self.address = Address(address.host, self._socket.getsockname()[1])
+        self._socket = _unix_socket(address.path) if address.path else _network_socket(address)
+        self.address = address if address.path else Address(address.host, int(self._socket.getsockname()[1]))
+        self._inode = os.lstat(address.path).st_ino if address.path else 0
         self._server: _Server | None = None
 
     def close(self) -> None:
         """Give the socket up; harmless twice."""
+        if self._inode:
+            with suppress(OSError):
+                if os.lstat(self.address.path).st_ino == self._inode:  # else it is somebody else's by now
+                    os.unlink(self.address.path)
+            self._inode = 0
         self._socket.close()
 
     def end(self) -> None:
@@ -143,6 +153,40 @@ class HttpServer:
         )
         self._server = _Server(config)
         await self._server.serve([self._socket])
+
+
+def _network_socket(address: Address) -> sockets.socket:
+    family = sockets.AF_INET6 if ":" in address.host else sockets.AF_INET
+    socket = sockets.socket(family, sockets.SOCK_STREAM)
+    try:
+        socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+        socket.bind((address.host, address.port))
+        socket.listen(BACKLOG)  # who comes before we serve waits
+    except OSError:
+        socket.close()
+        raise
+    return socket
+
+
+def _unix_socket(path: str) -> sockets.socket:
+    """A socket that this user alone can connect to; one that nobody listens on any longer is replaced."""
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as other:
+                try:
+                    other.connect(path)
+                except ConnectionRefusedError:
+                    os.unlink(path)
+    socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    try:
+        os.fchmod(socket.fileno(), 0o600)  # the file is made with it
+        socket.bind(path)
+        os.chmod(path, 0o600)
+        socket.listen(BACKLOG)  # until then nobody can connect
+    except OSError:
+        socket.close()
+        raise
+    return socket
 
 
 class _Server(uvicorn.Server):

@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["PATH", "AccessGuard"]
+__all__ = ["AccessGuard"]
 
-PATH = "/mcp"
 METHODS = ("GET", "POST", "DELETE")
 BODY_BYTES_MAX = 20 * 1024 * 1024  # 16 MiB of arguments, which is the daemon's bound, and what is around them
 BODY_SECONDS = 30.0  # for all of it; on loopback 20 MiB need a fraction of a second
@@ -29,12 +28,20 @@ BODY_SECONDS = 30.0  # for all of it; on loopback 20 MiB need a fraction of a se
 class AccessGuard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, *, authorities: Iterable[str], token: str) -> None:
-        """`authorities` are what a Host may say: name and port, as in "localhost:8137"."""
+    def __init__(self, app: ASGIApp, *, authorities: Iterable[str], token: str, path: str) -> None:
+        """Guard `app`.
+
+        Args:
+            app: The application.
+            authorities: What a Host may say: name and port, as in "localhost:8137".
+            token: The token that every request must show.
+            path: The one path there is, such as "/mcp"; one that ends with "/" is the beginning of every path there is.
+        """
         self._app = app
         self._hosts = frozenset(authority.encode() for authority in authorities)
         self._origins = frozenset(b"http://" + host for host in self._hosts)
         self._token = token.encode()
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,8 +64,8 @@ class AccessGuard:
             return _refused(421, "The Host is not this server's.")
         if any(origin.lower() not in self._origins for origin in _values(scope, b"origin")):
             return _refused(403, "Pages of other origins must not call this server.")
-        if scope.get("raw_path") != PATH.encode():
-            return _refused(404, f"There is only {PATH}.")
+        if not self._has(scope.get("raw_path") or b""):
+            return _refused(404, f"There is only {self._path}.")
         if scope["method"] not in METHODS:
             return _refused(405, "Not allowed.", {"Allow": ", ".join(METHODS)})
         if not self._knows(_values(scope, b"authorization")):
@@ -66,6 +73,10 @@ class AccessGuard:
                 401, "Authorization: Bearer TOKEN is missing or wrong.", {"WWW-Authenticate": "Bearer"}
             )
         return None
+
+    def _has(self, path: bytes) -> bool:
+        own = self._path.encode()
+        return path.startswith(own) if own.endswith(b"/") else path == own
 
     def _knows(self, said: list[bytes]) -> bool:
         if len(said) != 1:

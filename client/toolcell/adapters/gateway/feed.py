@@ -1,0 +1,115 @@
+"""What the calls of a gateway tell, to everybody who reads it: one queue for each reader, bounded.
+
+A reader that is too slow loses the oldest events and is told how many; a tool never waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+from toolcell.client import Event, Kind, Outcome, Update
+
+__all__ = ["Feed", "FeedEvent", "Name", "Reader", "as_sse", "message_of", "name_of"]
+
+UNREAD_MAX = 1024
+"""Events that wait for a reader."""
+QUIET_SECONDS = 15.0
+"""After as long without an event a reader gets a comment, so that a connection that is gone is noticed."""
+
+Name: TypeAlias = Literal["tool_use", "message", "tool_result", "error", "completed", "tools", "gap"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEvent:
+    """One event: its name, and its data as JSON values."""
+
+    name: Name
+    data: dict[str, Any]
+    call_id: str = ""
+    """The call that it is about; "" for events of the directory."""
+
+
+class Reader:
+    """The events that one reader has not read yet."""
+
+    def __init__(self, wanted: Callable[[FeedEvent], bool]) -> None:
+        self._wanted = wanted
+        self._unread: deque[FeedEvent] = deque()
+        self._lost = 0
+        self._woken = asyncio.Event()
+
+    def put(self, event: FeedEvent) -> None:
+        """Add an event, if this reader wants it; a full queue drops its oldest one that is no end of a call."""
+        if not self._wanted(event):
+            return
+        if len(self._unread) >= UNREAD_MAX:
+            oldest = next((place for place, old in enumerate(self._unread) if old.name == "message"), 0)
+            del self._unread[oldest]
+            self._lost += 1
+        self._unread.append(event)
+        self._woken.set()
+
+    async def take(self) -> FeedEvent:
+        """Wait for the next event; the number of dropped ones comes first."""
+        while not self._unread:
+            self._woken.clear()
+            await self._woken.wait()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return FeedEvent("gap", {"count": lost})
+        return self._unread.popleft()
+
+
+class Feed:
+    """All readers of a gateway."""
+
+    def __init__(self) -> None:
+        self._readers: set[Reader] = set()
+
+    def put(self, event: FeedEvent) -> None:
+        """Give an event to every reader."""
+        for reader in self._readers:
+            reader.put(event)
+
+    @contextmanager
+    def reader(self, wanted: Callable[[FeedEvent], bool] = lambda _: True) -> Generator[Reader]:
+        """A reader of the events from now on; default: of all."""
+        reader = Reader(wanted)
+        self._readers.add(reader)
+        try:
+            yield reader
+        finally:
+            self._readers.discard(reader)
+
+
+async def as_sse(reader: Reader, last: Callable[[FeedEvent], bool]) -> AsyncGenerator[bytes]:
+    """The events as server-sent events, until one that `last` is true for."""
+    yield b": events follow\n\n"  # so that the head of the response is sent
+    while True:
+        try:
+            event = await asyncio.wait_for(reader.take(), QUIET_SECONDS)
+        except TimeoutError:
+            yield b": quiet\n\n"
+            continue
+        yield f"event: {event.name}\ndata: {json.dumps(event.data)}\n\n".encode()
+        if last(event):
+            return
+
+
+def message_of(event: Event) -> dict[str, Any]:
+    """What a running tool tells, in the words of `toolcell call --events`."""
+    values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
+    if isinstance(event, Update):
+        values["content"] = [block.to_dict() for block in event.content]
+    return {"event": type(event).__name__.lower(), **values}
+
+
+def name_of(outcome: Outcome) -> Name:
+    """A result, also one that the tool itself calls an error, or the end of a call that has none."""
+    return "tool_result" if outcome.kind in (Kind.ok, Kind.tool_error) else "error"

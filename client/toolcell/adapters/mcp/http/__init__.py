@@ -1,1 +1,0 @@
-"""MCP over HTTP: the listener, its sessions and its access token."""
