@@ -19,6 +19,7 @@ from toolcelld.calls import events, outcome
 from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
 from toolcelld.calls.timers import PausableTimer
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
@@ -28,6 +29,7 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 
 if TYPE_CHECKING:
+    from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
     from toolcelld.pool.pool import Lease
     from toolcelld.sessions.session import Session
@@ -73,11 +75,19 @@ class Call(Machine[CallState, CallEvent]):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
+        self._permission: Permission | None = None  # where a rule asks a person first
 
     @property
     def ended(self) -> bool:
         """Whether the call has an outcome or a refusal."""
         return self.state is CallState.ENDED
+
+    @property
+    def questions(self) -> tuple[Questions, ...]:
+        """The questions that its tool and a permission rule have asked."""
+        of_tool = self.run.questions if self.run is not None else None
+        of_rule = self._permission.questions if self._permission is not None else None
+        return tuple(questions for questions in (of_tool, of_rule) if questions is not None)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -112,8 +122,35 @@ class Call(Machine[CallState, CallEvent]):
     # Waiting
 
     def start(self, plan: Plan) -> None:
-        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue."""
+        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
+
+        Where a permission rule says so, a person is asked before.
+        """
         self.plan = plan
+        if plan.ask is not None:
+            self._ask(plan)
+        else:
+            self._start(plan)
+
+    def _ask(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            self.note(f"asks before it runs: {plan.ask}")
+            if self.deadline is not None:
+                self.deadline.pause()
+            self._permission = Permission(self.id, plan, self.session, self._allowed)
+            self._permission.ask(self._arguments)
+
+    def _allowed(self, ending: Outcome | Refusal | None) -> None:
+        if self.ended:
+            return
+        assert self.plan is not None
+        if ending is None:
+            self.note("allowed")
+            self._start(self.plan)
+        else:
+            self.end(CallEvent.REFUSED, ending)
+
+    def _start(self, plan: Plan) -> None:
         pool, places = self.session.pool, self.session.places
         try:
             if self.deadline is not None:
@@ -169,7 +206,7 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if self.run is not None or self.ended:
+        if self.run is not None or self.ended or (self._permission is not None and self._permission.is_open):
             return
         lease = self._lease
         if not text:
@@ -247,6 +284,8 @@ class Call(Machine[CallState, CallEvent]):
             self.deadline.pause()
         if self.run is not None:
             self.run.stop_clocks()
+        if self._permission is not None:
+            self._permission.questions.close("the call has ended")
         self.done.set_result(None)
         self.session.on_ended(self, told)
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.descriptions import DescriptionCache
+from toolcelld.catalog.permissions import denied_by
 from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
 
@@ -242,5 +243,13 @@ def _changed(
     config: Config,
 ) -> Catalog:
     """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
-    catalog = assemble(seen, descriptions, previous, is_trusted, config.is_enabled, config.overrides_builtin)
+    catalog = assemble(
+        seen,
+        descriptions,
+        previous,
+        is_trusted,
+        config.is_enabled,
+        config.overrides_builtin,
+        functools.partial(denied_by, config),
+    )
     return previous if catalog.says_the_same_as(previous) and previous.generation else catalog

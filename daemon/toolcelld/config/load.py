@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from toolcell import _paths
 from toolcelld.config.lines import keys_of, line_of
+from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Rules, is_pattern
 from toolcelld.config.schema import (
     PACKS,
     SECRET_NAME,
@@ -77,6 +78,7 @@ class Config:
     profiles: Mapping[str, ProfileSection] = field(default_factory=dict[str, ProfileSection])
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
+    permissions: Rules = ()  # in file order; the last match counts
     files: tuple[str, ...] = ()  # those that were there
     only: tuple[
         str, ...
@@ -193,7 +195,12 @@ def _parse(path: str, raw: bytes) -> ConfigFile:
     except ValidationError as error:
         problems = error.errors(include_url=False)
         raise ConfigError(path, [_mistake(problem["loc"], problem) for problem in problems]) from error
-    if mistakes := [*_source_mistakes(file), *_tool_mistakes(file), *_name_mistakes(file)]:
+    if mistakes := [
+        *_source_mistakes(file),
+        *_tool_mistakes(file),
+        *_name_mistakes(file),
+        *_permission_mistakes(file),
+    ]:
         raise ConfigError(path, mistakes)
     return file
 
@@ -222,6 +229,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         profiles=_merged_each(config.profiles, file.profile),
         sources=sources,
         rules=(*config.rules, *file.tool.items()),
+        permissions=(*config.permissions, *file.permissions.items()),
         files=(*config.files, path),
     )
 
@@ -290,6 +298,14 @@ def _tool_mistakes(file: ConfigFile) -> Iterator[Mistake]:
             yield Mistake(dotted(("tool", name)), "", remedy)
 
 
+def _permission_mistakes(file: ConfigFile) -> Iterator[Mistake]:
+    if len(file.permissions) > RULES_MAX:
+        yield Mistake("permissions", "", f"has more than {RULES_MAX} rules; use patterns")
+    for pattern in file.permissions:
+        if not is_pattern(pattern):
+            yield Mistake(dotted(("permissions", pattern)), "", NO_PATTERN)
+
+
 def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
     # Members of a union add their own name to the place; no key of ours has a third level below a table of names.
     depth = 3 if location[0] in TABLES else 2
@@ -314,7 +330,7 @@ def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
 def _unknown(location: tuple[int | str, ...]) -> str:
     """What to say of a key that no section knows."""
     key = str(location[-1])
-    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS)
+    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS, "permissions")
     if near := _nearest(key, known):
         return f"unknown key{near}"
     if homes := [

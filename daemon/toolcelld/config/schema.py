@@ -24,6 +24,7 @@ from pydantic import (
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
 from toolcelld.config.hosts import ports_of
+from toolcelld.config.permissions import Action
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
@@ -367,6 +368,7 @@ class ConfigFile(Section):
     profile: Mapping[str, ProfileSection] = {}
     source: Mapping[str, SourceSection] = {}
     tool: Mapping[str, ToolSection] = {}
+    permissions: Mapping[str, Action] = {}
 
 
 SECTIONS: Mapping[str, type[Section]] = {

@@ -154,8 +154,8 @@ class Session(Machine[SessionState, SessionEvent]):
         if self.stream > 1:
             self.outbox.rewind()
             for call in self.calls.values():
-                if call.run is not None and call.run.questions is not None:
-                    call.run.questions.ask_again(self.outbox.holds)
+                for questions in call.questions:
+                    questions.ask_again(self.outbox.holds)
         return self.stream
 
     def detach(self, stream: int) -> None:
@@ -360,8 +360,9 @@ class Session(Machine[SessionState, SessionEvent]):
         call = self.calls.get(call_id)
         if call is None and call_id in self.idempotency:
             return None
-        questions = call.run.questions if call is not None and call.run is not None else None
-        if questions is None or not questions.was_asked(ask_id):
+        asked = call.questions if call is not None else ()
+        questions = next((questions for questions in asked if questions.was_asked(ask_id)), None)
+        if questions is None:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
                 f"call {call_id[:128]!r} has asked no question {ask_id}.",
