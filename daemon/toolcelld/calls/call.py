@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.calls import events, outcome
+from toolcelld.calls import events, hooks, outcome
 from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
@@ -75,6 +75,7 @@ class Call(Machine[CallState, CallEvent]):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
+        self._hooks: asyncio.Task[None] | None = None  # while they run, before the call
         self._permission: Permission | None = None  # where a rule asks a person first
 
     @property
@@ -124,9 +125,29 @@ class Call(Machine[CallState, CallEvent]):
     def start(self, plan: Plan) -> None:
         """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
 
-        Where a permission rule says so, a person is asked before.
+        Its hooks are run before, and then a person is asked where a permission rule says so.
         """
         self.plan = plan
+        if plan.hooks:
+            self._hooks = self.session.tasks.create_task(
+                self._run_hooks(plan), name=f"hooks before {self.id}"
+            )
+        else:
+            self._permit(plan)
+
+    async def _run_hooks(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            if self.deadline is not None:
+                self.deadline.pause()
+            found = await hooks.before(self, plan, self._arguments)
+            self._hooks = None
+            if isinstance(found, bytes):
+                self._arguments = found
+                self._permit(plan)
+            else:
+                self.end(CallEvent.REFUSED, found)
+
+    def _permit(self, plan: Plan) -> None:
         if plan.ask is not None:
             self._ask(plan)
         else:
@@ -206,7 +227,12 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if self.run is not None or self.ended or (self._permission is not None and self._permission.is_open):
+        if (
+            self.run is not None
+            or self.ended
+            or self._hooks is not None
+            or (self._permission is not None and self._permission.is_open)
+        ):
             return
         lease = self._lease
         if not text:
@@ -284,6 +310,8 @@ class Call(Machine[CallState, CallEvent]):
             self.deadline.pause()
         if self.run is not None:
             self.run.stop_clocks()
+        if self._hooks is not None:
+            self._hooks.cancel()
         if self._permission is not None:
             self._permission.questions.close("the call has ended")
         self.done.set_result(None)

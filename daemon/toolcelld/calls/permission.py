@@ -83,7 +83,9 @@ class Permission:
         else:
             why = f": {message.message}" if message.message else "."
             self._decided(
-                outcome.denied(f"{self._plan.tool.name} was not allowed to run{why}", self._plan.generation)
+                outcome.not_allowed(
+                    "permission", f"{self._plan.tool.name} was not allowed to run{why}", self._plan.generation
+                )
             )
 
     def _unanswerable(self) -> Refusal:

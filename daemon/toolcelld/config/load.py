@@ -33,6 +33,7 @@ from toolcelld.config.schema import (
     DaemonSection,
     DefaultsSection,
     EnvironmentsSection,
+    HookSection,
     MaxSection,
     ProfileSection,
     SecretSection,
@@ -57,7 +58,7 @@ MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 
 SANDBOXES = ("auto", "strict", "baseline", "none")
 TABLES = frozenset(
-    {"secrets", "profile", "source", "tool"}
+    {"secrets", "profile", "source", "tool", "hooks"}
 )  # their keys are names, and each name has a table
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -79,6 +80,7 @@ class Config:
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
     permissions: Rules = ()  # in file order; the last match counts
+    hooks: Mapping[str, HookSection] = field(default_factory=dict[str, HookSection])  # in file order
     files: tuple[str, ...] = ()  # those that were there
     only: tuple[
         str, ...
@@ -229,6 +231,7 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         profiles=_merged_each(config.profiles, file.profile),
         sources=sources,
         rules=(*config.rules, *file.tool.items()),
+        hooks={**config.hooks, **file.hooks},
         permissions=(*config.permissions, *file.permissions.items()),
         files=(*config.files, path),
     )
@@ -263,6 +266,10 @@ def _name_mistakes(file: ConfigFile) -> Iterator[Mistake]:
         if name in SANDBOXES or not _SOURCE_NAME.fullmatch(name):
             remedy = f"is no name for a profile; it is of letters, digits, - and _, and none of {', '.join(SANDBOXES)}"
             yield Mistake(dotted(("profile", name)), "", remedy)
+    for name in file.hooks:
+        if not _SOURCE_NAME.fullmatch(name):
+            remedy = "is no name for a hook; it is of letters, digits, - and _"
+            yield Mistake(dotted(("hooks", name)), "", remedy)
     for name in file.secrets:
         if not SECRET_NAME.fullmatch(name):
             remedy = "is no name for a secret; it is the variable that a tool finds it in"

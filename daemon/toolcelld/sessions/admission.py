@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from toolcelld.calls.hook_run import BoundHook
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo
 from toolcelld.catalog.permissions import rule_for
@@ -87,6 +88,11 @@ class Admission:
             permit.spec,
             catalog.generation,
             ruleset.config.daemon.abort_grace_seconds,
+            tuple(
+                BoundHook(hook, ruleset.hook_cell(hook, self._project, self._directory))
+                for hook in ruleset.hooks
+                if hook.concerns(ruleset.config, tool)
+            ),
             rule if rule is not None and rule.action == "ask" else None,
         )
         return plan

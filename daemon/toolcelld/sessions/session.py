@@ -100,6 +100,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
         self.places = Places(daemon.config.daemon.calls_per_session)
+        self.hook_places = Places(daemon.config.daemon.calls_per_session)
         self.pool = daemon.pool
         self.limit_monitor = daemon.limit_monitor
         self.tasks = daemon.tasks
