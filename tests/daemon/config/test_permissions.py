@@ -81,3 +81,28 @@ def test_the_stricter_of_two_rules_counts() -> None:
     assert strictest([user, project]) is project
     assert strictest([user, project._replace(action="ask")]) is user
     assert strictest([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "hooks.a.file: .*[Ff]ield required"),
+        ('file = "x.py"', "absolute path"),
+        ("file = 7", "hooks.a.file"),
+        ('file = "/x.py"\ntools = []', "at least one pattern"),
+        ('file = "/x.py"\ntools = ["a b"]', "fits no tool"),
+        ('file = "/x.py"\ntools = ["a\\nb"]', "fits no tool"),
+        ('file = "/x.py"\ntools = "*"', "list of patterns"),
+        ('file = "/x.py"\ntimeout = "2m"', "at most a minute"),
+        ('file = "/x.py"\ntimeout = 0', "more than nothing"),
+        ('file = "/x.py"\ntool = ["*"]', 'did you mean "tools"'),
+    ],
+)
+def test_what_is_no_hook_is_a_mistake(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        loaded(tmp_path, f"[hooks.a]\n{text}\n")
+
+
+def test_a_hook_has_a_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no name for a hook"):
+        loaded(tmp_path, '[hooks."a b"]\nfile = "/x.py"\n')
