@@ -32,6 +32,7 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.calls.call import Call
+from toolcelld.calls.definitions import Definitions
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
@@ -162,6 +163,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self._describe,
             self.store,
             is_trusted=lambda: self.ruleset.is_trusted,
+            define=Definitions(self.pool, lambda: self.ruleset).changed,
         )
         self.watch = Watch(lambda directory: sources_of(self.config, directory), self.catalogs.refresh, tasks)
         self.projects = ProjectWatches(

@@ -351,3 +351,52 @@ async def test_a_guard_sees_the_value_that_the_tool_gets_where_a_key_stands_twic
         rpc = wire.tools.CallTool(request, metadata=wire.agent)
         bodies = [answer.event.outcome.body async for answer in rpc]
     assert b"wrote 'b' to /tmp/x" in b"".join(bodies)
+
+
+DEFINES = """
+from toolcell import tool
+
+@tool
+def definition(tool: dict) -> dict | None:
+    schema = tool["input_schema"]
+    schema["properties"].pop("text", None)
+    return {"tool": {"description": tool["name"].upper(), "input_schema": schema}}
+"""
+
+
+async def test_a_hook_changes_definitions_as_the_catalog_shows_them(tools: RunningDaemon) -> None:
+    tools.configure(hook(tools, "defines", DEFINES, 'tools = ["wr*"]\n'))
+    async with tools.connect() as session:
+        info = session.catalog.tools["write"]
+        assert info.description == "WRITE"
+        assert set(info.input_schema["properties"]) == {"path"}
+        assert session.catalog.tools["person"].description != "PERSON"
+        assert session.catalog.problems == ()
+        assert (await session.call("write", {"path": "x"})).text == "wrote '' to x"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '    return {"tool": {"name": "other"}}',
+        '    return {"tool": {"description": 7}}',
+        '    return {"tool": {"description": "x" * 10_000}}',
+        '    return {"tool": {"input_schema": []}}',
+        '    return {"tool": {"input_schema": {"type": "string"}}}',
+        '    return {"other": {}}',
+        "    return 'x'",
+        "    return 1 / 0",
+        "    import os; os._exit(3)",
+        "    import time; time.sleep(100)",
+    ],
+)
+async def test_a_hook_that_fails_leaves_definitions_as_they_are_and_a_problem_says_so(
+    tools: RunningDaemon, body: str
+) -> None:
+    head = "from toolcell import tool as t\n\n@t\ndef definition(tool: dict):\n"
+    tools.configure(hook(tools, "bad", head + body, 'timeout = "500ms"\n'))
+    async with tools.connect() as session:
+        await session.reload()
+        assert set(session.catalog.tools) == {"write", "person", "fail", "die", "lines"}
+        assert [problem.message for problem in session.catalog.problems if "the hook bad" in problem.message]
+        assert (await session.call("write", {"path": "x"})).text == "wrote '' to x"

@@ -26,7 +26,7 @@ from toolcelld.catalog.problem import Problem, no_tool
 from toolcelld.catalog.sources import BUILTIN, Scan, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
-__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
+__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "redefined", "render", "shown_path"]
 
 DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
 SCHEMA_BYTES_MAX = 48 * 1024
@@ -265,6 +265,12 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         network=bool(declared.network),
         plugin=_line_of_text(declared.plugin),
     )
+
+
+def redefined(tool: ToolInfo, description: str, input_schema: bytes) -> ToolInfo:
+    """Return a tool with another definition, checked like that of a file. Raises `ValueError`."""
+    checked = _tool(tool.file, Described(tool.name, description, input_schema, tool.export, tool.declared))
+    return replace(tool, description=checked.description, input_schema=checked.input_schema)
 
 
 def _entered(

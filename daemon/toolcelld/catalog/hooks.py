@@ -1,11 +1,11 @@
-"""Hooks: functions of the user that see a call before it runs, and its outcome after.
+"""Hooks: functions of the user that see a call before it runs, its outcome after, and the definitions of tools.
 
     [hooks.guard]
     file = "~/.config/toolcell/hooks/guard.py"
     tools = ["write*", "project/*"]         # patterns as in [permissions]; all tools by default
     timeout = "5s"
 
-The file is a tool file; its tools `before` and `after` are what the hook does. It runs in a cell like that of any tool,
+The file is a tool file; its tools `before`, `after` and `definition` are what the hook does. It runs in a cell like that of any tool,
 read-only. Only the user's configuration names hooks; a project cannot.
 
 The file is read when the daemon starts and when the configuration is reloaded.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FUNCTIONS", "SOURCE", "Hook", "find_hooks", "hook_of"]
 
-FUNCTIONS: Final = ("before", "after")
+FUNCTIONS: Final = ("before", "after", "definition")
 SOURCE: Final = "[hooks]"
 """The source of their files; no source of tools can have this name."""
 
@@ -52,6 +52,11 @@ class Hook:
     file: ToolFile | None
     functions: Mapping[str, str] = field(default_factory=dict[str, str])
     problem: str = ""
+
+    @property
+    def is_for_calls(self) -> bool:
+        """Whether calls have to know of it; one that cannot be used refuses them."""
+        return bool(self.problem) or "before" in self.functions or "after" in self.functions
 
     def concerns(self, config: Config, tool: ToolInfo) -> bool:
         """Whether the hook is for a tool."""
@@ -79,5 +84,5 @@ def hook_of(name: str, section: HookSection, file: ToolFile, description: Descri
         if tool.name in (function, f"{file.stem}_{function}")
     }
     if not functions:
-        return Hook(name, section, file, problem=f"{file.path} has neither a tool `before` nor one `after`")
+        return Hook(name, section, file, problem=f"{file.path} has no tool `before`, `after` or `definition`")
     return Hook(name, section, file, functions)

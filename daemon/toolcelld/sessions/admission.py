@@ -91,7 +91,7 @@ class Admission:
             tuple(
                 BoundHook(hook, ruleset.hook_cell(hook, self._project, self._directory))
                 for hook in ruleset.hooks
-                if hook.concerns(ruleset.config, tool)
+                if hook.is_for_calls and hook.concerns(ruleset.config, tool)
             ),
             rule if rule is not None and rule.action == "ask" else None,
         )
