@@ -62,6 +62,7 @@ class Call(Machine[CallState, CallEvent]):
         super().__init__(CALL, CallState.WAITING)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
+        self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
         self.session = session
         self.accepted_at = time.time()
         self.accepted = time.monotonic()

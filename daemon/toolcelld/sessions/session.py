@@ -400,7 +400,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
-        self.retention.arguments_bytes -= len(call.request.arguments)
+        self.retention.arguments_bytes -= call.arguments_bytes
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:
