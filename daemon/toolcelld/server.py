@@ -32,10 +32,12 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.calls.call import Call
+from toolcelld.calls.definitions import Definitions
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
+from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
+from toolcelld.catalog.sources import Problem, ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories
@@ -161,6 +163,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self._describe,
             self.store,
             is_trusted=lambda: self.ruleset.is_trusted,
+            define=Definitions(self.pool, lambda: self.ruleset).changed,
         )
         self.watch = Watch(lambda directory: sources_of(self.config, directory), self.catalogs.refresh, tasks)
         self.projects = ProjectWatches(
@@ -311,6 +314,21 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             description = replace(description, broken=replace(broken, remedy=remedy))
         return description
 
+    async def _load_hooks(self, config: Config) -> tuple[Hook, ...]:
+        """Read the files of the hooks and see which functions they have."""
+        loaded: list[Hook] = []
+        for name, section, file in await asyncio.to_thread(lambda: list(find_hooks(config))):
+            if isinstance(file, Problem):
+                hook = Hook(name, section, None, problem=f"{file.path}: {file.message}")
+            else:
+                hook = hook_of(name, section, file, await self._describe(file))
+            if hook.problem:
+                logger.warning(
+                    "The hook %s cannot be used, and its tools are refused: %s", name, hook.problem
+                )
+            loaded.append(hook)
+        return tuple(loaded)
+
     def _load_config(self) -> Config:
         paths = self.options.config_paths
         loaded = load(paths, required=paths is not None)
@@ -320,7 +338,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
         self.config = await asyncio.to_thread(self._load_config)
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
-        self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts)
+        hooks = await self._load_hooks(self.config)
+        self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts, hooks=hooks)
         self.sessions.retention.limits = self.config.daemon
         self.pool.workers_max = self.config.daemon.workers
         self.pool.keep_idle(self.config.daemon.worker_idle_seconds)
@@ -348,6 +367,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 ),
                 trusts=await trust.recall(self.store),
             )
+            self.ruleset = replace(self.ruleset, hooks=await self._load_hooks(self.config))
             server = grpc.aio.server(interceptors=[self._interceptor, Parser()], options=SERVER_OPTIONS)
             health = HealthServicer()
             toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(self), server)

@@ -292,6 +292,35 @@ async def test_an_answer_given_while_the_line_was_down_arrives(daemon: RunningDa
     assert (outcome.text, questions) == ("allowed", ["May I?"])
 
 
+async def test_the_question_of_a_permission_rule_survives_a_drop_and_is_put_once(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.tool(
+        "plain", 'from toolcell import tool\n\n@tool(name="plain")\ndef plain() -> str:\n    return "ran"\n'
+    )
+    daemon.configure('\n[permissions]\n"plain" = "ask"\n')
+    asked, answered = asyncio.Event(), asyncio.Event()
+    questions: list[str] = []
+
+    async def later(ask: Ask) -> Answer:
+        questions.append(ask.question)
+        asked.set()
+        await answered.wait()
+        return True
+
+    async with line_to(daemon) as line, line.connect(ask=later) as session:
+        call = session.call("plain")
+        await asked.wait()
+        line.cut()
+        await until_detached(daemon)
+        answered.set()
+        await line.tried.wait()
+        line.mend()
+        outcome = await call
+
+    assert (outcome.text, len(questions)) == ("ran", 1)
+
+
 async def test_a_request_that_is_served_while_the_line_drops_is_served_once(daemon: RunningDaemon) -> None:
     daemon.tool("requesting", REQUESTING)
     began, go_on = asyncio.Event(), asyncio.Event()

@@ -15,10 +15,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.calls import events, outcome
+from toolcelld.calls import events, hooks, outcome
 from toolcelld.calls.events import parts
 from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
 from toolcelld.calls.timers import PausableTimer
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
@@ -28,6 +29,7 @@ from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
 
 if TYPE_CHECKING:
+    from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
     from toolcelld.pool.pool import Lease
     from toolcelld.sessions.session import Session
@@ -60,6 +62,7 @@ class Call(Machine[CallState, CallEvent]):
         super().__init__(CALL, CallState.WAITING)
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
+        self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
         self.session = session
         self.accepted_at = time.time()
         self.accepted = time.monotonic()
@@ -73,11 +76,20 @@ class Call(Machine[CallState, CallEvent]):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arguments = request.arguments  # until a worker has them, or none will
         self._lease: Lease | None = None
+        self._hooks: asyncio.Task[None] | None = None  # while they run, before the call
+        self._permission: Permission | None = None  # where a rule asks a person first
 
     @property
     def ended(self) -> bool:
         """Whether the call has an outcome or a refusal."""
         return self.state is CallState.ENDED
+
+    @property
+    def questions(self) -> tuple[Questions, ...]:
+        """The questions that its tool and a permission rule have asked."""
+        of_tool = self.run.questions if self.run is not None else None
+        of_rule = self._permission.questions if self._permission is not None else None
+        return tuple(questions for questions in (of_tool, of_rule) if questions is not None)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -112,8 +124,55 @@ class Call(Machine[CallState, CallEvent]):
     # Waiting
 
     def start(self, plan: Plan) -> None:
-        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue."""
+        """Run at once if a place and an idle worker are free; otherwise wait in the pool's queue.
+
+        Its hooks are run before, and then a person is asked where a permission rule says so.
+        """
         self.plan = plan
+        if plan.hooks:
+            self._hooks = self.session.tasks.create_task(
+                self._run_hooks(plan), name=f"hooks before {self.id}"
+            )
+        else:
+            self._permit(plan)
+
+    async def _run_hooks(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            if self.deadline is not None:
+                self.deadline.pause()
+            found = await hooks.before(self, plan, self._arguments)
+            self._hooks = None
+            if isinstance(found, bytes):
+                self._arguments = found
+                self._permit(plan)
+            else:
+                self.end(CallEvent.REFUSED, found)
+
+    def _permit(self, plan: Plan) -> None:
+        if plan.ask is not None:
+            self._ask(plan)
+        else:
+            self._start(plan)
+
+    def _ask(self, plan: Plan) -> None:
+        with BugBarrier(self.fail):
+            self.note(f"asks before it runs: {plan.ask}")
+            if self.deadline is not None:
+                self.deadline.pause()
+            self._permission = Permission(self.id, plan, self.session, self._allowed)
+            self._permission.ask(self._arguments)
+
+    def _allowed(self, ending: Outcome | Refusal | None) -> None:
+        if self.ended:
+            return
+        assert self.plan is not None
+        if ending is None:
+            self.note("allowed")
+            self._start(self.plan)
+        else:
+            self.end(CallEvent.REFUSED, ending)
+
+    def _start(self, plan: Plan) -> None:
         pool, places = self.session.pool, self.session.places
         try:
             if self.deadline is not None:
@@ -169,7 +228,12 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if self.run is not None or self.ended:
+        if (
+            self.run is not None
+            or self.ended
+            or self._hooks is not None
+            or (self._permission is not None and self._permission.is_open)
+        ):
             return
         lease = self._lease
         if not text:
@@ -247,6 +311,10 @@ class Call(Machine[CallState, CallEvent]):
             self.deadline.pause()
         if self.run is not None:
             self.run.stop_clocks()
+        if self._hooks is not None:
+            self._hooks.cancel()
+        if self._permission is not None:
+            self._permission.questions.close("the call has ended")
         self.done.set_result(None)
         self.session.on_ended(self, told)
 

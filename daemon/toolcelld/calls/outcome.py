@@ -25,7 +25,7 @@ from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
 
-__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_started", "stopped_waiting"]  # fmt: skip
+__all__ = ["Evidence", "Facts", "Kind", "Outcome", "Report", "Stop", "Verdict", "failed", "judge", "not_allowed", "not_started", "stopped_waiting"]  # fmt: skip
 
 
 class Kind(StrEnum):
@@ -151,6 +151,11 @@ def stopped_waiting(stop: Stop, generation: int) -> Outcome:
 def not_started(cause: str, message: str) -> Outcome:
     """The outcome of a call whose worker failed to start, by our fault or the host's."""
     return Outcome(Kind.INTERNAL, cause, message)
+
+
+def not_allowed(cause: str, message: str, generation: int) -> Outcome:
+    """The outcome of a call that a person or a hook did not allow to run."""
+    return Outcome(Kind.DENIED, cause, message, facts=Facts(generation=generation))
 
 
 def unread(outcome: Outcome) -> Outcome:

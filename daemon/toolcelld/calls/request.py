@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from toolcelld.calls.hook_run import BoundHook
 from toolcelld.catalog.catalog import ToolInfo
+from toolcelld.config.permissions import Rule
 from toolcelld.config.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit
@@ -36,6 +38,8 @@ class Plan(NamedTuple):
     spec: CellSpec
     generation: int  # of the catalog that has the tool
     grace_seconds: float
+    hooks: tuple[BoundHook, ...] = ()  # in the order in which they run
+    ask: Rule | None = None  # by which a person is asked before it runs
 
     def under(self, limits: Limits, session_id: str) -> Plan:
         """Return the plan for one call, under the limits that it lowers.

@@ -19,8 +19,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+from toolcelld.calls import hooks
 from toolcelld.calls.collector import OutputCollector
-from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.outcome import Kind, Outcome, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.record import CallRecord
 from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
@@ -69,6 +70,7 @@ class Run:
         )
         self._pool = session.pool
         self._sequence = 0
+        self._arguments = b""  # only for hooks
         self._grace: AbortEscalation | None = None
         limits = plan.limits
         # Only what the limits ask for: most calls have the timeout.
@@ -105,7 +107,10 @@ class Run:
         }
         if request.traceparent:
             context["traceparent"] = request.traceparent
-        self._sequence = worker.begin(self.plan.tool.export, call.take_arguments(), context, self.collector)
+        arguments = call.take_arguments()
+        if self.plan.hooks:
+            self._arguments = arguments
+        self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
         # The worker is at it while the rest is done.
         self.run_clocks()
         call.story.append((self.begun_at, f"{worker.id} has it"))
@@ -231,11 +236,25 @@ class Run:
                 if self.plan.spec.policy.writable:
                     self._look_at_project()
                 self._give_back(WorkerEvent.DONE)
-                call.end(CallEvent.JUDGED, self.record.outcome(self.collector, settled, ()), settled.body)
+                self._judged(self.record.outcome(self.collector, settled, ()), settled.body)
             else:
                 call.session.tasks.create_task(self._finish(), name=f"finish {call.id}")
         except Exception as error:  # noqa: BLE001  # a bug ends this call and no other
             call.fail(error)
+
+    def _judged(self, outcome: Outcome, body: bytes) -> None:
+        """End the call, after its hooks if it has any."""
+        if self.plan.hooks:
+            call = self.call
+            call.session.tasks.create_task(self._run_hooks(outcome, body), name=f"hooks after {call.id}")
+        else:
+            self.call.end(CallEvent.JUDGED, outcome, body)
+
+    async def _run_hooks(self, outcome: Outcome, body: bytes) -> None:
+        with BugBarrier(self.call.fail):
+            self.call.end(
+                CallEvent.JUDGED, *await hooks.after(self.call, self.plan, self._arguments, outcome, body)
+            )
 
     def _note_refused(self, refusals: Refusals) -> None:
         """Note the hosts that the tool asked for and may not reach; they were logged when it asked."""
@@ -254,7 +273,7 @@ class Run:
             if self.plan.spec.policy.writable:
                 self._look_at_project()
             result, logs = await self.collector.settle(cancelled=self.record.stop is not None)
-            self.call.end(CallEvent.JUDGED, self.record.outcome(self.collector, result, logs), result.body)
+            self._judged(self.record.outcome(self.collector, result, logs), result.body)
 
     async def _settle(self) -> None:
         """Return or retire the worker; a cell that is not reused is empty when this returns."""

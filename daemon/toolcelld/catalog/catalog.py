@@ -26,7 +26,7 @@ from toolcelld.catalog.problem import Problem, no_tool
 from toolcelld.catalog.sources import BUILTIN, Scan, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
-__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "render", "shown_path"]
+__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "redefined", "render", "shown_path"]
 
 DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
 SCHEMA_BYTES_MAX = 48 * 1024
@@ -75,6 +75,7 @@ class Catalog:
     tools: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # sorted by name
     problems: tuple[Problem, ...] = ()
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
+    denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
     pending: int = 0  # files that are still being described
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
         default_factory=dict[str, tuple[ToolInfo, ...]]
@@ -108,6 +109,7 @@ def assemble(
     is_trusted: Callable[[ToolInfo], bool] = lambda _: True,
     is_enabled: Callable[[str], bool] = lambda _: True,
     overrides_builtin: Callable[[str], bool] = lambda _: False,
+    denied_by: Callable[[ToolInfo], str] = lambda _: "",
 ) -> Catalog:
     """Build the catalog of a scan.
 
@@ -120,6 +122,7 @@ def assemble(
             as it would receive arguments that are meant for them.
         is_enabled: Whether the tool of a name is switched on; one that is not is kept apart and not offered.
         overrides_builtin: Whether a trusted tool of a name may replace a built-in one, Toolcell's or its agent's.
+        denied_by: The permission rule that denies a tool, or an empty text. Such a tool is kept apart, too.
     """
     good: dict[str, tuple[ToolInfo, ...]] = {}
     winners: dict[str, ToolInfo] = {}
@@ -147,12 +150,15 @@ def assemble(
             untrusted += (tool for tool in tools if not is_trusted(tool))
     problems += _entered(untrusted, winners, scan.directory, is_trusted)
     problems += _without_tools(scan, descriptions)
+    denied = {name: rule for name, tool in winners.items() if (rule := denied_by(tool))}
+    off = {name for name in winners if name in denied or not is_enabled(name)}
     catalog = Catalog(scan.directory)
     return replace(
         catalog,
         generation=previous.generation if previous else 0,
-        tools={name: tool for name, tool in sorted(winners.items()) if is_enabled(name)},
-        disabled={name: tool for name, tool in sorted(winners.items()) if not is_enabled(name)},
+        tools={name: tool for name, tool in sorted(winners.items()) if name not in off},
+        disabled={name: tool for name, tool in sorted(winners.items()) if name in off},
+        denied=denied,
         problems=tuple(problems),
         pending=pending,
         files=good,
@@ -259,6 +265,12 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         network=bool(declared.network),
         plugin=_line_of_text(declared.plugin),
     )
+
+
+def redefined(tool: ToolInfo, description: str, input_schema: bytes) -> ToolInfo:
+    """Return a tool with another definition, checked like that of a file. Raises `ValueError`."""
+    checked = _tool(tool.file, Described(tool.name, description, input_schema, tool.export, tool.declared))
+    return replace(tool, description=checked.description, input_schema=checked.input_schema)
 
 
 def _entered(

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.descriptions import DescriptionCache
+from toolcelld.catalog.permissions import denied_by
 from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
 from toolcelld.config.load import Config
 
@@ -73,6 +74,7 @@ class WatchedDirectory:
         descriptions: DescriptionCache,
         next_generation: Callable[[], int],
         forget: Callable[[], object],
+        define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
     ) -> None:
         self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
@@ -84,6 +86,7 @@ class WatchedDirectory:
         self._descriptions = descriptions
         self._next_generation = next_generation
         self._forget = forget
+        self._define = define  # changes the definitions of a new catalog
         self._closed = False
         self._pins: set[Pin] = set()
         self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
@@ -189,20 +192,16 @@ class WatchedDirectory:
             self._known[digest] = task.result()
 
     async def _assemble(self, seen: Scan) -> None:
-        self._publish(
-            await asyncio.to_thread(
-                _changed,
-                seen,
-                dict(self._known),
-                self.catalog,
-                self._is_trusted(),
-                self._config(),
-            )
+        catalog = await asyncio.to_thread(
+            _assembled, seen, dict(self._known), self.catalog, self._is_trusted(), self._config()
         )
+        if self._define is not None:
+            catalog = await self._define(catalog)
+        self._publish(catalog)
 
     def _publish(self, catalog: Catalog) -> None:
         """Make a catalog the newest, unless it equals the current one, and notify the pins."""
-        if catalog is self.catalog:
+        if self.catalog.generation and catalog.says_the_same_as(self.catalog):
             return
         self.catalog = replace(catalog, generation=self._next_generation())
         for pin in tuple(self._pins):
@@ -234,13 +233,20 @@ def _look(config: Config, directory: str) -> Scan:
     return scan(sources_of(config, directory), directory)
 
 
-def _changed(
+def _assembled(
     seen: Scan,
     descriptions: Mapping[str, Description],
     previous: Catalog,
     is_trusted: Callable[[ToolInfo], bool],
     config: Config,
 ) -> Catalog:
-    """Return the catalog of a scan, or the previous one if nothing but the generation would differ."""
-    catalog = assemble(seen, descriptions, previous, is_trusted, config.is_enabled, config.overrides_builtin)
-    return previous if catalog.says_the_same_as(previous) and previous.generation else catalog
+    """Return the catalog of a scan."""
+    return assemble(
+        seen,
+        descriptions,
+        previous,
+        is_trusted,
+        config.is_enabled,
+        config.overrides_builtin,
+        functools.partial(denied_by, config),
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -45,10 +45,12 @@ class CatalogRegistry:
         cache: Cache,
         *,
         is_trusted: Callable[[], Callable[[ToolInfo], bool]] = lambda: lambda _: True,
+        define: Callable[[Catalog], Awaitable[Catalog]] | None = None,
         describing_max: int = DESCRIBING_MAX,
     ) -> None:
         self._config = config
         self._is_trusted = is_trusted
+        self._define = define
         self._group = asyncio.TaskGroup()
         self._descriptions = DescriptionCache(self._group, describe, cache, describing_max)
         # Directories by resolved path; changed on the loop only, by `_watched` and by a directory that closes.
@@ -150,6 +152,7 @@ class CatalogRegistry:
                 self._descriptions,
                 lambda: next(self._generations),
                 lambda: self._directories.pop(directory, None),
+                self._define,
             )
         return watched
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from toolcell import _paths
 from toolcelld.config.lines import keys_of, line_of
+from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Rules, is_pattern
 from toolcelld.config.schema import (
     PACKS,
     SECRET_NAME,
@@ -32,6 +33,7 @@ from toolcelld.config.schema import (
     DaemonSection,
     DefaultsSection,
     EnvironmentsSection,
+    HookSection,
     MaxSection,
     ProfileSection,
     SecretSection,
@@ -56,7 +58,7 @@ MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 
 SANDBOXES = ("auto", "strict", "baseline", "none")
 TABLES = frozenset(
-    {"secrets", "profile", "source", "tool"}
+    {"secrets", "profile", "source", "tool", "hooks"}
 )  # their keys are names, and each name has a table
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -77,6 +79,8 @@ class Config:
     profiles: Mapping[str, ProfileSection] = field(default_factory=dict[str, ProfileSection])
     sources: Mapping[str, SourceSection] = field(default_factory=dict[str, SourceSection])
     rules: tuple[tuple[str, ToolSection], ...] = ()  # name or pattern; later ones win
+    permissions: Rules = ()  # in file order; the last match counts
+    hooks: Mapping[str, HookSection] = field(default_factory=dict[str, HookSection])  # in file order
     files: tuple[str, ...] = ()  # those that were there
     only: tuple[
         str, ...
@@ -193,7 +197,12 @@ def _parse(path: str, raw: bytes) -> ConfigFile:
     except ValidationError as error:
         problems = error.errors(include_url=False)
         raise ConfigError(path, [_mistake(problem["loc"], problem) for problem in problems]) from error
-    if mistakes := [*_source_mistakes(file), *_tool_mistakes(file), *_name_mistakes(file)]:
+    if mistakes := [
+        *_source_mistakes(file),
+        *_tool_mistakes(file),
+        *_name_mistakes(file),
+        *_permission_mistakes(file),
+    ]:
         raise ConfigError(path, mistakes)
     return file
 
@@ -222,6 +231,8 @@ def _laid_on(config: Config, file: ConfigFile, path: str) -> Config:
         profiles=_merged_each(config.profiles, file.profile),
         sources=sources,
         rules=(*config.rules, *file.tool.items()),
+        hooks={**config.hooks, **file.hooks},
+        permissions=(*config.permissions, *file.permissions.items()),
         files=(*config.files, path),
     )
 
@@ -255,6 +266,10 @@ def _name_mistakes(file: ConfigFile) -> Iterator[Mistake]:
         if name in SANDBOXES or not _SOURCE_NAME.fullmatch(name):
             remedy = f"is no name for a profile; it is of letters, digits, - and _, and none of {', '.join(SANDBOXES)}"
             yield Mistake(dotted(("profile", name)), "", remedy)
+    for name in file.hooks:
+        if not _SOURCE_NAME.fullmatch(name):
+            remedy = "is no name for a hook; it is of letters, digits, - and _"
+            yield Mistake(dotted(("hooks", name)), "", remedy)
     for name in file.secrets:
         if not SECRET_NAME.fullmatch(name):
             remedy = "is no name for a secret; it is the variable that a tool finds it in"
@@ -290,6 +305,14 @@ def _tool_mistakes(file: ConfigFile) -> Iterator[Mistake]:
             yield Mistake(dotted(("tool", name)), "", remedy)
 
 
+def _permission_mistakes(file: ConfigFile) -> Iterator[Mistake]:
+    if len(file.permissions) > RULES_MAX:
+        yield Mistake("permissions", "", f"has more than {RULES_MAX} rules; use patterns")
+    for pattern in file.permissions:
+        if not is_pattern(pattern):
+            yield Mistake(dotted(("permissions", pattern)), "", NO_PATTERN)
+
+
 def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
     # Members of a union add their own name to the place; no key of ours has a third level below a table of names.
     depth = 3 if location[0] in TABLES else 2
@@ -314,7 +337,7 @@ def _mistake(location: tuple[int | str, ...], problem: ErrorDetails) -> Mistake:
 def _unknown(location: tuple[int | str, ...]) -> str:
     """What to say of a key that no section knows."""
     key = str(location[-1])
-    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS)
+    known = _keys(SECTIONS[str(location[0])]) if len(location) > 1 else ("trust", *SECTIONS, "permissions")
     if near := _nearest(key, known):
         return f"unknown key{near}"
     if homes := [

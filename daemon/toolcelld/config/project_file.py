@@ -7,6 +7,9 @@
     network = ["api.example.com"]
     secrets = ["TOKEN"]
 
+    [permissions]
+    "deploy*" = "ask"                   # or "deny"; of its own tools
+
     [limits]
     timeout = "5m"
 
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from toolcelld.config.load import ConfigError, Mistake, dotted, shown
+from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
 from toolcelld.environments.requirements import RequirementsError, checked
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
@@ -72,6 +76,8 @@ class ProjectFile(Section):
     secrets: SecretNames = ()
     limits: LimitKeys = LimitKeys.default()
     """Of tools whose file declares no other."""
+    permissions: Annotated[tuple[tuple[str, Stricter], ...], BeforeValidator(stricter_rules)] = ()
+    """Only stricter than those of the user."""
 
 
 ASKS_NOTHING: Final = ProjectFile.default()

@@ -86,6 +86,9 @@ def _values(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
         "source": config.sources,
     }
     for name in ConfigFile.model_fields:
+        if name == "permissions":
+            yield from (((name, pattern), _quoted(action)) for pattern, action in config.permissions)
+            continue
         section = given.get(name)
         if isinstance(section, Section):
             yield from _of_section(section, (name,), everything=True)

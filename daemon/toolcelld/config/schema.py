@@ -24,6 +24,7 @@ from pydantic import (
 
 from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
 from toolcelld.config.hosts import ports_of
+from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, is_pattern
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Declared",
     "DefaultsSection",
     "EnvironmentsSection",
+    "HookSection",
     "Isolation",
     "Keep",
     "LimitKeys",
@@ -354,6 +356,32 @@ class SecretSection(Section):
         return self
 
 
+def _hooked(value: object) -> tuple[str, ...]:
+    patterns = strings("patterns of tools")(value)
+    if not 0 < len(patterns) <= RULES_MAX:
+        raise ValueError(f"should be a list of at least one pattern and at most {RULES_MAX}")
+    for pattern in patterns:
+        if not is_pattern(pattern):
+            raise ValueError(f"has {pattern[:60]!r}, which {NO_PATTERN}")
+    return patterns
+
+
+def _at_most_a_minute(value: float) -> float:
+    if not 0 < value <= 60:
+        raise ValueError('should be more than nothing and at most a minute; write "5s"')
+    return value
+
+
+class HookSection(Section):
+    """[hooks.NAME]: a tool file whose functions see the calls of other tools."""
+
+    file: Annotated[FilePath, AfterValidator(_absolute)]
+    tools: Annotated[tuple[str, ...], BeforeValidator(_hooked)] = ("*",)
+    timeout_seconds: Annotated[Seconds, AfterValidator(_at_most_a_minute)] = Field(
+        default=5.0, alias="timeout"
+    )
+
+
 class ConfigFile(Section):
     """One file."""
 
@@ -367,6 +395,8 @@ class ConfigFile(Section):
     profile: Mapping[str, ProfileSection] = {}
     source: Mapping[str, SourceSection] = {}
     tool: Mapping[str, ToolSection] = {}
+    permissions: Mapping[str, Action] = {}
+    hooks: Mapping[str, HookSection] = {}
 
 
 SECTIONS: Mapping[str, type[Section]] = {
@@ -379,4 +409,5 @@ SECTIONS: Mapping[str, type[Section]] = {
     "profile": ProfileSection,
     "source": SourceSection,
     "tool": ToolSection,
+    "hooks": HookSection,
 }

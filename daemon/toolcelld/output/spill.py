@@ -284,6 +284,10 @@ class SpillStore:
 
     # Removing.
 
+    async def discard(self, handles: Iterable[str]) -> None:
+        """Remove outputs that nobody may read."""
+        await self._remove(handles)
+
     async def sweep(self) -> None:
         """Remove expired outputs, rows without a file, and orphaned files."""
         # Rows first: a file is made before its row, so the file of a row that is not listed afterwards has been lost.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.flavours import FLAVOURS, project_places
+from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.sources import (
     PROJECT,
     ToolFile,
@@ -85,6 +86,7 @@ class Ruleset:
     config: Config
     host_paths: HostPaths
     trusts: Trusts = field(default_factory=Trusts)
+    hooks: tuple[Hook, ...] = ()  # in the order of the configuration
 
     def standing(self, tool: ToolInfo) -> tuple[Standing, Grant | None]:
         """Return what rules by name may give a tool, and the most that it gets of its needs; None if it is not trusted."""
@@ -171,6 +173,16 @@ class Ruleset:
         return Permit(
             tool, settings, replace(spec, project=project.directory, fresh=settings.isolation == "call")
         )
+
+    def hook_cell(self, hook: Hook, project: Project, directory: str) -> CellSpec | None:
+        """The cell of a hook for the calls of a session; None for a hook that cannot be used. Raises `Refusal`.
+
+        It is that of a tool `hook_NAME` that is read-only, so that [tool.hook_NAME] can grant it something.
+        """
+        if hook.file is None or hook.problem:
+            return None
+        tool = ToolInfo(f"hook_{hook.name}", "", b"{}", hook.file, "", {"read_only": True}, read_only=True)
+        return replace(self.permit(tool, project, directory).spec, serial=False, fresh=False, owner="hook")
 
     def find_project(self, directory: str) -> Project:
         """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.

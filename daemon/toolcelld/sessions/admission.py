@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from toolcelld.calls.hook_run import BoundHook
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo
+from toolcelld.catalog.permissions import rule_for
 from toolcelld.catalog.sources import BUILTIN
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
@@ -75,6 +77,9 @@ class Admission:
         tool = catalog.find(name) or find_tool(self.offered(catalog), name)
         if not self._may_call(name, tool):
             raise Refusal(RefusalReason.NOT_ALLOWED, f"this session may not call {name}.", field="call.tool")
+        rule = rule_for(ruleset.config, tool)
+        if rule is not None and rule.action == "deny":
+            raise Refusal(RefusalReason.NOT_ALLOWED, denied(name, str(rule)), field="call.tool")
         permit = ruleset.permit(tool, self._project, self._directory)
         plan = self._plans[name] = Plan(
             permit.tool,
@@ -83,6 +88,12 @@ class Admission:
             permit.spec,
             catalog.generation,
             ruleset.config.daemon.abort_grace_seconds,
+            tuple(
+                BoundHook(hook, ruleset.hook_cell(hook, self._project, self._directory))
+                for hook in ruleset.hooks
+                if hook.is_for_calls and hook.concerns(ruleset.config, tool)
+            ),
+            rule if rule is not None and rule.action == "ask" else None,
         )
         return plan
 
@@ -111,6 +122,8 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
     tool = catalog.tools.get(name)
     if tool is not None:
         return tool
+    if (rule := catalog.denied.get(name)) is not None:
+        raise Refusal(RefusalReason.NOT_ALLOWED, denied(name, rule), field=field)
     if name in catalog.disabled:
         raise Refusal(RefusalReason.DISABLED, switched_off(name))
     if (problem := catalog.problem_of(name)) is not None:
@@ -129,10 +142,20 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
     )
 
 
+def denied(tool: str, rule: str) -> str:
+    """Why a tool is neither offered nor run."""
+    return f"{tool} is denied: {rule}."
+
+
 def disabled_tools(catalog: Catalog) -> list[Problem]:
     """Return the tools that are switched off as problems: agents do not see them, and operators see why."""
     return [
-        Problem(tool.path, tool.name, "disabled", switched_off(tool.name))
+        Problem(
+            tool.path,
+            tool.name,
+            "disabled",
+            denied(tool.name, rule) if (rule := catalog.denied.get(tool.name)) else switched_off(tool.name),
+        )
         for tool in catalog.disabled.values()
     ]
 

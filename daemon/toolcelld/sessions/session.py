@@ -100,6 +100,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
         self.places = Places(daemon.config.daemon.calls_per_session)
+        self.hook_places = Places(daemon.config.daemon.calls_per_session)
         self.pool = daemon.pool
         self.limit_monitor = daemon.limit_monitor
         self.tasks = daemon.tasks
@@ -154,8 +155,8 @@ class Session(Machine[SessionState, SessionEvent]):
         if self.stream > 1:
             self.outbox.rewind()
             for call in self.calls.values():
-                if call.run is not None and call.run.questions is not None:
-                    call.run.questions.ask_again(self.outbox.holds)
+                for questions in call.questions:
+                    questions.ask_again(self.outbox.holds)
         return self.stream
 
     def detach(self, stream: int) -> None:
@@ -360,8 +361,9 @@ class Session(Machine[SessionState, SessionEvent]):
         call = self.calls.get(call_id)
         if call is None and call_id in self.idempotency:
             return None
-        questions = call.run.questions if call is not None and call.run is not None else None
-        if questions is None or not questions.was_asked(ask_id):
+        asked = call.questions if call is not None else ()
+        questions = next((questions for questions in asked if questions.was_asked(ask_id)), None)
+        if questions is None:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,
                 f"call {call_id[:128]!r} has asked no question {ask_id}.",
@@ -398,7 +400,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
-        self.retention.arguments_bytes -= len(call.request.arguments)
+        self.retention.arguments_bytes -= call.arguments_bytes
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:

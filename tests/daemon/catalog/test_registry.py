@@ -238,7 +238,7 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
     shop: Shop, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    put_together = vars(shelf)["_changed"]
+    put_together = vars(shelf)["_assembled"]
     shop.closed.add("words")
 
     async def the_last_one_comes() -> None:
@@ -254,7 +254,7 @@ async def test_what_comes_while_a_catalog_is_put_together_is_in_the_next_one(
         catalog: Catalog = put_together(seen, descriptions, previous, *rest)
         return catalog
 
-    monkeypatch.setattr(shelf, "_changed", meanwhile)
+    monkeypatch.setattr(shelf, "_assembled", meanwhile)
     monkeypatch.setattr(shelf, "PUBLISH_SECONDS", 0.0)
     async with live(shop) as catalogs:
         pin = await catalogs.open(write(project, lint="1", words="2"), wait_seconds=LONG)

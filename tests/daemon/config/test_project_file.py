@@ -23,6 +23,9 @@ network = ["API.example.com"]
 secrets = ["TOKEN"]
 [limits]
 timeout = "5m"
+[permissions]
+"b*" = "deny"
+"a*" = "ask"
 """
 
 
@@ -35,6 +38,7 @@ def test_everything_that_a_project_may_ask_for_is_read() -> None:
     )
     assert (found.env, found.network, found.secrets) == (("DATABASE_URL",), ("api.example.com",), ("TOKEN",))
     assert found.limits.timeout_seconds == 300
+    assert found.permissions == (("b*", "deny"), ("a*", "ask"))
     assert parse("f", b"") == ProjectFile()
 
 
@@ -52,6 +56,14 @@ def test_everything_that_a_project_may_ask_for_is_read() -> None:
         ('[limits]\ntimeot = "1m"', 'f: limits.timeot: unknown key; did you mean "timeout"?'),
         ('[limits]\ntimeout = "soon"', "limits.timeout"),
         ("limits = 1", "f: limits: 1"),
+        ('[permissions]\n"*" = "allow"', "a project allows nothing"),
+        ('[permissions]\n"*" = 1', "a project allows nothing"),
+        ('[permissions]\n"a b" = "deny"', "fits no tool"),
+        ("permissions = 1", "f: permissions: 1 should be a table"),
+        (
+            "[permissions]\n" + "".join(f'a{number} = "deny"\n' for number in range(257)),
+            "more than 256 rules",
+        ),
         ('secrets = ["a b"]', "should be a list of names of secrets"),
         ("x = [", "is not TOML"),
         (f"x = {'[' * 30_000}", "nested too deeply"),

@@ -26,12 +26,17 @@ def values(found: dict[str, Any]) -> dict[str, tuple[str, str, int | None]]:
 
 
 def test_every_value_has_its_origin(tmp_path: Path) -> None:
-    lower = written(tmp_path, "lower.toml", "[daemon]\nworkers = 5\nsessions = 9\n[tool.a]\ntimeout = 4\n")
+    lower = written(
+        tmp_path,
+        "lower.toml",
+        "[daemon]\nworkers = 5\nsessions = 9\n[tool.a]\ntimeout = 4\n[permissions]\n'b*' = 'ask'\n",
+    )
     upper = written(tmp_path, "upper.toml", "\n[daemon]\nworkers = 6\n[secrets]\nT = {env = 'X'}\n")
     found = values(report([lower, upper]))
     assert found["daemon.workers"] == ("6", "upper.toml", 3)
     assert found["daemon.sessions"] == ("9", "lower.toml", 3)
     assert found["tool.a.timeout"] == ("4", "lower.toml", 5)
+    assert found['permissions."b*"'] == ('"ask"', "lower.toml", 7)
     assert found["secrets.T.env"] == ('"X"', "upper.toml", 5)
     assert found["defaults.memory"] == ('"512MiB"', "default", None)
     assert found["trust"] == ('"confined"', "default", None)

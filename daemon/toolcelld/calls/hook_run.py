@@ -1,0 +1,206 @@
+"""Runs a function of a hook in a worker of its own, and reads what it returns.
+
+The worker is leased from the pool as that of any tool, and reused. A hook that passes its time, asks a question, or
+breaks the protocol loses its cell. What a hook prints is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pydantic_core import from_json
+
+from toolcell._results.normalise import NO_OUTPUT
+from toolcelld.catalog.hooks import Hook
+from toolcelld.cell.exit import CellExit
+from toolcelld.cell.stdio import Source
+from toolcelld.errors import Refusal
+from toolcelld.lifecycle import WorkerEvent, WorkerState
+from toolcelld.network.refusals import Refused
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
+from toolcelld.protocol.frames import Frame, FrameError
+from toolcelld.protocol.messages import CallContext, ResultMessage, TextPart, from_worker
+
+if TYPE_CHECKING:
+    from toolcelld.pool.fair_queue import Places
+    from toolcelld.pool.pool import Pool
+
+__all__ = ["BoundHook", "HookFailed", "HookRefused", "run_hook"]
+
+RESULT_BYTES_MAX: Final = 4 * 2**20
+"""Of what a hook returns; the most text that a model reads of one call is half of it twice, as text and as details."""
+QUEUE_SECONDS_MAX: Final = 30.0
+"""For a worker of a hook to be free or started."""
+REASON_CHARACTERS_MAX: Final = 2000
+
+
+class BoundHook(NamedTuple):
+    """A hook with the cell that it has for the calls of one tool in one session."""
+
+    hook: Hook
+    spec: CellSpec | None  # None for one that cannot be used
+
+
+class HookFailed(Exception):
+    """A hook that did not do its work; the text says why."""
+
+
+class HookRefused(Exception):
+    """A hook that raised an exception; the text is its own."""
+
+
+class _Result(NamedTuple):
+    message: ResultMessage
+    payload: bytes
+
+
+class _Listener:
+    """Receives what the worker sends for one run of a hook."""
+
+    def __init__(self, sequence: int) -> None:
+        self.result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        self._sequence = sequence
+        self._message: ResultMessage | None = None
+        self._payload = bytearray()
+        self._size = 0
+
+    @property
+    def has_reported(self) -> bool:
+        return self._message is not None
+
+    def on_frame(self, frame: Frame) -> None:
+        header, payload = frame
+        kind = header["type"]
+        if self.result.done() or (kind != "chunk" and header.get("seq") != self._sequence):
+            return
+        if kind in ("ask", "request"):
+            self.fail("it asks a question, which a hook cannot do")
+        elif kind == "result" and self._message is None:
+            try:
+                message = from_worker(header)
+            except FrameError as error:
+                self.fail(str(error))
+                return
+            assert isinstance(message, ResultMessage)
+            self._message = message
+            self._size = len(payload) if message.size is None else message.size
+            self._add(payload)
+        elif kind == "chunk" and self._message is not None:
+            self._add(payload)
+
+    def _add(self, payload: bytes) -> None:
+        if self._size > RESULT_BYTES_MAX or len(self._payload) + len(payload) > self._size:
+            self.fail(f"it returned {self._size} bytes; the most is {RESULT_BYTES_MAX}")
+            return
+        self._payload += payload
+        if len(self._payload) == self._size and self._message is not None:
+            self.result.set_result(_Result(self._message, bytes(self._payload)))
+
+    def fail(self, why: str) -> None:
+        if not self.result.done():
+            self.result.set_exception(HookFailed(why))
+
+    def on_output(self, source: Source, data: bytes) -> bool:  # nobody reads it
+        return False
+
+    def on_broken(self, error: FrameError) -> None:
+        self.fail(f"its worker sent what is no frame ({error})")
+
+    def on_refused(self, refused: Refused) -> None:
+        pass  # its own exception says what it could not reach
+
+    def on_death(self, cell_exit: CellExit) -> None:
+        self.fail(f"its process ended: {cell_exit.cause()}")
+
+
+async def run_hook(
+    pool: Pool, places: Places, bound: BoundHook, function: str, arguments: bytes, context: CallContext
+) -> Any:
+    """Run a function of a hook.
+
+    Args:
+        pool: Where its worker is leased.
+        places: Those of the session for hooks.
+        bound: The hook.
+        function: "before" or "after".
+        arguments: JSON, an object.
+        context: The facts of the call that it is run for.
+
+    Returns:
+        What it returned, as read from JSON; None if it returned nothing.
+
+    Raises:
+        HookRefused: It raised an exception.
+        HookFailed: It could not be run, or did not return in time.
+    """
+    if bound.spec is None:
+        raise HookFailed(f"{bound.hook.problem}; mend it, then: toolcell reload")
+    worker = await _lease(pool, places, bound.spec)
+    listener = _Listener(worker.calls + 1)
+    seconds = bound.hook.section.timeout_seconds
+    clean = False
+    try:
+        try:
+            worker.begin(bound.hook.functions[function], arguments, context, listener)
+        except FrameError as error:
+            raise HookFailed(f"the call cannot be sent to it: {error}") from error
+        async with asyncio.timeout(seconds):
+            result = await listener.result
+        worker.cell.stdio.drain()
+        clean = not result.message.threads and worker.cell.is_clear()
+    except TimeoutError:
+        raise HookFailed(f"it did not return within {seconds:g} s") from None
+    finally:
+        if listener.result.done() and not listener.result.cancelled():
+            listener.result.exception()  # it may have failed after the time had passed
+        _give_back(pool, places, worker, clean=clean)
+    return _value(result)
+
+
+async def _lease(pool: Pool, places: Places, spec: CellSpec) -> Worker:
+    if (worker := pool.lease_now(spec, places)) is not None:
+        return worker
+    try:
+        lease = pool.lease(spec, places, QUEUE_SECONDS_MAX)
+    except Refusal as refusal:
+        raise HookFailed(refusal.message) from refusal
+    try:
+        return await asyncio.shield(lease.granted)
+    except Refusal as refusal:
+        raise HookFailed(refusal.message) from refusal
+    except StartFailed as failure:
+        raise HookFailed(failure.message) from failure
+    except asyncio.CancelledError:
+        pool.withdraw(lease)
+        raise
+
+
+def _give_back(pool: Pool, places: Places, worker: Worker, *, clean: bool) -> None:
+    if clean and worker.state in (WorkerState.BUSY, WorkerState.LAST):
+        pool.give_back(worker, WorkerEvent.DONE, places)
+        return
+    pool.give_place(places)
+    worker.release()
+    if worker.state is not WorkerState.DEAD:
+        worker.cell.end()
+
+
+def _value(result: _Result) -> Any:
+    message, payload = result
+    if any(not isinstance(block, TextPart) for block in message.blocks):
+        raise HookFailed("it returned an image or a file")
+    length = sum(block.bytes for block in message.blocks if isinstance(block, TextPart))
+    text = payload[:length].decode(errors="replace")
+    if message.kind != "ok":
+        raise HookRefused(text.strip()[:REASON_CHARACTERS_MAX] or "without a reason")
+    if message.details is None:
+        if text != NO_OUTPUT:
+            raise HookFailed("it returned a text; return None or a dict")
+        return None
+    try:
+        return from_json(payload[length : length + message.details], allow_inf_nan=False)
+    except ValueError as error:
+        raise HookFailed("what it returned is no JSON") from error

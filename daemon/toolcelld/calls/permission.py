@@ -1,0 +1,99 @@
+"""The question whether a call may run, where a permission rule says "ask".
+
+It is put before the call waits for a worker, on the road of the questions that tools ask: to the client, which shows
+it to a person, and within the same time. Without a client that answers questions the call is refused.
+
+The answer "always" holds for the tool until the session ends. A tool cannot give it to itself: its own questions are
+remembered under its name, and those of rules under a name that no tool can have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from toolcell._printable import printable
+from toolcelld.calls import outcome
+from toolcelld.calls.outcome import Outcome
+from toolcelld.calls.questions import NO_CLIENT, Questions
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage
+
+if TYPE_CHECKING:
+    from toolcelld.calls.request import Plan
+    from toolcelld.sessions.session import Session
+
+__all__ = ["PERMISSION_NUMBER", "Permission"]
+
+PERMISSION_NUMBER: Final = NUMBER_MAX
+"""The number of the question within its call; tools count theirs from 1."""
+
+
+class Permission:
+    """The question about one call.
+
+    Args:
+        call_id: The call.
+        plan: Its plan, with the rule.
+        session: Its session.
+        decided: Called once, perhaps before `ask` returns: with None if the call may run, else with its ending.
+    """
+
+    def __init__(
+        self,
+        call_id: str,
+        plan: Plan,
+        session: Session,
+        decided: Callable[[Outcome | Refusal | None], None],
+    ) -> None:
+        self._plan = plan
+        self._decided = decided
+        tool = plan.tool
+        asker = f"[permissions] {tool.file.source}/{tool.name} {tool.path}"
+        self.questions = Questions(call_id, asker, session, self._answered, lambda: None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer has not come."""
+        return bool(self.questions.open)
+
+    def ask(self, arguments: bytes) -> None:
+        """Put the question; the arguments are shown in full, or the call is refused."""
+        tool = self._plan.tool
+        shown = printable(arguments.decode(errors="replace"))
+        source = f" of {tool.file.source}" if tool.file.source else ""
+        self.questions.ask(
+            AskMessage(
+                seq=0,
+                ask=PERMISSION_NUMBER,
+                question=f"Run {tool.name}{source} with {shown or '{}'}?",
+                permission="tool",
+                patterns=(tool.name,),
+                always=(tool.name,),
+            ),
+            json.dumps({"tool": tool.name, "path": tool.path, "rule": str(self._plan.ask)}).encode(),
+        )
+
+    def _answered(self, message: AnswerMessage | ReplyMessage, _: bytes) -> None:
+        if isinstance(message, AnswerMessage) and message.allowed:
+            self._decided(None)
+        elif message.message == NO_CLIENT:
+            self._decided(self._unanswerable())
+        else:
+            why = f": {message.message}" if message.message else "."
+            self._decided(
+                outcome.not_allowed(
+                    "permission", f"{self._plan.tool.name} was not allowed to run{why}", self._plan.generation
+                )
+            )
+
+    def _unanswerable(self) -> Refusal:
+        rule = self._plan.ask
+        name = self._plan.tool.name
+        return Refusal(
+            RefusalReason.NOT_ALLOWED,
+            f"{name} runs when a person has said yes, and this client answers no questions: {rule}.\n"
+            f'  To run it without a question, in the configuration of the user: [permissions] "{name}" = "allow"',
+            field="call.tool",
+        )
