@@ -6,12 +6,13 @@ import json
 
 import pytest
 from tests.cli.conftest import Project
+from tests.engines import BUN
 
 
 def test_an_unknown_kind_names_those_there_are(project: Project) -> None:
     done = project.run("new", "toml")
     assert done.code == 2
-    assert "Take one of: python, json, factory, fastmcp" in done.err
+    assert "Take one of: python, json, factory, fastmcp, typescript" in done.err
 
 
 def test_a_python_tool_is_that_of_init(project: Project) -> None:
@@ -36,6 +37,19 @@ def test_a_json_tool_works_and_stands_beside_its_schema(project: Project) -> Non
     assert project.run("call", "hello-find", "pattern=-x TODO", "directory=a.txt").out == "2:-x TODO\n"
     assert project.run("call", "hello-find", "pattern=nowhere", "directory=a.txt").code == 0
     assert project.run("call", "hello-read", "path=a.txt").out == "one\n-x TODO\n"
+
+
+@pytest.mark.slow
+def test_a_tool_in_typescript_works_and_names_what_is_missing_without_an_engine(project: Project) -> None:
+    done = project.run("new", "typescript", "hello")
+    assert done.out == "Wrote .toolcell/tools/hello.ts. Call it:\n  toolcell call hello name=World\n"
+    engine = {"PATH": f"{BUN.parent}:/usr/bin:/bin"}
+    said = project.run("call", "./.toolcell/tools/hello.ts", "name=Ada", "times:=2", env=engine)
+    assert (said.code, said.out) == (0, "Hello Ada!\nHello Ada!\n"), said
+    again = project.run("new", "typescript", "hello")
+    assert (again.code, "is there already" in again.err) == (2, True)
+    for name in ("a b", "_mine", "a__b", "9"):
+        assert project.run("new", "typescript", name).code == 2
 
 
 def test_a_json_file_that_is_there_stays(project: Project) -> None:

@@ -31,22 +31,23 @@ def {name}(name: str, times: int = 1) -> str:
 '''
 
 
-def init(context: CommandContext, file: str | None, text: str = _TOOL) -> Exit:
+def init(context: CommandContext, file: str | None, text: str = _TOOL, suffix: str = ".py") -> Exit:
     """Write a tool that works, and say how to call it; what is there already stays.
 
     Args:
         context: The command's options.
         file: A path, or a name for the project's directory of tools; default: "hello".
         text: The file, with {name} for the tool's name, which takes an argument `name`; default: a function.
+        suffix: What the name of the file ends with; default: ".py".
 
     Raises:
         Failure: The name is none, or the file cannot be written.
     """
     path = file or FIRST_TOOL
-    path = path if path.endswith(".py") else f"{path}.py"
+    path = path if path.endswith(suffix) else f"{path}{suffix}"
     if "/" not in path:
         path = os.path.join(TOOLS_DIRECTORY, path)
-    name = os.path.basename(path).removesuffix(".py")
+    name = os.path.basename(path).removesuffix(suffix)
     if (
         not name.isidentifier()
         or not name.isascii()

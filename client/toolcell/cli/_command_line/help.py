@@ -30,7 +30,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "tools": ("toolcell tools", "toolcell tools word_count"),
     "output": ("toolcell output 3f2a", "toolcell output 3f2a --lines 100:200"),
-    "new": ("toolcell new python", "toolcell new json git"),
+    "new": ("toolcell new python", "toolcell new json git", "toolcell new typescript"),
     "init": ("toolcell init", "toolcell init word_count"),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
     "calls": ("toolcell calls", "toolcell calls 8c1d"),

@@ -62,6 +62,21 @@ async def greet(name: str, ctx: Context) -> str:
 if __name__ == "__main__":
     mcp.run()
 '''
+TYPESCRIPT = """\
+import {{ tool }} from "@opencode-ai/plugin"
+
+// {name}: the package need not be installed; Toolcell has what a tool needs of it.
+export default tool({{
+  description: "Greet a person",
+  args: {{
+    name: tool.schema.string().describe("Who is greeted"),
+    times: tool.schema.number().int().default(1).describe("How often"),
+  }},
+  async execute(args) {{
+    return Array(args.times).fill(`Hello ${{args.name}}!`).join("\\n")
+  }},
+}})
+"""
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}")
 
@@ -128,4 +143,5 @@ KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
     "json": _json,
     "factory": partial(init, text=FACTORY),
     "fastmcp": partial(init, text=FASTMCP),
+    "typescript": partial(init, text=TYPESCRIPT, suffix=".ts"),
 }
