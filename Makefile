@@ -22,6 +22,8 @@ SELECTED ?= not slow
 HOSTILE ?= tests/hostile
 KILLS ?= tests/process/test_kill_matrix.py
 AGENTS ?= tests/adapters
+# By their marks: "" for all.
+AGENTS_SELECTED ?= not nightly
 AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
 # The tests of control groups are skipped where the kernel has no controllers for a user service.
 SERVICE ?= tests/systemd tests/process/test_groups.py tests/process/test_control_groups.py
@@ -95,7 +97,7 @@ test-kills: $(READY) ## the kill matrix: each kind of process killed in each sta
 	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
-	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=15 $(AGENTS)
+	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=40 -m "$(AGENTS_SELECTED)" $(AGENTS)
 
 test-libraries: $(VENV)/libraries/ready ## tools of other libraries, and the libraries' own examples
 	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries

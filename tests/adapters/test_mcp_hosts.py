@@ -41,7 +41,7 @@ PREFIX = {"claude": "mcp__toolcell__", "copilot": "toolcell-", "opencode": "tool
 NAMES = {"claude": "claude-code", "copilot": "copilot-cli", "opencode": "opencode"}
 TEXT = "  two spaces, \u00fc, \u4f60\u597d, \U0001f980, a tab\t\n\n and the end."
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX * 2)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX * 2)]
 
 
 @pytest.fixture

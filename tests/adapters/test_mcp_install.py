@@ -342,6 +342,7 @@ REAL = {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REAL)
 def test_the_real_program_reads_what_was_written(kit: RunningDaemon, home: Path, name: str) -> None:

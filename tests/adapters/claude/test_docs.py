@@ -16,7 +16,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.claude import options
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents" / "claude.md"
 EXAMPLE, PARTS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from tests.adapters.openai import Model, results
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(120)]
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents" / "copilot.md"
 EXAMPLE, PARTS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

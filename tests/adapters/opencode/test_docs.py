@@ -16,7 +16,7 @@ from tests.adapters.opencode.serve import PASSWORD, serving, until
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents" / "opencode.md"
 PLUGIN, BRIDGE = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -22,7 +22,7 @@ from toolcell.adapters.opencode import OpenCodeApi, plugin_entry
 from toolcell.adapters.opencode.entry import OWN_TOOLS
 from toolcell_proto.v1 import operator_pb2
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

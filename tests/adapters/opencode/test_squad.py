@@ -14,7 +14,7 @@ from tests.daemons import RunningDaemon
 
 __all__ = ["opencode"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_a_session_has_the_charter_and_its_answer_comes_back(
