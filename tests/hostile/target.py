@@ -375,9 +375,13 @@ class Target:
         for path in self.groups():
             path.rmdir()
         rt.mq_unlink(f"/{self.tag}".encode())
-        for pid in self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + WORK_SECONDS_MAX
+        while pids := self.alive():  # they may fork between the look and the signal
+            assert time.monotonic() < deadline, pids
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)  # a killed process has its directory until it is gone
 
 
 def _use_loopback() -> int:

@@ -26,7 +26,7 @@ GO = ".toolcell/tools/go"
 @pytest.fixture(autouse=True)
 def late(daemon: RunningDaemon) -> None:
     """A file that loads for as long as there is no file `go`; sessions open without waiting for it."""
-    daemon.configure(f'[daemon]\nopen_wait = "{OPEN_WAIT_SECONDS}s"\n')
+    daemon.configure(f'[daemon]\nopen_wait = "{OPEN_WAIT_SECONDS}s"\nload_timeout = "60s"\n')
     daemon.tool(
         "late",
         f"""
@@ -122,6 +122,16 @@ async def test_a_call_waits_no_longer_than_it_may_take(daemon: RunningDaemon) ->
         assert (outcome.kind, outcome.cause, outcome.ran) == ("refused", "unknown_tool", False)
         assert "(1 files are still being described)" in outcome.message
         go(daemon)
+
+
+@pytest.mark.slow
+async def test_a_call_waits_for_a_file_of_its_name_as_long_as_that_may_load(daemon: RunningDaemon) -> None:
+    async with opened(daemon) as session:
+        call, unknown = session.call("late"), session.call("unknown")
+        outcome = await unknown
+        assert (outcome.kind, outcome.cause) == ("refused", "unknown_tool")
+        go(daemon)
+        assert (await call).ok
 
 
 async def test_a_call_that_waits_ends_with_its_session(daemon: RunningDaemon) -> None:

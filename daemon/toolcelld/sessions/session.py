@@ -52,7 +52,7 @@ __all__ = ["OpenRequest", "Session", "draining"]
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
 DESCRIBED_SECONDS_MAX: Final = 15.0
-"""Seconds that a call waits for the description of its tool: a file may load for ten, after others."""
+"""Seconds that a call waits for its tool to be described, and for a file of its name as long again as that may load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ class Session(Machine[SessionState, SessionEvent]):
         if plan is not None:
             self._start(call, plan)
         else:
-            self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self.start_late, call)
+            self._wait_for_description(call)
             if call.deadline is not None:
                 call.deadline.run()
         for path, text in self._daemon.preparing.items():
@@ -272,9 +272,7 @@ class Session(Machine[SessionState, SessionEvent]):
                 self._undescribed[call].cancel()
                 call.prepare(text)
                 if not text and not call.ended:
-                    self._undescribed[call] = self._loop.call_later(
-                        DESCRIBED_SECONDS_MAX, self.start_late, call
-                    )
+                    self._wait_for_description(call)
 
     def hold_arguments(self, size: int) -> None:
         """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
@@ -317,6 +315,16 @@ class Session(Machine[SessionState, SessionEvent]):
     def _start(self, call: Call, plan: Plan) -> None:
         self.start_events.accept(call, self.places.queued if self.places.waiting else 0)
         call.start(plan)
+
+    def _wait_for_description(self, call: Call) -> None:
+        self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self._described_late, call)
+
+    def _described_late(self, call: Call) -> None:
+        """Wait on for a file that has the name of the call's tool; refuse a call that no file has."""
+        if any(_may_be_in(call.request.tool, file.path) for file in self._pin.scanned):
+            self._undescribed[call] = self._loop.call_later(self.pool.load_seconds, self.start_late, call)
+        else:
+            self.start_late(call)
 
     def start_late(self, call: Call) -> None:
         """Start a call that waited for its tool, or refuse it if there is no such tool."""
