@@ -1,8 +1,8 @@
 """The API for tool authors: the decorator `tool`, the context of a call, result types and exceptions.
 
 Importing this package is cheap, because every tool file, every test of one and every short command does it:
-it loads neither asyncio nor pydantic nor logging. Modules that need them are loaded at their first use. Two names,
-`Field` and `ExecResult`, come from such modules, so `__getattr__` imports them; it is hidden from type checkers,
+it loads neither asyncio nor pydantic nor logging. Modules that need them are loaded at their first use. Three names,
+`Field`, `ExecResult` and `SessionEvent`, come from such modules, so `__getattr__` imports them; it is hidden from type checkers,
 which would otherwise accept any misspelt name.
 """
 
@@ -18,6 +18,7 @@ from toolcell._results.errors import Aborted, Denied, ToolError
 if TYPE_CHECKING:
     from pydantic import Field
 
+    from toolcell._authoring.session_events import SessionEvent
     from toolcell._context.exec import ExecResult
 else:
 
@@ -30,6 +31,10 @@ else:
             from toolcell._context.exec import ExecResult
 
             return ExecResult
+        if name == "SessionEvent":
+            from toolcell._authoring.session_events import SessionEvent
+
+            return SessionEvent
         raise AttributeError(f"module 'toolcell' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 
@@ -43,6 +48,7 @@ __all__ = [
     "File",
     "Image",
     "Link",
+    "SessionEvent",
     "Tool",
     "ToolContext",
     "ToolError",

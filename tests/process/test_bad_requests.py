@@ -199,6 +199,28 @@ BAD_CALLS: list[tuple[dict[str, Any], tuple[int, str], str]] = [
 ]
 
 
+BAD_EVENTS: list[tuple[dict[str, Any], tuple[int, str], str]] = [
+    ({"reason": ""}, BAD, "session_event.reason"),
+    ({"reason": "start"}, BAD, "session_event.reason"),
+    ({"reason": "shutdown"}, BAD, "session_event.reason"),
+    ({"reason": "x" * 10_000}, BAD, "session_event.reason"),
+    ({"reason": "tree", "data": b"[]"}, BAD, "session_event.data"),
+    ({"reason": "tree", "data": b"{"}, BAD, "session_event.data"),
+    ({"reason": "tree", "data": b'{"a":NaN}'}, BAD, "session_event.data"),
+    ({"reason": "tree", "data": b"\xff\xfe"}, BAD, "session_event.data"),
+    ({"reason": "tree", "data": b"[" * 20_000}, BAD, "session_event.data"),
+    ({"reason": "tree", "data": b'{"a":"' + b"a" * 40_000 + b'"}'}, TOO_LARGE, "session_event.data"),
+    ({"reason": "tree", "session_id": "s" * 1000}, BAD, "session_event.session_id"),
+]
+
+
+async def test_a_session_event_that_there_is_not_is_refused(daemon: RunningDaemon) -> None:
+    async with dialled(daemon) as wire, attached(wire, daemon) as line:
+        for fields, expected, field in BAD_EVENTS:
+            await line.send(session_event=pb.SessionEvent(**fields))
+            assert seen(await line.refusal()) == (expected, field), fields
+
+
 async def test_a_bad_call_is_refused_and_names_its_field(daemon: RunningDaemon) -> None:
     daemon.tool("add", TOOLS)
     daemon.tool("broken", "raise ValueError")

@@ -186,7 +186,7 @@ HOSTILE_BEFORE = {
     "huge": ('    return {"arguments": {"path": "x" * 5_000_000}}', "the most is 4194304"),
     "asks": (
         "    return context.wait(context.ask('x?'))",
-        "asks a question, which a hook cannot do",
+        "asks a question, which only a call can do",
     ),
 }
 

@@ -10,13 +10,13 @@ This is the heavy half of authoring: pydantic, inspect and dataclasses come with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
-from toolcell._authoring.factory import adapted, exported_together
+from toolcell._authoring.factory import Host, adapted, exported_together
 from toolcell._authoring.function import (
     Call,
     check_execute,
@@ -27,6 +27,9 @@ from toolcell._authoring.function import (
 )
 from toolcell._authoring.libraries.offers import is_imported, offers
 from toolcell._authoring.options import OPTIONS, checked
+from toolcell._authoring.pending import resolver
+from toolcell._authoring.rendering import Renderers, rendered
+from toolcell._authoring.session_events import ON_SESSION, SCHEMA, Handler, own_handler, teller
 from toolcell._authoring.stream import streamed
 from toolcell._authoring.tool import MARK, Tool
 from toolcell._context.context import ToolContext
@@ -90,10 +93,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """The tools of one file."""
+    """The tools of one file, and what is told of the events of a session; None if nothing is."""
 
     tools: tuple[Export, ...]
     problems: tuple[Problem, ...]
+    on_session: Export | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +109,37 @@ class _Found:
     function: Callable[..., object]
     args: object = None
     specified: bool = False  # execute(args, context), and not a function with parameters of its own
+    renderers: Renderers | None = None
+    on_session: Handler | None = None
 
 
-def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True) -> Exports:
-    """The tools in the namespace of a file that has run; `stem` is the file's name without `.py`.
+def exports(
+    namespace: Mapping[str, object], stem: str, *, describe: bool = True, pending: bool = False
+) -> Exports:
+    """The tools in the namespace of a file that has run.
 
-    A tool whose schema cannot be made is a problem. Making them takes as long as all the rest, so who only runs
-    the tools leaves it out with `describe=False`.
+    Args:
+        namespace: The file's names.
+        stem: The file's name without `.py`.
+        describe: Whether a tool whose schema cannot be made is a problem. Making them takes as long as all the rest, so
+            who only runs the tools leaves it out.
+        pending: Whether the file may push pending actions, and so has a tool that decides about them.
     """
     tools: dict[str, Export] = {}
     problems: list[Problem] = []
-    for names, found in _candidates(namespace):
+    host = Host()
+    handlers = [handler] if (handler := own_handler(namespace)) is not None else []
+    candidates = [*_candidates(namespace, host)]
+    if pending and candidates:
+        resolve = _plain_object(resolver(host.pending, stem), "")
+        assert resolve is not None
+        candidates.append(([], resolve))
+    for names, found in candidates:
         if isinstance(found, Problem):
             problems.append(found)
             continue
+        if pending:
+            found = replace(found, options={"isolation": "session", **found.options})
         name = _name(names, stem, found.options)
         try:
             if len(tools) == TOOLS_MAX:
@@ -132,12 +153,28 @@ def exports(namespace: Mapping[str, object], stem: str, *, describe: bool = True
             if describe:
                 export.check_schema()
             tools[name] = export
+            if found.on_session is not None and found.on_session not in handlers:
+                handlers.append(found.on_session)
         except InvalidToolDefinition as error:
             problems.append(Problem(name, str(error), found.line))
-    return Exports(tuple(tools.values()), tuple(problems))
+    return Exports(tuple(tools.values()), tuple(problems), _on_session(handlers) if handlers else None)
 
 
-def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _Found | Problem]]:
+def _on_session(handlers: Sequence[Handler]) -> Export:
+    """The export that tells the handlers of a file what happens to a session."""
+    return Export(
+        name=ON_SESSION,
+        description="",
+        options={},
+        line=0,
+        is_async=True,
+        _parameters=from_args(SCHEMA),
+        _call=teller(handlers),
+        _shapes=True,
+    )
+
+
+def _candidates(namespace: Mapping[str, object], host: Host) -> Iterator[tuple[list[str], _Found | Problem]]:
     """Every tool once, in the order of the file, with all names that it has there."""
     module = str(namespace.get("__name__", ""))
     names: dict[int, list[str]] = {}
@@ -150,7 +187,7 @@ def _candidates(namespace: Mapping[str, object]) -> Iterator[tuple[list[str], _F
             if found is not None:
                 taken.add(id(value))
                 yield names[id(value)], found
-    for export, made in exported_together(namespace, lambda value: _found("", value) is not None):
+    for export, made in exported_together(namespace, lambda value: _found("", value) is not None, host):
         for name, index, value in made:
             if id(value) in taken:
                 continue
@@ -203,7 +240,20 @@ def _plain_object(value: object, module: str) -> _Found | None:
         return None
     options = {key: get(key) for key in OPTIONS if get(key) is not None and not callable(get(key))}
     schema = next((given for key in ARGUMENTS if (given := get(key)) is not None), None)
-    return _Found(options, line_of(execute), adapted(execute), schema, specified=True)
+    shown = Renderers(_function(get("render_call")), _function(get("render_result")))
+    return _Found(
+        options,
+        line_of(execute),
+        adapted(execute),
+        schema,
+        specified=True,
+        renderers=shown if any(shown) else None,
+        on_session=_function(get("on_session")),
+    )
+
+
+def _function(value: Any) -> Any:
+    return value if callable(value) else None
 
 
 def _reader(value: object) -> Callable[[str], Any]:
@@ -247,6 +297,8 @@ def _export(name: str, found: _Found) -> Export:
         description, parameters, call = read_function(found.function)
     if yields(found.function):
         call = streamed(call, shapes=found.specified)
+    if found.renderers is not None:
+        call = rendered(call, found.renderers)
     description = str(options.get("description", description))
     if len(description.encode(errors="replace")) > DESCRIPTION_BYTES_MAX:
         raise InvalidToolDefinition(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from toolcell._arguments.parameters import from_args
+from toolcell._authoring.pending import PendingActions
 from toolcell._context.context import ToolContext
 from toolcell._results.foreign import understood
 
@@ -44,6 +45,7 @@ class Host:
         cwd: The same as text.
         has_ui: False: a factory runs before there is a call that could ask. A tool asks with its context.
         logger: Writes to the log of the tool.
+        pending: The actions that wait for a decision.
     """
 
     has_ui = False
@@ -52,6 +54,7 @@ class Host:
         self.cwd = os.getcwd()
         self.directory = Path(self.cwd)
         self.logger = logging.getLogger("tool")
+        self.pending = PendingActions()
 
     async def exec(
         self,
@@ -71,19 +74,30 @@ class Host:
             [command, *args], stdin=b"", cwd=where, env=env, timeout_seconds=timeout, check=False
         )
 
+    def push_pending_action(
+        self,
+        label: str,
+        apply: Callable[..., object],
+        reject: Callable[..., object] | None = None,
+        details: object = None,
+    ) -> None:
+        """Keep an action that `<file>_resolve` applies or discards; see `PendingActions.push`. Raises `ToolError`."""
+        self.pending.push(label, apply, reject, details)
+
     def schema(self, args: object) -> dict[str, Any]:
         """Return the JSON Schema of a model, or of a mapping of names to types. Raises `InvalidToolDefinition`."""
         return from_args(args).schema
 
 
 def exported_together(
-    namespace: Mapping[str, object], is_tool: Callable[[object], bool]
+    namespace: Mapping[str, object], is_tool: Callable[[object], bool], host: Host
 ) -> Iterator[tuple[str, Iterator[Made]]]:
     """Yield what a file exports together: the name of the export, and its tools.
 
     Args:
         namespace: The file's names, after it has run.
         is_tool: Whether a value is a tool by itself.
+        host: What a factory receives.
 
     Raises:
         TypeError: A factory returned something that is neither a tool nor several.
@@ -95,7 +109,7 @@ def exported_together(
         if value is None or is_tool(value):
             continue
         if _is_factory(name, value) and getattr(value, "__module__", None) == module:
-            made = _made_by(cast("Callable[..., object]", value))
+            made = _made_by(cast("Callable[..., object]", value), host)
             several = _several(made, is_tool)
             if several is None:
                 raise TypeError(
@@ -147,8 +161,8 @@ def _is_factory(name: str, value: object) -> bool:
     return len(needed) == 1 or (not needed and name.lower() == "tools")
 
 
-def _made_by(factory: Callable[..., object]) -> object:
-    made = factory(Host()) if inspect.signature(factory).parameters else factory()
+def _made_by(factory: Callable[..., object], host: Host) -> object:
+    made = factory(host) if inspect.signature(factory).parameters else factory()
     return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
 
 

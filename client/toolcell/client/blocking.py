@@ -27,6 +27,8 @@ from typing import Generic, Literal, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from toolcell._session_reasons import SessionReason
+
 from . import session as asynchronous
 from .call import CANCELLED, Call
 from .callbacks import Answer, Ask
@@ -112,6 +114,16 @@ class Session:
     def described(self, seconds: float = 10) -> Catalog:
         """The catalog once every file is described, or as it is after that long. Opening waits two seconds for that."""
         return self._stay.run(lambda _: self._stay.session.described(seconds))
+
+    def tell(
+        self, reason: SessionReason, data: Mapping[str, object] | None = None, *, session_id: str = ""
+    ) -> None:
+        """Tell the tools what has happened to the agent's session; see the asynchronous session. Raises ValueError, TypeError."""
+
+        async def tell() -> None:
+            self._stay.session.tell(reason, data, session_id=session_id)
+
+        self._stay.run(lambda _: tell())
 
     def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """A range of an output that was cut, fewer bytes at its end. Raises Refused, Unavailable, ValueError."""

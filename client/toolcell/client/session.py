@@ -13,6 +13,7 @@ from typing import Literal
 
 import grpc
 
+from toolcell._session_reasons import DATA_BYTES_MAX, REASONS, SessionReason
 from toolcell._version import VERSION
 from toolcell.client._launch.daemon import find
 from toolcell.client._transport.connection import Connection
@@ -140,6 +141,30 @@ class Session:
     async def described(self, seconds: float = 10) -> Catalog:
         """Wait until every file is loaded, at most `seconds` (default: 10), and return the catalog. `connect` waits 2 seconds."""
         return await self._connection.described(seconds)
+
+    def tell(
+        self, reason: SessionReason, data: Mapping[str, object] | None = None, *, session_id: str = ""
+    ) -> None:
+        """Tell the tools that want to hear it what has happened to the agent's session.
+
+        Returns at once. What is told while the connection is lost is not told later.
+
+        Args:
+            reason: What has happened. "start" and "shutdown" are told by the daemon itself.
+            data: What the agent says about it, JSON of at most 32 KiB; default: nothing.
+            session_id: The agent's own id of the session; default: that of this one.
+
+        Raises:
+            TypeError: The data are not JSON.
+            ValueError: There is no such reason, or the data are too large, or no JSON.
+        """
+        if reason not in REASONS:
+            raise ValueError(f"reason is {reason!r}; it is one of {', '.join(REASONS)}")
+        encoded = encode_arguments(reason, data)
+        if len(encoded) > DATA_BYTES_MAX:
+            raise ValueError(f"data has {len(encoded)} bytes, more than {DATA_BYTES_MAX}")
+        event = pb.SessionEvent(reason=reason, data=encoded, session_id=session_id)
+        self._connection.send(pb.AttachRequest(session_event=event))
 
     async def read_output(self, output_id: str, *, start: int = 0, length: int = 50_000) -> bytes:
         """Read a range of an output that was truncated.

@@ -1,4 +1,4 @@
-"""Runs a function of a hook in a worker of its own, and reads what it returns.
+"""Runs a function of a file that is no tool: that of a hook, or a handler of session events; reads what it returns.
 
 The worker is leased from the pool as that of any tool, and reused. A hook that passes its time, asks a question, or
 breaks the protocol loses its cell. What a hook prints is not kept.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolcelld.pool.fair_queue import Places
     from toolcelld.pool.pool import Pool
 
-__all__ = ["BoundHook", "HookFailed", "HookRefused", "run_hook"]
+__all__ = ["BoundHook", "HookFailed", "HookRefused", "run_export", "run_hook"]
 
 RESULT_BYTES_MAX: Final = 4 * 2**20
 """Of what a hook returns; the most text that a model reads of one call is half of it twice, as text and as details."""
@@ -77,7 +77,7 @@ class _Listener:
         if self.result.done() or (kind != "chunk" and header.get("seq") != self._sequence):
             return
         if kind in ("ask", "request"):
-            self.fail("it asks a question, which a hook cannot do")
+            self.fail("it asks a question, which only a call can do")
         elif kind == "result" and self._message is None:
             try:
                 message = from_worker(header)
@@ -138,13 +138,26 @@ async def run_hook(
     """
     if bound.spec is None:
         raise HookFailed(f"{bound.hook.problem}; mend it, then: toolcell reload")
-    worker = await _lease(pool, places, bound.spec)
+    export, seconds = bound.hook.functions[function], bound.hook.section.timeout_seconds
+    return await run_export(pool, places, bound.spec, export, arguments, context, seconds)
+
+
+async def run_export(
+    pool: Pool,
+    places: Places,
+    spec: CellSpec,
+    export: str,
+    arguments: bytes,
+    context: CallContext,
+    seconds: float,
+) -> Any:
+    """Run an export of a file that is no tool's call, in at most `seconds`; see `run_hook`."""
+    worker = await _lease(pool, places, spec)
     listener = _Listener(worker.calls + 1)
-    seconds = bound.hook.section.timeout_seconds
     clean = False
     try:
         try:
-            worker.begin(bound.hook.functions[function], arguments, context, listener)
+            worker.begin(export, arguments, context, listener)
         except FrameError as error:
             raise HookFailed(f"the call cannot be sent to it: {error}") from error
         async with asyncio.timeout(seconds):

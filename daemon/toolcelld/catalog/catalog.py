@@ -54,6 +54,7 @@ class ToolInfo:
     network: bool = False
     plugin: str = ""  # the name of its plugin file
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
+    on_session: bool = False  # whether its file wants to hear what happens to a session
 
     @property
     def path(self) -> str:
@@ -216,7 +217,7 @@ def _checked(file: ToolFile, description: Description) -> tuple[tuple[ToolInfo, 
     tools: list[ToolInfo] = []
     for described in description.tools[:TOOLS_PER_FILE_MAX]:
         try:
-            tools.append(_tool(file, described))
+            tools.append(replace(_tool(file, described), on_session=description.on_session))
         except ValueError as error:
             problem = Problem(
                 file.path, _text(described.name)[:64], "rejected", _text(str(error)), _line(described.line)

@@ -61,6 +61,8 @@ class Description:
     broken: Broken | None = None
     helpers: Annotated[tuple[str, ...], Field(max_length=HELPERS_MAX)] = ()
     """Files below the tool's directory that it has imported, relative to it. Only notes depend on them."""
+    on_session: bool = False
+    """Whether the file wants to hear what happens to a session."""
 
     def to_json(self) -> bytes:
         """Serialise for the cache. Raises `ValueError` for text that is not valid Unicode."""

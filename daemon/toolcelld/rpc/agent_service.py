@@ -38,6 +38,7 @@ from toolcelld.rpc.encoding import (
     check_length,
     decode_open,
     decode_reply,
+    decode_session_event,
     encode_event,
     encode_output,
     encode_problem,
@@ -98,6 +99,7 @@ class ToolCell(rpc.ToolCellServicer):
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
                 for part in events.published(session.offered):
                     await context.write(_response([part]))
+                session.session_events.begin()
                 await self._pump(session, context, superseded)
             finally:
                 session.detach(number)
@@ -198,6 +200,8 @@ class ToolCell(rpc.ToolCellServicer):
             case "reply":
                 result, text = decode_reply(message.reply)
                 session.reply(message.reply.call_id, message.reply.ask_id, result=result, message=text)
+            case "session_event":
+                session.session_events.tell(*decode_session_event(message.session_event))
             case "refresh":
                 session.retention.check()
                 self._daemon.tasks.create_task(self._refresh(session))

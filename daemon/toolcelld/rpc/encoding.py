@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -20,6 +20,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # it has no
 from pydantic_core import from_json
 
 from toolcell._results.json_value import whole
+from toolcell._session_reasons import DATA_BYTES_MAX
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
 from toolcelld.calls.history import CallSummary
@@ -377,6 +378,24 @@ def decode_reply(wire: pb.Reply) -> tuple[bytes, str]:
         except ValueError as error:
             raise _bad("reply.result", f"JSON, got something else: {str(error)[:80]}") from None
     return wire.result, wire.message or ("" if wire.result else "it failed, and did not say why")
+
+
+def decode_session_event(wire: pb.SessionEvent) -> tuple[str, dict[str, Any], str]:
+    """The reason, the data and the agent's session. Raises `Refusal` naming the field."""
+    check_length("session_event.session_id", wire.session_id)
+    if (size := len(wire.data)) > DATA_BYTES_MAX:
+        raise Refusal(
+            RefusalReason.TOO_LARGE,
+            f"session_event.data: {size} bytes, more than {DATA_BYTES_MAX}; say less.",
+            field="session_event.data",
+        )
+    try:
+        data: object = from_json(wire.data or b"{}", allow_inf_nan=False)
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise _bad("session_event.data", "a JSON object")
+    return wire.reason, cast("dict[str, Any]", data), wire.session_id
 
 
 def decode_call(wire: pb.Call, arguments: bytes, agent: str = "") -> Request:

@@ -42,6 +42,7 @@ from toolcelld.sessions.admission import Admission, check_ancestors
 from toolcelld.sessions.idempotency import IdempotencyCache
 from toolcelld.sessions.outbox import Outbox
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
+from toolcelld.sessions.session_events import SessionEvents
 from toolcelld.sessions.start_events import StartEvents
 
 if TYPE_CHECKING:
@@ -125,8 +126,10 @@ class Session(Machine[SessionState, SessionEvent]):
             deny=request.deny,
             agent=request.agent,
         )
+        self.session_events = SessionEvents(self)
         self._lost: set[str] = set()
         self._linger: asyncio.TimerHandle | None = None
+        self._shutdown: asyncio.Task[None] | None = None  # tells the tools that the session ends
         pin.on_change = self._on_catalog
         if request.follow:
             daemon.watch.follow(self.directory)
@@ -190,6 +193,13 @@ class Session(Machine[SessionState, SessionEvent]):
     def _close_if_empty(self) -> None:
         if self.calls or self.state is not SessionState.CLOSING:
             return
+        if (shutdown := self.session_events.end()) is not None:
+            self._shutdown = shutdown
+            shutdown.add_done_callback(lambda _: self._closed_for_good())
+        elif self._shutdown is None:
+            self._closed_for_good()
+
+    def _closed_for_good(self) -> None:
         self.fire(SessionEvent.EMPTY)
         self.retention.close()
         self.pool.retire_owned(self.id)
@@ -205,7 +215,9 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
-        return self._pin.advance()
+        catalog = self._pin.advance()
+        self.session_events.wake()
+        return catalog
 
     def republish(self, *, answers: bool = False) -> None:
         """Move to the newest catalog and send it."""
@@ -300,6 +312,10 @@ class Session(Machine[SessionState, SessionEvent]):
         return (
             self.catalog.find(tool) is None and self.catalog.is_partial and not self.catalog.problem_of(tool)
         )
+
+    def plan_for(self, tool: str) -> Plan:
+        """Return how a tool runs in this session. Raises `Refusal`."""
+        return self._plan(Request("", tool, b"", limits=self.request.limits))
 
     def _plan(self, request: Request) -> Plan:
         """Return the plan of a call. Raises `Refusal`."""

@@ -22,6 +22,7 @@ from typing import Final
 from toolcell import Aborted
 from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
+from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 
 __all__ = ["Broken", "ToolSource", "helpers_of", "load"]
@@ -236,7 +237,9 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     sys.modules[name] = module
     try:
         loader.exec_module(module)
-        return exports(vars(module), source.stem, describe=describe)  # which calls the file's factory
+        pending = PUSH_PENDING_ACTION.encode() in source.content
+        # This calls the file's factory.
+        return exports(vars(module), source.stem, describe=describe, pending=pending)
     except Aborted as abort:
         raise Broken(
             "import", f"still loading after {abort}: {_last_text(source, abort)}", _line(source, abort)

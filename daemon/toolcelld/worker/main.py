@@ -243,6 +243,8 @@ class _Worker:
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in exported.tools}
+        if exported.on_session is not None:
+            self._tools[exported.on_session.name] = exported.on_session
         self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
@@ -551,5 +553,6 @@ def _describe(exported: Exports, helpers: list[str]) -> bytes:
                 for problem in exported.problems
             ],
             "helpers": helpers,
+            "on_session": exported.on_session is not None,
         }
     ).encode()

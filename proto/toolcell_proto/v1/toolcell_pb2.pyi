@@ -250,6 +250,7 @@ class AttachRequest(_message.Message):
     REFRESH_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    SESSION_EVENT_FIELD_NUMBER: _builtins.int
     acknowledged: _builtins.int
     """The highest event number that the client has processed; the daemon deletes the events up to it.
     A message may contain only this field. 0 acknowledges nothing.
@@ -286,6 +287,10 @@ class AttachRequest(_message.Message):
     def reply(self) -> Global___Reply:
         """The answer to a Request."""
 
+    @_builtins.property
+    def session_event(self) -> Global___SessionEvent:
+        """Something that happened to the agent's session, for those tools that want to hear it."""
+
     def __init__(
         self,
         *,
@@ -298,12 +303,13 @@ class AttachRequest(_message.Message):
         refresh: Global___Refresh | None = ...,
         close: Global___Close | None = ...,
         reply: Global___Reply | None = ...,
+        session_event: Global___SessionEvent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply", "session_event", b"session_event"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "acknowledged", b"acknowledged", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "acknowledged", b"acknowledged", "answer", b"answer", "call", b"call", "chunk", b"chunk", "close", b"close", "message", b"message", "open", b"open", "refresh", b"refresh", "reply", b"reply", "session_event", b"session_event"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "call", "chunk", "abort", "answer", "refresh", "close", "reply"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "call", "chunk", "abort", "answer", "refresh", "close", "reply", "session_event"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -606,6 +612,40 @@ class Reply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Reply: _TypeAlias = Reply  # noqa: Y015
+
+@_typing.final
+class SessionEvent(_message.Message):
+    """Something that happened to the agent's session. The tools that have a handler for it are told, one event after the
+    other; their failures are logged and concern nobody. The daemon itself tells "start" and "shutdown".
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """"switch", "branch", "tree", "auto_compaction_start", "auto_compaction_end", "auto_retry_start", "auto_retry_end",
+    "ttsr_triggered" or "todo_reminder".
+    """
+    data: _builtins.bytes
+    """JSON object, at most 32 KiB; empty for none."""
+    session_id: _builtins.str
+    """The agent's own id of the session. Default: the id of this session."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "reason", b"reason", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionEvent: _TypeAlias = SessionEvent  # noqa: Y015
 
 @_typing.final
 class Refresh(_message.Message):

@@ -1,0 +1,176 @@
+"""What happens to a session, told to those tool files of its catalog that have an `on_session`.
+
+A file hears "start" before anything else, again after an edit, and "shutdown" at the end if it has heard "start". What happens between is told by
+the agent's adapter. The handlers run one event after the other, in the worker that the calls of the file have, with a time
+limit each. A failure is logged, and nothing depends on it.
+
+A file runs nothing here that a call could not: not if the session may not call its tools, and not if a rule asks the user
+before it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from toolcell._authoring.session_events import ON_SESSION
+from toolcell._session_reasons import REASONS
+from toolcelld.calls.hook_run import HookFailed, HookRefused, run_export
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.policy.cell_spec import CellSpec
+
+if TYPE_CHECKING:
+    from toolcelld.protocol.messages import CallContext
+    from toolcelld.sessions.session import Session
+
+__all__ = ["SessionEvents"]
+
+logger = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 64
+"""Events of a session that are not told yet; the oldest are dropped."""
+HANDLER_SECONDS: Final = 5.0
+SHUTDOWN_SECONDS: Final = 2.0
+"""For a handler at the end of a session, which waits for it."""
+
+
+class _Event(NamedTuple):
+    reason: str
+    data: Mapping[str, Any]
+    session_id: str
+    """The agent's own id of the session that it happened to."""
+
+
+class SessionEvents:
+    """The events of one session. Nothing is told before `begin`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: deque[_Event] = deque()
+        self._told: dict[str, CellSpec] = {}  # the files that have heard "start", by path
+        self._task: asyncio.Task[None] | None = None
+        self._begun = False
+        self._over = False
+
+    def begin(self) -> None:
+        """Tell the files of the catalog that the session has started, and those that come later when they do."""
+        self._begun = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for files that have not heard "start", and tell what waits."""
+        if not self._begun or self._over or (self._task is not None and not self._task.done()):
+            return
+        if self._waiting or self._new(self._specs()):
+            self._task = self._session.tasks.create_task(self._tell_all(), name="session events")
+
+    def tell(self, reason: str, data: Mapping[str, Any], session_id: str) -> None:
+        """Tell an event of the adapter.
+
+        Args:
+            reason: One of `REASONS`.
+            data: What the agent says about it.
+            session_id: The agent's own id of the session; empty for the id of this one.
+
+        Raises:
+            Refusal: There is no such event.
+        """
+        if reason not in REASONS:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"session_event.reason: one of {', '.join(REASONS)}, got {reason[:40]!r}.",
+                field="session_event.reason",
+            )
+        if len(self._waiting) >= WAITING_MAX:
+            dropped = self._waiting.popleft()
+            logger.warning(
+                "Session %s: %s is not told, as %d events wait.",
+                self._session.id,
+                dropped.reason,
+                WAITING_MAX,
+            )
+        self._waiting.append(_Event(reason, data, session_id or self._session.id))
+        self.wake()
+
+    def end(self) -> asyncio.Task[None] | None:
+        """Tell "shutdown" to who has heard "start", if this was not done; return the task to wait for, or None."""
+        if self._over:
+            return None
+        self._over = True
+        self._waiting.clear()
+        if not self._told and (self._task is None or self._task.done()):
+            return None
+        return self._session.tasks.create_task(self._tell_shutdown(), name="session shutdown")
+
+    async def _tell_shutdown(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        await self._tell_each(dict(self._told), self._own("shutdown"), SHUTDOWN_SECONDS)
+
+    async def _tell_all(self) -> None:
+        while not self._over:
+            specs = self._specs()
+            if new := self._new(specs):
+                self._told.update(new)
+                await self._tell_each(new, self._own("start"), HANDLER_SECONDS)
+            elif self._waiting:
+                await self._tell_each(specs, self._waiting.popleft(), HANDLER_SECONDS)
+            else:
+                return
+
+    def _new(self, specs: Mapping[str, CellSpec]) -> dict[str, CellSpec]:
+        """Return those that have not heard "start", or whose file has changed since."""
+        return {
+            path: spec
+            for path, spec in specs.items()
+            if path not in self._told or self._told[path].file.digest != spec.file.digest
+        }
+
+    def _own(self, reason: str) -> _Event:
+        return _Event(reason, {}, self._session.id)
+
+    def _specs(self) -> dict[str, CellSpec]:
+        """Return the cells of the files that hear events, by path."""
+        specs: dict[str, CellSpec] = {}
+        for name, tool in self._session.offered.tools.items():
+            if not tool.on_session or tool.path in specs:
+                continue
+            try:
+                plan = self._session.plan_for(name)
+            except Refusal:
+                continue
+            if plan.ask is None:
+                # One that has a process for each call hears in another worker, as that of a call is not there yet.
+                specs[tool.path] = replace(plan.spec, fresh=False) if plan.spec.fresh else plan.spec
+        return specs
+
+    async def _tell_each(self, specs: Mapping[str, CellSpec], event: _Event, seconds: float) -> None:
+        if specs:
+            await asyncio.gather(*(self._tell_one(spec, event, seconds) for spec in specs.values()))
+
+    async def _tell_one(self, spec: CellSpec, event: _Event, seconds: float) -> None:
+        session = self._session
+        context: CallContext = {
+            "session_id": event.session_id,
+            "message_id": "",
+            "call_id": "",
+            "agent": session.agent,
+            "agent_name": "main",
+            "directory": session.directory,
+            "worktree": session.worktree,
+        }
+        told = json.dumps({"reason": event.reason, "data": event.data}).encode()
+        try:
+            async with asyncio.timeout(seconds * 2):  # half of it for a worker
+                await run_export(session.pool, session.hook_places, spec, ON_SESSION, told, context, seconds)
+        except (HookRefused, HookFailed, TimeoutError) as failure:
+            why = str(failure) or f"no worker was free within {seconds:g} s"
+            logger.warning("%s: on_session(%s) failed: %s", spec.file.path, event.reason, why[:2000])
+        except Exception:  # a bug of ours, which must not end the daemon
+            logger.exception("%s: on_session(%s) was not told.", spec.file.path, event.reason)
