@@ -257,16 +257,21 @@ class RunningDaemon:
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon died:\n{self.log.read_text()}"
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        self._retire_workers()
+        while (status := self.status()).blanks < blanks or status.sessions or status.calls or status.workers:
+            if time.monotonic() > deadline:
+                log = self.log.read_text()[-4000:]
+                pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
+            if status.workers and not status.sessions and not status.calls:
+                self._retire_workers()  # one that was told of the end of a session since
+            time.sleep(0.01)  # it has no event for "idle"
+
+    def _retire_workers(self) -> None:
         self.ask(
             "Operator/RestartWorkers",
             operator_pb2.RestartWorkersRequest(),
             operator_pb2.RestartWorkersResponse,
         )
-        while (status := self.status()).blanks < blanks or status.sessions or status.calls or status.workers:
-            if time.monotonic() > deadline:
-                log = self.log.read_text()[-4000:]
-                pytest.fail(f"the daemon does not come to rest: {status}\n{log}")
-            time.sleep(0.01)  # it has no event for "idle"
 
     def at_rest(self) -> DaemonSnapshot:
         """What it holds when it is idle; fails if that never comes, or is more than after its start."""

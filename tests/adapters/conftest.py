@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,9 +14,48 @@ import pytest
 from tests.adapters.kinds import lay_out
 from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
 
-__all__ = ["KIT", "LATE", "NEW", "TALK", "daemon", "make_daemon", "shared_daemon", "spared", "without_times"]
+__all__ = [
+    "HEARS",
+    "KIT",
+    "LATE",
+    "NEW",
+    "TALK",
+    "daemon",
+    "heard",
+    "make_daemon",
+    "shared_daemon",
+    "spared",
+    "without_times",
+]
 
 KIT = Path(__file__).parent / "kit" / "kit.py"
+HEARS = """
+    import json
+    from toolcell import SessionEvent, ToolContext, tool
+
+    def on_session(event: SessionEvent, context: ToolContext) -> None:
+        with open("heard", "a") as file:
+            file.write(json.dumps([event.reason, dict(event.data), context.session_id]) + "\\n")
+
+    @tool
+    def hears() -> str:
+        return "It hears."
+    """
+"""A tool file that writes down what happens to sessions."""
+
+
+async def heard(directory: Path, *reasons: str) -> dict[str, list[Any]]:
+    """Wait until all of these have happened; return what was said of each, and the session, the last of each reason."""
+    async with asyncio.timeout(30):
+        while True:
+            file = directory / "heard"
+            lines = file.read_text().splitlines() if file.exists() else []
+            told = {reason: said for reason, *said in map(json.loads, lines)}
+            if told.keys() >= set(reasons):
+                return told
+            await asyncio.sleep(0.02)
+
+
 TALK = KIT.with_name("talk.py").read_text()
 """Tools that use the services of an adapter, for the tests of services."""
 NEW = {"agent_name": "main", "title": "", "failed": False}

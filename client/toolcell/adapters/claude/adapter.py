@@ -71,8 +71,11 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         return McpSdkServerConfig(type="sdk", name=SERVER, instance=self._server)
 
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
-        """What the options' hooks are to have too, so that a tool knows its agent and the agent's session."""
-        return {"PreToolUse": [HookMatcher(matcher=f"mcp__{SERVER}__.*", hooks=[self._before])]}
+        """What the options' hooks are to have too, so that a tool knows its agent, its session and what happens to it."""
+        return {
+            "PreToolUse": [HookMatcher(matcher=f"mcp__{SERVER}__.*", hooks=[self._before])],
+            "PreCompact": [HookMatcher(hooks=[self._before])],
+        }
 
     def observe(self, message: Message) -> None:
         """Take note of a message that the application has read, so that a tool knows which message wanted it."""
@@ -143,6 +146,9 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         if said["hook_event_name"] == "PreToolUse":
             agent_name = said.get("agent_type", "")
             self._origins.hooked(said["tool_use_id"], said["session_id"], agent_name)
+        elif said["hook_event_name"] == "PreCompact":
+            data = {"trigger": said["trigger"]}
+            self.session.tell("auto_compaction_start", data, session_id=said["session_id"])
         return {}
 
     async def _call_tool(

@@ -30,6 +30,7 @@ from copilot.session_events import SessionEvent
 from copilot.tools import Tool, ToolInvocation, ToolResult
 
 from toolcell._printable import printable
+from toolcell._session_reasons import SessionReason
 from toolcell.adapters import read_output
 from toolcell.adapters.base import ABORT, AgentAdapter
 from toolcell.client import (
@@ -268,6 +269,10 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         task = asyncio.ensure_future(work)  # kept, and ended by `leave`
         self._tasks.add(task)
         task.add_done_callback(self._done)
+
+    def tell(self, reason: SessionReason, data: Mapping[str, object], session_id: str) -> None:
+        """Tell the tools what has happened to a session of Copilot's."""
+        self.session.tell(reason, data, session_id=session_id)
 
     def _done(self, task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)

@@ -31,6 +31,8 @@ from copilot.session_events import (
     ExternalToolCompletedData,
     ExternalToolRequestedData,
     PermissionRequest,
+    SessionCompactionCompleteData,
+    SessionCompactionStartData,
     SessionEvent,
     SubagentDeselectedData,
     SubagentSelectedData,
@@ -38,6 +40,7 @@ from copilot.session_events import (
 )
 from copilot.tools import Tool, ToolInvocation, tool_result_to_external_tool_text_result_for_llm
 
+from toolcell._session_reasons import SessionReason
 from toolcell.adapters.base import Origin
 from toolcell.client import Answer, Ask, Kind, Outcome, Question
 
@@ -80,6 +83,10 @@ class SessionOwner(Protocol):
 
     def look_after(self, work: Awaitable[object]) -> None:
         """Run it in the background."""
+        ...
+
+    def tell(self, reason: SessionReason, data: Mapping[str, object], session_id: str) -> None:
+        """Tell the tools what has happened to a session of Copilot's."""
         ...
 
 
@@ -155,8 +162,16 @@ class Conversation:
             case ExternalToolCompletedData(request_id=request_id):
                 self._requests.pop(request_id, None)
                 self._running.pop(request_id, None)
+            case SessionCompactionStartData() as data:
+                self._tell("auto_compaction_start", {"tokens": data.current_tokens})
+            case SessionCompactionCompleteData() as data:
+                self._tell("auto_compaction_end", {"success": data.success, "error": data.error})
             case _:
                 pass
+
+    def _tell(self, reason: SessionReason, data: Mapping[str, object]) -> None:
+        known = {name: value for name, value in data.items() if value is not None}
+        self._owner.tell(reason, known, self.session.session_id if self.session is not None else "")
 
     def begin(self, invocation: ToolInvocation) -> tuple[Origin, str]:
         """Who calls, and in which directory; empty where the agent did not say."""

@@ -10,6 +10,7 @@ import { Permissions } from "./permissions.js"
 import { READ_OUTPUT, shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
 import { Session } from "./session.js"
+import { SessionEvents } from "./session_events.js"
 
 /** @param {{client, directory: string}} input @param {{socket?, start?, command?, linger?}} options */
 async function server({ client, directory }, options = {}) {
@@ -22,6 +23,7 @@ async function server({ client, directory }, options = {}) {
   const permissions = new Permissions()
   const running = new Map() // by flight: the performance that answers its questions
   const services = new Services(client)
+  const happened = new SessionEvents()
   let limits = shownUnder({}) // until the configuration is known, which is before the first call
   const session = new Session(new Place(options), { directory, linger: options.linger }, {
     onAsk: (flight, ask) => running.get(flight)?.ask(ask),
@@ -68,7 +70,11 @@ async function server({ client, directory }, options = {}) {
       more.forEach((name) => announced.add(name))
       tell("warn", `New tools are shown when OpenCode is started again: ${more.join(", ")}`)
     },
-    event: async ({ event }) => services.learn(event),
+    event: async ({ event }) => {
+      services.learn(event)
+      const sessionEvent = happened.read(event)
+      if (sessionEvent) session.send({ sessionEvent })
+    },
     config: (config) => {
       limits = shownUnder(config)
       permissions.learn(config, names)
