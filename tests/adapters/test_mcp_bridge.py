@@ -50,7 +50,7 @@ def until(name):
     while not (HERE / name).exists() and time.monotonic() < deadline:
         time.sleep(0.005)
 
-@tool(read_only=True, idempotent=True)
+@tool(title="Say it again", read_only=True, idempotent=True)
 def echo(text: str, times: int = 1) -> str:
     """Say it again.
 
@@ -231,10 +231,10 @@ async def test_a_host_sees_the_tools_with_their_schemas_and_hints(served: Runnin
     assert echo.input_schema["required"] == ["text"]
     assert echo.input_schema["properties"]["text"] == {"type": "string", "description": "What to say."}
     assert tools["kit_nothing"].input_schema["properties"] == {}
-    hints = types.ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
-    assert echo.annotations == hints
+    assert echo.annotations == types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
+    assert echo.title == "Say it again"
+    silent = tools["kit_nothing"]  # its author has said nothing, and neither may we
+    assert (silent.title, silent.annotations) == (None, types.ToolAnnotations())
     destructive = tools["kit_fail"].annotations
     assert destructive is not None
     assert destructive.destructive_hint is True

@@ -38,7 +38,7 @@ SERVER = BARE + dedent('''
         """Add two numbers."""
         return a + b
 
-    @mcp.tool(name="look-up", description="Looks up.", tags={"a"}, annotations=ToolAnnotations(readOnlyHint=True), timeout=7)
+    @mcp.tool(name="look-up", description="Looks up.", tags={"a"}, annotations=ToolAnnotations(title="Look up", readOnlyHint=True, destructiveHint=False), timeout=7)
     async def look(query: str, ctx: Context) -> dict[str, str]:
         await ctx.info(f"looking for {query}")
         await ctx.report_progress(1, 2, "half")
@@ -144,7 +144,8 @@ async def test_the_tools_of_a_server_have_its_names_and_schemas(daemon: RunningD
         "description": "the second",
     }
     assert tools["look-up"].input_schema["required"] == ["query"], "the context is no argument"
-    assert tools["look-up"].read_only
+    look = tools["look-up"]
+    assert (look.title, look.read_only, look.destructive) == ("Look up", True, False)
     assert set(tools["depends"].input_schema["properties"]) == {"text"}
     assert not tools["parts"].input_schema["properties"]
 

@@ -239,6 +239,8 @@ def _plain_object(value: object, module: str) -> _Found | None:
     if module and getattr(execute, "__module__", None) != module and is_imported(value, module):
         return None
     options = {key: get(key) for key in OPTIONS if get(key) is not None and not callable(get(key))}
+    if not isinstance(options.get("title"), str):  # other systems may mean something else by it
+        options.pop("title", None)
     schema = next((given for key in ARGUMENTS if (given := get(key)) is not None), None)
     shown = Renderers(_function(get("render_call")), _function(get("render_result")))
     return _Found(

@@ -64,6 +64,8 @@ class Options(Limits, total=False):
     or `default`, else `<file>_<export>`."""
     description: str
     """The text that the model reads. Default: the docstring without its `Args:` section."""
+    title: str
+    """A name for people, one line of at most 200 characters, where their agent shows one. Default: none."""
     isolation: Literal["worker", "session", "call"]
     """The lifetime of the worker process: shared by all sessions (the default), one per session, or one per call."""
     output: Literal["head", "tail", "middle"]
@@ -71,7 +73,7 @@ class Options(Limits, total=False):
     read_only: bool
     """True: the tool gets no write access except to its private /tmp, and agents may run it in parallel. Default: False."""
     destructive: bool
-    """A hint for the agent that the tool deletes or overwrites data."""
+    """A hint for the agent: whether the tool deletes or overwrites data. Default: nothing is said."""
     idempotent: bool
     """True: the call may be repeated after an internal failure. Default: False."""
     programs: bool

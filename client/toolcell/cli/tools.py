@@ -58,7 +58,7 @@ async def _one_tool(context: CommandContext, client: Operator, name: str) -> Non
         print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
-    print(f"{found.name} ({found.scope})")
+    print(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
     print("\n".join(f"  {clean(line)}" for line in found.description.splitlines()))
     print(f"\nFile: {_shown(found.path)}")
     if hints:

@@ -32,16 +32,18 @@ class ToolInfo:
     """The path of its file; relative to the directory where it lies below it."""
     read_only: bool
     """Whether it has no write access."""
-    destructive: bool
-    """A hint that it deletes or overwrites data."""
+    destructive: bool | None
+    """A hint that it deletes or overwrites data; None if its author did not say."""
     idempotent: bool
     """Whether it may be run again after an internal failure."""
-    network: bool
-    """Whether it declares network access."""
+    network: bool | None
+    """Whether it declares network access; None if its author did not say."""
     plugin: str = ""
     """The name of its plugin file, which the file says; "" for a tool of code."""
     overrides_builtin: bool = False
     """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
+    title: str = ""
+    """A name for people; "" if its author gave none."""
 
     @property
     def source(self) -> str:

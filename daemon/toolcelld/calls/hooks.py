@@ -118,7 +118,7 @@ def _facts(plan: Plan, arguments: dict[str, Any]) -> dict[str, Any]:
         "source": tool.file.source,
         "path": tool.path,
         "read_only": tool.read_only,
-        "destructive": tool.destructive,
+        "destructive": bool(tool.destructive),
         "arguments": arguments,
     }
 

@@ -49,10 +49,11 @@ class ToolInfo:
     export: str
     declared: Mapping[str, object]  # the decorator's options, checked
     read_only: bool = False
-    destructive: bool = False
+    destructive: bool | None = None  # None: its file does not say
     idempotent: bool = False
-    network: bool = False
+    network: bool | None = None  # None: its file does not say
     plugin: str = ""  # the name of its plugin file
+    title: str = ""  # for people
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
 
@@ -261,10 +262,11 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         described.export,
         {key: value for key, value in described.options.items() if key not in {"name", "description"}},
         read_only=declared.read_only,
-        destructive=declared.destructive,
+        destructive=declared.destructive if "destructive" in declared.model_fields_set else None,
         idempotent=declared.idempotent,
-        network=bool(declared.network),
+        network=bool(declared.network) if "network" in declared.model_fields_set else None,
         plugin=_line_of_text(declared.plugin),
+        title=_line_of_text(declared.title),
     )
 
 

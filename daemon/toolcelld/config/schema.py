@@ -208,6 +208,7 @@ class Declared(ToolKeys):
     secrets: SecretNames = ()
     sandbox: Literal["baseline", "strict"] = "baseline"
     plugin: Annotated[str, Field(max_length=200)] = ""  # the name of the plugin file that it is declared in
+    title: Annotated[str, Field(max_length=200)] = ""  # for people, in the list of tools of their agent
 
 
 class ToolSection(ToolKeys):

@@ -289,6 +289,7 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         network=tool.network,
         plugin=tool.plugin,
         overrides_builtin=tool.overrides_builtin,
+        title=tool.title,
     )
 
 

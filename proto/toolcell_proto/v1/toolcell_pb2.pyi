@@ -1059,6 +1059,7 @@ class Tool(_message.Message):
     NETWORK_FIELD_NUMBER: _builtins.int
     OVERRIDES_BUILTIN_FIELD_NUMBER: _builtins.int
     PLUGIN_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """^[a-zA-Z0-9_-]{1,64}$ without "__"."""
     description: _builtins.str
@@ -1072,15 +1073,17 @@ class Tool(_message.Message):
     read_only: _builtins.bool
     """Whether it changes nothing."""
     destructive: _builtins.bool
-    """Whether it may destroy data."""
+    """Whether it may destroy data; absent if its author did not say."""
     idempotent: _builtins.bool
     """Whether running it twice has the same effect as running it once."""
     network: _builtins.bool
-    """Whether it uses the network."""
+    """Whether it uses the network; absent if its author did not say."""
     overrides_builtin: _builtins.bool
     """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
     plugin: _builtins.str
     """The name of its plugin file, which the file says; "" for a tool of code."""
+    title: _builtins.str
+    """A name for people, one line of at most 200 characters; "" if its author gave none."""
     def __init__(
         self,
         *,
@@ -1090,17 +1093,25 @@ class Tool(_message.Message):
         scope: _builtins.str = ...,
         path: _builtins.str = ...,
         read_only: _builtins.bool = ...,
-        destructive: _builtins.bool = ...,
+        destructive: _builtins.bool | None = ...,
         idempotent: _builtins.bool = ...,
-        network: _builtins.bool = ...,
+        network: _builtins.bool | None = ...,
         overrides_builtin: _builtins.bool = ...,
         plugin: _builtins.str = ...,
+        title: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "destructive", b"destructive", "network", b"network"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "destructive", b"destructive", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "description", b"description", "destructive", b"destructive", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__destructive: _TypeAlias = _typing.Literal["destructive"]  # noqa: Y015
+    _WhichOneofArgType__destructive: _TypeAlias = _typing.Literal["_destructive", b"_destructive"]  # noqa: Y015
+    _WhichOneofReturnType__network: _TypeAlias = _typing.Literal["network"]  # noqa: Y015
+    _WhichOneofArgType__network: _TypeAlias = _typing.Literal["_network", b"_network"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__destructive) -> _WhichOneofReturnType__destructive | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__network) -> _WhichOneofReturnType__network | None: ...
 
 Global___Tool: _TypeAlias = Tool  # noqa: Y015
 

@@ -22,6 +22,7 @@ from claude_agent_sdk import (
     ToolPermissionContext,
 )
 from claude_agent_sdk.types import PermissionResult
+from mcp import types
 from psutil import Process
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import KEY, Claude, Start, adapted, fields
@@ -107,6 +108,11 @@ async def test_the_model_is_offered_every_tool_as_it_was_written(kit: RunningDae
             assert tool["description"] == info.description
             assert tool["input_schema"] == {"properties": {}, **info.input_schema}
         assert "$defs" in offered["mcp__toolcell__kit_order"]["input_schema"]
+        hints = {tool.name: tool.annotations for tool in claude.adapter.tools()}
+        assert hints["kit_echo"] == types.ToolAnnotations(read_only_hint=True)
+        assert (
+            hints["kit_steps"] == types.ToolAnnotations()
+        )  # its author has said nothing, and neither may we
 
 
 async def test_a_file_that_takes_long_to_describe_is_offered_all_the_same(

@@ -93,14 +93,31 @@ def test_the_tools_are_sorted_by_name() -> None:
 def test_what_a_file_declares_arrives_at_the_tool() -> None:
     options = {"name": "lint", "timeout": 5, "read_only": True, "network": ["a.example"]}
     tool = of_one(Description((replace(a_tool("lint"), options=options),))).tools["lint"]
-    assert (tool.read_only, tool.destructive, tool.idempotent, tool.network) == (True, False, False, True)
+    assert (tool.read_only, tool.destructive, tool.idempotent, tool.network) == (True, None, False, True)
     assert tool.declared == {"timeout": 5, "read_only": True, "network": ["a.example"]}
     assert (tool.scope, tool.export, tool.input_schema) == ("local", "lint", SCHEMA)
 
 
 @pytest.mark.parametrize(
+    ("said", "hint"), [({}, None), ({"destructive": False}, False), ({"destructive": True}, True)]
+)
+def test_a_hint_that_the_file_does_not_give_is_not_made_up(
+    said: dict[str, object], hint: bool | None
+) -> None:
+    tool = of_one(Description((replace(a_tool("lint"), options=said),))).tools["lint"]
+    assert (tool.destructive, tool.network) == (hint, None)
+
+
+def test_a_title_is_one_line_that_controls_no_terminal() -> None:
+    tool = of_one(Description((a_tool("lint", title="Lint\n\x1b[2J\u202eit"),))).tools["lint"]
+    assert tool.title == "Lint\ufffd\ufffd[2J\ufffdit"
+
+
+@pytest.mark.parametrize(
     ("tool", "message"),
     [
+        (a_tool("x", title="t" * 201), "cannot be declared: title="),
+        (a_tool("x", title=7), "cannot be declared: title=7"),
         (a_tool("a__b"), "its name must be 1 to 64 letters, digits, - and _, without __"),
         (a_tool(""), "its name must be"),
         (a_tool("a" * 65), "its name must be"),

@@ -31,6 +31,7 @@ HINTS = {
     "idempotent": ("idempotentHint", "idempotent_hint"),
 }
 """Options, and the annotations of MCP that say the same, as different releases spell them."""
+TITLE_CHARACTERS_MAX = 200
 
 
 class FunctionTool:
@@ -227,6 +228,9 @@ def _options(declared: Mapping[str, Any]) -> dict[str, Any]:
         value = next((said[hint] for hint in hints if hint in said), None)
         if isinstance(value, bool):
             options[option] = value
+    title = declared.get("title") or said.get("title")
+    if isinstance(title, str):
+        options["title"] = title[:TITLE_CHARACTERS_MAX]
     return options
 
 

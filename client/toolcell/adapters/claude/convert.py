@@ -40,13 +40,15 @@ def tool_of(info: ToolInfo) -> types.Tool:
     """A tool as the agent is to list it."""
     return types.Tool(
         name=info.name,
+        title=info.title or None,
         description=info.description,
         # A schema without properties is read as the properties themselves.
         input_schema={"type": "object", "properties": {}, **info.input_schema},
+        # What the author has not said is left out: a hint that is missing means the worst, one that is there is a claim.
         annotations=types.ToolAnnotations(
-            read_only_hint=info.read_only,  # such calls of one message run side by side
+            read_only_hint=info.read_only or None,  # such calls of one message run side by side
             destructive_hint=info.destructive,
-            idempotent_hint=info.idempotent,
+            idempotent_hint=info.idempotent or None,
             open_world_hint=info.network,
         ),
         _meta=META,

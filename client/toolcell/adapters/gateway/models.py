@@ -56,9 +56,10 @@ class Tool(_Documented):
     """ "local", "global", or the name of a source."""
     path: str
     read_only: bool
-    destructive: bool
+    destructive: bool | None
     idempotent: bool
-    network: bool
+    network: bool | None
+    title: str
 
     @classmethod
     def of(cls, info: ToolInfo) -> Tool:
@@ -75,6 +76,7 @@ class Tool(_Documented):
             destructive=info.destructive,
             idempotent=info.idempotent,
             network=info.network,
+            title=info.title,
         )
 
 

@@ -33,13 +33,15 @@ def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
 def _tool(info: ToolInfo, host: str) -> types.Tool:
     return types.Tool(
         name=info.name,
+        title=info.title or None,
         description=info.description,
         # A schema without properties is read by Claude Code as the properties themselves.
         input_schema={"type": "object", "properties": {}, **info.input_schema},
+        # What the author has not said is left out: a hint that is missing means the worst, one that is there is a claim.
         annotations=types.ToolAnnotations(
-            read_only_hint=info.read_only,
+            read_only_hint=info.read_only or None,
             destructive_hint=info.destructive,
-            idempotent_hint=info.idempotent,
+            idempotent_hint=info.idempotent or None,
             open_world_hint=info.network,
         ),
         _meta=meta_of(host),

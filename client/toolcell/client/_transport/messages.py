@@ -158,11 +158,12 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
                 tool.scope,
                 tool.path,
                 tool.read_only,
-                tool.destructive,
+                tool.destructive if tool.HasField("destructive") else None,
                 tool.idempotent,
-                tool.network,
+                tool.network if tool.HasField("network") else None,
                 plugin=tool.plugin,
                 overrides_builtin=tool.overrides_builtin,
+                title=tool.title,
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
     return Catalog(generation, tools, tuple(problems), pending)
