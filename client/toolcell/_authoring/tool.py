@@ -76,6 +76,8 @@ class Options(Limits, total=False):
     """A hint for the agent: whether the tool deletes or overwrites data. Default: nothing is said."""
     idempotent: bool
     """True: the call may be repeated after an internal failure. Default: False."""
+    ends_turn: bool
+    """True: a success ends the agent's turn, so that the model says nothing after it. Copilot obeys it. Default: False."""
     programs: bool
     """False: the tool starts no programs, and its cell refuses to start any. Default: True."""
     network: bool | Sequence[str]

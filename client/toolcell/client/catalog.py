@@ -44,6 +44,8 @@ class ToolInfo:
     """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
     title: str = ""
     """A name for people; "" if its author gave none."""
+    ends_turn: bool = False
+    """Whether its success ends the agent's turn."""
 
     @property
     def source(self) -> str:

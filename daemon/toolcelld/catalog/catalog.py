@@ -54,6 +54,7 @@ class ToolInfo:
     network: bool | None = None  # None: its file does not say
     plugin: str = ""  # the name of its plugin file
     title: str = ""  # for people
+    ends_turn: bool = False
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
 
@@ -267,6 +268,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         network=bool(declared.network) if "network" in declared.model_fields_set else None,
         plugin=_line_of_text(declared.plugin),
         title=_line_of_text(declared.title),
+        ends_turn=declared.ends_turn,
     )
 
 

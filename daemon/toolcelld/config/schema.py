@@ -208,6 +208,7 @@ class Declared(ToolKeys):
     secrets: SecretNames = ()
     sandbox: Literal["baseline", "strict"] = "baseline"
     plugin: Annotated[str, Field(max_length=200)] = ""  # the name of the plugin file that it is declared in
+    ends_turn: StrictBool = False  # whether its success ends the turn of an agent that can do so
     title: Annotated[str, Field(max_length=200)] = ""  # for people, in the list of tools of their agent
 
 

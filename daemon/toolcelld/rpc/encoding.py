@@ -290,6 +290,7 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         plugin=tool.plugin,
         overrides_builtin=tool.overrides_builtin,
         title=tool.title,
+        ends_turn=tool.ends_turn,
     )
 
 

@@ -1060,6 +1060,7 @@ class Tool(_message.Message):
     OVERRIDES_BUILTIN_FIELD_NUMBER: _builtins.int
     PLUGIN_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
+    ENDS_TURN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """^[a-zA-Z0-9_-]{1,64}$ without "__"."""
     description: _builtins.str
@@ -1084,6 +1085,8 @@ class Tool(_message.Message):
     """The name of its plugin file, which the file says; "" for a tool of code."""
     title: _builtins.str
     """A name for people, one line of at most 200 characters; "" if its author gave none."""
+    ends_turn: _builtins.bool
+    """Whether its success ends the agent's turn, where the agent can do that."""
     def __init__(
         self,
         *,
@@ -1099,10 +1102,11 @@ class Tool(_message.Message):
         overrides_builtin: _builtins.bool = ...,
         plugin: _builtins.str = ...,
         title: _builtins.str = ...,
+        ends_turn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "destructive", b"destructive", "network", b"network"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "description", b"description", "destructive", b"destructive", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "description", b"description", "destructive", b"destructive", "ends_turn", b"ends_turn", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__destructive: _TypeAlias = _typing.Literal["destructive"]  # noqa: Y015
     _WhichOneofArgType__destructive: _TypeAlias = _typing.Literal["_destructive", b"_destructive"]  # noqa: Y015

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.adapters.conftest import HEARS, heard
 from tests.adapters.copilot.conftest import Start
-from tests.adapters.script import Turn
+from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -22,3 +22,28 @@ async def test_a_compaction_is_told_with_its_session(kit: RunningDaemon, start: 
     assert told["auto_compaction_start"][1] == told["auto_compaction_end"][1] == own
     assert told["auto_compaction_end"][0]["success"] is True
     await heard(kit.project, "shutdown")
+
+
+ENDS = """
+    from toolcell import ToolError, tool
+
+    @tool(ends_turn=True, read_only=True)
+    def hand_over(well: bool) -> str:
+        if not well:
+            raise ToolError("It did not work.")
+        return "It is with them now."
+    """
+
+
+async def test_the_success_of_a_tool_that_says_so_ends_the_turn_and_a_failure_does_not(
+    kit: RunningDaemon, start: Start
+) -> None:
+    kit.tool("hand_over", ENDS)
+    async with start(kit) as copilot:
+        script = copilot.model.script
+        script.turns = [Turn(uses=(Use("hand_over", {"well": True}),)), Turn("not reached")]
+        await copilot.turn()
+        assert [turn.text for turn in script.turns] == ["not reached"]
+        script.turns = [Turn(uses=(Use("hand_over", {"well": False}),)), Turn("I see.")]
+        await copilot.turn()
+        assert script.turns == []

@@ -50,6 +50,7 @@ def tool_of(info: ToolInfo, handler: ToolHandler, *, deferred: bool = True) -> T
         parameters=info.input_schema,
         overrides_built_in_tool=info.overrides_builtin,
         skip_permission=info.read_only,
+        is_terminal=info.ends_turn,
         defer=None if deferred else "never",
     )
 

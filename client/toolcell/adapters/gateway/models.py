@@ -60,6 +60,7 @@ class Tool(_Documented):
     idempotent: bool
     network: bool | None
     title: str
+    ends_turn: bool
 
     @classmethod
     def of(cls, info: ToolInfo) -> Tool:
@@ -77,6 +78,7 @@ class Tool(_Documented):
             idempotent=info.idempotent,
             network=info.network,
             title=info.title,
+            ends_turn=info.ends_turn,
         )
 
 

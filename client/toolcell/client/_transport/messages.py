@@ -164,6 +164,7 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
                 plugin=tool.plugin,
                 overrides_builtin=tool.overrides_builtin,
                 title=tool.title,
+                ends_turn=tool.ends_turn,
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
     return Catalog(generation, tools, tuple(problems), pending)
