@@ -36,8 +36,9 @@ from toolcelld.calls.definitions import Definitions
 from toolcelld.calls.history import CallHistory
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
+from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import Problem, ToolFile, project_directory, sources_of
+from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories

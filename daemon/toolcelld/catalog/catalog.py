@@ -23,7 +23,8 @@ from toolcell import _paths
 from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.problem import Problem, no_tool
-from toolcelld.catalog.sources import BUILTIN, Scan, ToolFile
+from toolcelld.catalog.scan import Scan
+from toolcelld.catalog.sources import BUILTIN, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "redefined", "render", "shown_path"]

@@ -22,7 +22,8 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.descriptions import DescriptionCache
 from toolcelld.catalog.permissions import denied_by
-from toolcelld.catalog.sources import Scan, ToolFile, scan, sources_of
+from toolcelld.catalog.scan import Scan, scan
+from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.config.load import Config
 
 __all__ = ["Pin", "WatchedDirectory"]

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.catalog.description import Description
 from toolcelld.catalog.permissions import tier_of
-from toolcelld.catalog.sources import Problem, Source, ToolFile, scan
+from toolcelld.catalog.problem import Problem
+from toolcelld.catalog.scan import scan
+from toolcelld.catalog.sources import Source, ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.permissions import Rules, last_match
 from toolcelld.config.schema import HookSection

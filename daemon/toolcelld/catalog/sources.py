@@ -1,48 +1,24 @@
-"""Sources: the directories that tools come from, and a scan of them.
-
-`scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
-It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; where an engine
-is there, so are `*.ts` and `*.js` files, their variants, and `name/index.ts`. Names that
-begin with "_" or "." are helper modules. What is not run is noted, see `problem`. A directory of plugins has
-`*.json` files instead.
-An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
-Longer than 400 lines because the kinds of sources and their one scan are to be read together.
-"""
+"""Sources: the directories that tools come from, in their order of precedence."""
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
-from toolcelld.catalog.digest import digest_below, listed
-from toolcelld.catalog.flavours import flavour_of, makes_project, project_of, project_places, user_places
-from toolcelld.catalog.problem import Problem, Reason, is_script, script_of, unused_in
+from toolcelld.catalog.flavours import makes_project, project_of, project_places, user_places
 from toolcelld.config.load import Config, ConfigError
-from toolcelld.config.project_file import ASKS_NOTHING, PROJECT_FILE, ProjectFile
+from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.schema import OTHER_FLAVOURS
-from toolcelld.environments.engine import ENGINES, Engine, EngineName, engine_here
+from toolcelld.environments.engine import Engine, EngineName
 from toolcelld.owners import walk
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import is_below, open_plain
+from toolcelld.sandbox.paths import is_below
 
 __all__ = [
-    "BUILTIN", "PROJECT", "Problem", "Reason", "Scan", "Source", "ToolFile", "project_above", "project_directory", "scan",
-    "sources_of",
+    "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "sources_of",
 ]  # fmt: skip
-
-FILE_BYTES_MAX = 2**20  # a tool file is source code; the largest module of CPython's library has 0.6 MiB
-FILES_MAX = 4096  # of one directory; the largest known collection of tools has a few hundred
-ENTRIES_MAX = 4 * FILES_MAX  # of one directory, helpers and data included
-NO_LINKS = (
-    "A project's tools are read from files and directories of the project only; put the file itself there"
-)
-CONTENT_BYTES_MAX = 32 * 2**20  # held in memory for one session directory: 4096 files of 8 KiB
 
 PLUGIN_SUFFIX = ".json"
 PROJECT = "project"
@@ -51,8 +27,6 @@ PROJECT_PLUGINS = os.path.join(".toolcell", "plugins")
 BUILTIN = "builtin"
 """The pack whose names are protected, so that it comes before all other sources."""
 PRIORITIES = {PROJECT: 4, "user": 2}  # of the sources that are there without configuration; 1 for others
-
-_ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # PEP 263
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +71,6 @@ class ToolFile:
     flavour: str = "toolcell"  # the system whose place it lies in
     asked: ProjectFile = field(default=ASKS_NOTHING, compare=False)  # of its project; the digest covers it
     engine: Engine | None = None  # what runs it, where it is no Python file
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The result of one scan, in order of precedence."""
-
-    directory: str
-    found: tuple[ToolFile | Problem, ...]
-
-    @property
-    def files(self) -> tuple[ToolFile, ...]:
-        """The files that can be described."""
-        return tuple(entry for entry in self.found if isinstance(entry, ToolFile))
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The entries that cannot be used."""
-        return tuple(entry for entry in self.found if isinstance(entry, Problem))
 
 
 def project_above(
@@ -253,188 +209,3 @@ def project_directory(file: ToolFile) -> str:
     above, place = os.path.split(file.directory)
     project, hidden = os.path.split(above)
     return project if os.path.join(hidden, place) == PROJECT_PLUGINS else file.directory
-
-
-def scan(sources: Sequence[Source], directory: str) -> Scan:
-    """Scan the sources. Blocks on the file system; never raises for anything found there."""
-    found: list[ToolFile | Problem] = []
-    directories: set[str] = set()
-    paths: dict[str, str] = {}  # resolved to first seen
-    budget = CONTENT_BYTES_MAX
-    for source in sources:
-        if source.mistakes:
-            above = os.path.dirname(os.path.dirname(source.places[0]))
-            found.append(Problem(os.path.join(above, PROJECT_FILE), "", "broken", source.mistakes))
-        for place in source.places:
-            resolved = os.path.realpath(place)
-            if (looked := os.path.join(resolved, source.only)) in directories:
-                continue  # the home directory is the project: its files were scanned already
-            directories.add(looked)
-            look = _scan_listed if source.listed else _scan_directory
-            for entry in look(source, place, resolved, paths, budget):
-                found.append(entry)
-                budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
-    return Scan(directory, tuple(found))
-
-
-def _scan_listed(
-    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
-) -> Iterator[ToolFile | Problem]:
-    """Scan for the one file of a source; its directory may be that of another source, which has it already."""
-    path = os.path.join(resolved, source.only)
-    if any(first == path or first.startswith(path + os.sep) for first in paths.values()):
-        return
-    found = tuple(_scan_directory(source, place, resolved, paths, budget))
-    message = f"is listed in the configuration, and is not there or no tool file; correct files in [source.{source.name}]"
-    yield from found or (Problem(path, "", "broken", message),)
-
-
-def _scan_directory(
-    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
-) -> Iterator[ToolFile | Problem]:
-    flavour, is_plugins = flavour_of(place), place in source.plugins
-    # A project comes with links of its author's choice, which could lead to any directory of the user.
-    plain = source.name == PROJECT and not source.only
-    if not plain:
-        place = resolved  # a directory of the user's own may be a link, and cells have what it leads to
-    try:
-        entries = listed(place, ENTRIES_MAX + 1, plain=plain)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        if plain and error.errno == errno.ELOOP:
-            yield Problem(place, "", "rejected", f"is a link, or is below one. {NO_LINKS}")
-            return
-        yield Problem(place, "", "broken", f"{error.strerror}; make the directory readable, or remove it")
-        return
-    if len(entries) > ENTRIES_MAX:
-        yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is ignored")
-    if source.only:
-        entries = [entry for entry in entries if entry.name == source.only]
-    engine = engine_here(source.runtime)
-    find = _plugin_candidate if is_plugins else _candidate_or_script if engine is not None else _candidate
-    candidates = [candidate for entry in entries if (candidate := find(place, entry))]
-    if len(candidates) > FILES_MAX:
-        message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
-        yield Problem(place, "", "broken", message)
-    contents: dict[str, bytes] = {}
-    unfit: dict[str, Problem] = {}
-    for path, _, is_link in candidates[:FILES_MAX]:
-        if is_link and plain:
-            unfit[path] = Problem(path, "", "rejected", f"is a link, or has one as its module. {NO_LINKS}")
-            continue
-        real = os.path.realpath(path) if is_link else path
-        if (first := paths.setdefault(real, path)) != path:
-            unfit[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
-        elif isinstance(content := _read(path, budget, plain=plain), bytes):
-            contents[path] = content
-            budget -= len(content)
-        else:
-            unfit[path] = content
-    read = {path[len(place) + 1 :]: content for path, content in contents.items()}
-    digest = digest_below(place, source.python, read, plain=plain)
-    missing = "" if engine is not None else source.runtime or " or ".join(ENGINES)
-    tool_files = [path for path, _, _ in candidates]
-    notes = not is_plugins and (not source.only or is_script(source.only))
-    yield from unused_in(place, entries, tool_files, missing) if notes else ()
-    for path, stem, _ in candidates[:FILES_MAX]:
-        if path in unfit:
-            yield unfit[path]
-            continue
-        # Hash the file's own content too: a link may point outside the directory.
-        own = hashlib.blake2b(digest.value, digest_size=20)
-        own.update(source.project_file)  # what it asks for may change how its files are described
-        own.update(os.fsencode(path) + b"\0" + contents[path])
-        runs = engine if is_script(path) else None
-        own.update(os.fsencode(runs.key) if runs is not None else b"")
-        yield ToolFile(
-            path,
-            source.name,
-            source.scope,
-            stem,
-            contents[path],
-            own.hexdigest(),
-            place,
-            source.python,
-            source.programs,
-            source.requires,
-            digest.uncovered,
-            flavour.name if flavour is not None else "toolcell",
-            source.asked,
-            runs,
-        )
-
-
-def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return path, stem and whether a symbolic link is involved, for an entry that may define tools."""
-    name = entry.name
-    if name.startswith(("_", ".")):
-        return None
-    if name.endswith(".py") and name != ".py":
-        return os.path.join(place, name), name[:-3], entry.is_symlink()
-    init = os.path.join(place, name, "__init__.py")
-    try:
-        is_directory = os.path.isdir(os.path.dirname(init)) if entry.is_symlink() else entry.is_dir()
-        if is_directory and os.path.lexists(init):
-            return init, name, entry.is_symlink() or os.path.islink(init)
-    except OSError:
-        pass  # a loop of links or an unreadable directory is not a package
-    return None
-
-
-def _candidate_or_script(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return the same where an engine is there, which runs scripts."""
-    if (found := _candidate(place, entry)) is not None or entry.name.startswith((".", "_")):
-        return found
-    if not (path := script_of(place, entry)):
-        return None
-    is_file = os.path.dirname(path) == place
-    stem = os.path.splitext(entry.name)[0] if is_file else entry.name
-    return path, stem, entry.is_symlink() or os.path.islink(path)
-
-
-def _plugin_candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:
-    """Return the same for an entry of a directory of plugins."""
-    name = entry.name
-    if name.startswith(("_", ".")) or not name.endswith(PLUGIN_SUFFIX):
-        return None
-    return os.path.join(place, name), name.removesuffix(PLUGIN_SUFFIX), entry.is_symlink()
-
-
-def _read(path: str, budget: int, *, plain: bool) -> bytes | Problem:
-    """Return the source code in a file, or the problem that prevents its use."""
-    try:
-        path.encode()
-        content = read_regular(path, FILE_BYTES_MAX, opened=open_plain if plain else os.open)
-    except UnicodeEncodeError:
-        shown = os.fsencode(path).decode(errors="replace")
-        return Problem(shown, "", "broken", "its name is not UTF-8; rename it")
-    except FileNotFoundError:
-        return Problem(path, "", "broken", "the link points to nothing; fix or remove it")
-    except OSError as error:
-        return Problem(path, "", "broken", f"{error.strerror}; make the file readable, or remove it")
-    except NotRegularError as error:
-        return Problem(path, "", "broken", f"is {error}, not a file; it was not opened")
-    except TooLargeError:
-        return Problem(
-            path, "", "broken", "too large: more than 1 MiB; a tool file is source code, keep data beside it"
-        )
-    if len(content) > budget:
-        message = f"too large together: the tool files here have more than {CONTENT_BYTES_MAX // 2**20} MiB"
-        return Problem(path, "", "broken", message)
-    return _not_source(path, content) or content
-
-
-def _not_source(path: str, content: bytes) -> Problem | None:
-    if (nul := content.find(b"\0")) >= 0:
-        line = content.count(b"\n", 0, nul) + 1
-        return Problem(path, "", "broken", "is binary, not source code: it has a NUL byte", line)
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        # It declares another encoding. A codec may be slow on purpose, so only the worker decodes it.
-        if any(map(_ENCODING.match, content.split(b"\n", 2)[:2])):
-            return None
-        line = content.count(b"\n", 0, error.start) + 1
-        return Problem(path, "", "broken", "is not UTF-8; save it as such, or declare its encoding", line)
-    return None

@@ -19,13 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.flavours import FLAVOURS, project_places
 from toolcelld.catalog.hooks import Hook
-from toolcelld.catalog.sources import (
-    PROJECT,
-    ToolFile,
-    project_above,
-    project_directory,
-    sources_of,
-)
+from toolcelld.catalog.sources import PROJECT, ToolFile, project_above, project_directory, sources_of
 from toolcelld.config.declaration import NO_PRESET, Preset
 from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config

@@ -24,8 +24,8 @@ from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld.calls import events
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.catalog import catalog
+from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin
-from toolcelld.catalog.sources import Problem
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput

@@ -27,7 +27,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.calls.outcome import Outcome
 from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.sources import Problem
+from toolcelld.catalog.problem import Problem
 from toolcelld.config.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.output.spill import Output

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from toolcelld.catalog import catalog as catalogue
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, render
 from toolcelld.catalog.description import Broken, Described, Description, Rejected
-from toolcelld.catalog.sources import Problem, Scan, ToolFile
+from toolcelld.catalog.problem import Problem
+from toolcelld.catalog.scan import Scan
+from toolcelld.catalog.sources import ToolFile
 
 SCHEMA = b'{"type":"object"}'
 

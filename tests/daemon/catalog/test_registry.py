@@ -14,7 +14,8 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.descriptions import DescriptionCache
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
-from toolcelld.catalog.sources import Scan, ToolFile
+from toolcelld.catalog.scan import Scan
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 

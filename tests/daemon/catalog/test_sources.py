@@ -13,8 +13,10 @@ import pytest
 
 from toolcell import _paths
 from toolcelld.catalog import digest as digests
-from toolcelld.catalog import sources
-from toolcelld.catalog.sources import Problem, Scan, Source, ToolFile, project_above, scan, sources_of
+from toolcelld.catalog import scan as scan_module
+from toolcelld.catalog.problem import Problem
+from toolcelld.catalog.scan import FILE_BYTES_MAX, Scan, scan
+from toolcelld.catalog.sources import Source, ToolFile, project_above, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 from toolcelld.environments.engine import MAGIC
@@ -289,7 +291,7 @@ def test_a_loop_of_links_is_a_problem(project: Path, home: Path) -> None:
         (b"x = 1\ny = '\0'\n", "is binary, not source code: it has a NUL byte", 2),
         (b"# Gr\xfc\xdfe\n", "is not UTF-8; save it as such, or declare its encoding", 1),
         (
-            b"#" * (sources.FILE_BYTES_MAX + 1),
+            b"#" * (FILE_BYTES_MAX + 1),
             "too large: more than 1 MiB; a tool file is source code, keep data beside it",
             0,
         ),
@@ -350,7 +352,7 @@ def test_an_unreadable_directory_is_a_problem(project: Path) -> None:
 
 
 def test_more_files_than_the_bound_are_a_problem(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "FILES_MAX", 2)
+    monkeypatch.setattr(scan_module, "FILES_MAX", 2)
     for name in "abc":
         put(project / PROJECT / f"{name}.py")
     found = look(project)
@@ -359,7 +361,7 @@ def test_more_files_than_the_bound_are_a_problem(project: Path, monkeypatch: pyt
 
 
 def test_all_contents_together_have_a_bound(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "CONTENT_BYTES_MAX", 10)
+    monkeypatch.setattr(scan_module, "CONTENT_BYTES_MAX", 10)
     put(project / PROJECT / "a.py", "x = 1\n")
     put(project / ".atomic/tools/b.py", "y = 12\n")
     found = look(project)
