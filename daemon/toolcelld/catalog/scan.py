@@ -65,8 +65,7 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     budget = CONTENT_BYTES_MAX
     for source in sources:
         if source.mistakes:
-            above = os.path.dirname(os.path.dirname(source.places[0]))
-            found.append(Problem(os.path.join(above, PROJECT_FILE), "", "broken", source.mistakes))
+            found.append(Problem(_place_of_mistakes(source), "", "broken", source.mistakes))
         for place in source.places:
             resolved = os.path.realpath(place)
             if (looked := os.path.join(resolved, source.only)) in directories:
@@ -79,6 +78,12 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
     return Scan(directory, tuple(found))
 
 
+def _place_of_mistakes(source: Source) -> str:
+    if source.listed:
+        return source.listed
+    return os.path.join(os.path.dirname(os.path.dirname(source.places[0])), PROJECT_FILE)
+
+
 def _scan_listed(
     source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
 ) -> Iterator[ToolFile | Problem]:
@@ -87,7 +92,7 @@ def _scan_listed(
     if any(first == path or first.startswith(path + os.sep) for first in paths.values()):
         return
     found = tuple(_scan_directory(source, place, resolved, paths, budget))
-    message = f"is listed in the configuration, and is not there or no tool file; correct files in [source.{source.name}]"
+    message = f"is listed in {source.listed}, and is not there or no tool file; correct it there"
     yield from found or (Problem(path, "", "broken", message),)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
 from toolcelld.catalog.flavours import makes_project, project_of, project_places, user_places
+from toolcelld.catalog.packaged import packaged_tools
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
@@ -45,7 +46,7 @@ class Source:
     only: str = ""  # the name of one file of the directory; empty for all
     plugins: tuple[str, ...] = ()  # directories of plugin files
     runtime: EngineName | None = None  # the engine of its scripts; None is the first that is there
-    listed: bool = False  # whether the configuration names the one file
+    listed: str = ""  # what names the one file or the directory; empty if it is looked for
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
     if config.only:
         return tuple(_source_of(path, found) for path in config.only)
-    found = tuple(part for one in found for part in (one, *_listed(config, one)))
+    found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
     return tuple(sorted(found, key=lambda one: _precedence(config, one.name)))
 
 
@@ -156,7 +157,26 @@ def _listed(config: Config, source: Source) -> Iterator[Source]:
     """Yield a source for each file that the configuration lists in a section, in its order."""
     section = config.sources.get(source.name)
     for path in section.files if section is not None else ():
-        yield replace(_source_of(path, (source,)), listed=True)
+        yield replace(_source_of(path, (source,)), listed=f"[source.{source.name}] of the configuration")
+
+
+def _packaged(config: Config, source: Source) -> Iterator[Source]:
+    """Yield a source for each file or directory that an installed package brings; they are the user's own."""
+    if source.name != "user":
+        return
+    for tool in packaged_tools(plugins="omp" in config.daemon.flavours):
+        if tool.problem:
+            yield replace(
+                source,
+                directories=(),
+                plugins=(),
+                mistakes=f"{tool.origin}: {tool.problem}",
+                listed=tool.path,
+            )
+        elif tool.has_many:
+            yield replace(source, directories=(tool.path,), plugins=())
+        else:
+            yield replace(_source_of(tool.path, (source,)), listed=tool.origin)
 
 
 def _precedence(config: Config, source: str) -> tuple[bool, bool, int]:

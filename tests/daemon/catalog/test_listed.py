@@ -57,7 +57,7 @@ def test_what_is_listed_and_is_no_tool_file_is_a_problem(tmp_path: Path, name: s
     assert found.files == ()
     (problem,) = found.problems
     assert problem.path == str(tmp_path / name)
-    assert "is listed in the configuration" in problem.message
+    assert "is listed in [source.team] of the configuration" in problem.message
     assert "[source.team]" in problem.message
 
 
