@@ -16,6 +16,8 @@ async def test_tools_of_a_distribution_and_of_a_plugin_run(
     make_daemon: Callable[..., RunningDaemon], tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
+    daemon = make_daemon(environment={"PYTHONPATH": str(site)})
+    daemon.start()
     (site / "my_tools").mkdir(parents=True)
     tmp_path.chmod(0o755)
     (site / "my_tools" / "__init__.py").write_text("raise SystemExit('imported by the daemon')\n")
@@ -29,7 +31,6 @@ async def test_tools_of_a_distribution_and_of_a_plugin_run(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-tools\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[toolcell.tools]\nweather = my_tools.weather\n")
 
-    daemon = make_daemon(environment={"PYTHONPATH": str(site)})
     package = daemon.directory / ".omp" / "plugins" / "node_modules" / "@team" / "notes"
     (package / "tools").mkdir(parents=True)
     (package / "package.json").write_text(json.dumps({"omp": {"tools": "tools"}}))
@@ -37,9 +38,8 @@ async def test_tools_of_a_distribution_and_of_a_plugin_run(
         "def default(host):\n"
         "    return {'name': 'notes', 'description': 'Notes.', 'execute': lambda arguments, context: 'Noted.'}\n"
     )
-    daemon.start()
     async with daemon.connect() as session:
-        assert {"weather", "notes"} <= set(session.catalog.tools), session.catalog
+        assert set(session.catalog.tools) == {"weather", "notes"}
         assert (await session.call("weather")).text == "Fine here."
         assert (await session.call("notes")).text == "Noted."
         assert session.catalog.tools["weather"].scope == session.catalog.tools["notes"].scope == "global"
