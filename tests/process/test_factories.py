@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcell.client import Log
+from toolcell.client import Log, Question, question_service
 
 pytestmark = pytest.mark.anyio
 
@@ -204,3 +204,27 @@ async def test_at_most_64_actions_are_pending_and_wrong_ones_are_refused(daemon:
                 "has a label and a function"
                 in (await session.call("many", {"count": 0, "label": label})).text
             )
+
+
+HAS_UI = """
+def default(host):
+    assert host.has_ui is False
+
+    async def execute(params, context):
+        choice = await host.ui.select("Which?", ["a", "b"]) if host.has_ui else "nobody"
+        return f"{context.has_ui} {choice}"
+
+    return {"name": "chooses", "description": "Chooses.", "execute": execute}
+"""
+
+
+async def test_a_host_knows_whether_somebody_can_be_asked(daemon: RunningDaemon) -> None:
+    async def second(question: Question) -> object:
+        return question.options[1]
+
+    daemon.tool("chooses", HAS_UI)
+    services = {"ui.question": question_service(second)}
+    async with daemon.connect(services=services) as asked, daemon.connect() as alone:
+        assert (await asked.call("chooses")).text == "True b"
+        assert (await alone.call("chooses")).text == "False nobody"
+        assert (await asked.call("chooses")).text == "True b"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES
 
-from toolcell.client import Outcome, Session
+from toolcell.client import Outcome, Question, Session, question_service
 from toolcell.client.events import Log, Metadata, Progress, Update
 from toolcell_proto.v1 import operator_pb2
 from toolcelld.worker.engine import MAIN
@@ -598,3 +599,118 @@ async def test_a_question_and_its_answer(daemon: RunningDaemon) -> None:
         denied: Outcome = await session.call("it")
         assert denied.kind == "denied", denied
         assert (asked[0].permission, tuple(asked[0].patterns)) == ("edit", ("a.txt",))
+
+
+HEARS = """
+import { appendFileSync } from "node:fs"
+export function onSession(event, context) {
+  appendFileSync("heard", JSON.stringify([event.reason, event.from ?? null, context.sessionID, process.pid]) + "\\n")
+}
+export default (host) => ({
+  name: "hears", description: "Hears.", parameters: host.typebox.Type.Object({}),
+  execute: async () => ({ content: [{ type: "text", text: String(process.pid) }] }),
+  onSession(event) {
+    if (event.reason === "switch") throw new Error("cannot switch")
+  },
+})
+"""
+
+
+async def test_a_session_is_told_from_start_to_shutdown(daemon: RunningDaemon) -> None:
+    configure(daemon, '[tool.hears]\nisolation = "session"\n')
+    write(daemon, hears_ts=HEARS)
+
+    def heard() -> list[list[Any]]:
+        file = daemon.project / "heard"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(heard()) < count:
+                await asyncio.sleep(0.02)
+
+    async with daemon.connect() as session:
+        own = session.id
+        await until(1)
+        session.tell("branch", {"from": "a"}, session_id="ses_1")
+        session.tell("switch")
+        await until(3)
+        process = int((await session.call("hears")).text)
+    await until(4)
+    assert [each[:3] for each in heard()] == [
+        ["start", None, own], ["branch", "a", "ses_1"], ["switch", None, own], ["shutdown", None, own],
+    ]  # fmt: skip
+    assert {each[3] for each in heard()} == {process}
+    assert "on_session(switch) failed: Error: cannot switch" in daemon.log.read_text()
+
+
+PROPOSES = """
+import { writeFileSync } from "node:fs"
+export default (pi) => ({
+  name: "propose", description: "Proposes.",
+  parameters: pi.typebox.Type.Object({ name: pi.typebox.Type.String() }),
+  async execute(id, { name }) {
+    pi.pushPendingAction({
+      label: `Write ${name}`,
+      details: { name },
+      apply: async (reason) => {
+        if (name === "bad") throw new Error("cannot write that")
+        writeFileSync(name, reason)
+      },
+    })
+    return { content: [{ type: "text", text: `Would write ${name}.` }] }
+  },
+})
+"""
+
+
+async def test_an_action_is_done_only_when_it_is_applied(daemon: RunningDaemon) -> None:
+    write(daemon, notes_ts=PROPOSES)
+    async with daemon.connect() as session, daemon.connect() as other:
+        assert set(session.catalog.tools) == {"propose", "notes_resolve"}
+        assert "No action is pending" in (await session.call("notes_resolve", {"action": "apply"})).text
+        for name in ("one", "two"):
+            assert (await session.call("propose", {"name": name})).text == f"Would write {name}."
+        assert (await other.call("notes_resolve", {"action": "apply"})).kind == "tool_error"
+        applied = await session.call("notes_resolve", {"action": "apply", "reason": "fine"})
+        assert (applied.text, applied.details) == ("Applied: Write two. 1 more are pending.", {"name": "two"})
+        assert (daemon.project / "two").read_text() == "fine"
+        assert (await session.call("notes_resolve", {"action": "discard"})).text == "Discarded: Write one."
+        assert not (daemon.project / "one").exists()
+        await session.call("propose", {"name": "bad"})
+        assert "cannot write that" in (await session.call("notes_resolve", {"action": "apply"})).text
+        assert (await session.call("notes_resolve", {"action": "discard"})).ok
+        assert (await session.call("notes_resolve", {"action": "both"})).kind == "invalid_arguments"
+
+
+ASKS = """
+export default (pi) => ({
+  name: "asks", description: "Asks.", parameters: pi.typebox.Type.Object({}),
+  async execute(id, values, onUpdate, context) {
+    const there = [pi.hasUI, context.hasUI]
+    const said = [
+      await context.ui.select("Which?", ["a", "b"]), await pi.ui.confirm("Sure?", "Really?"),
+      await context.ui.input("Name?", "me"),
+    ]
+    context.ui.notify("done")
+    return { content: [{ type: "text", text: JSON.stringify([there, said]) }] }
+  },
+})
+"""
+
+
+async def test_a_tool_asks_where_somebody_answers(daemon: RunningDaemon) -> None:
+    asked: list[str] = []
+
+    async def answer(question: Question) -> object:
+        asked.append(question.message)
+        return {"select": "b", "confirm": True, "input": "you"}[question.kind]
+
+    write(daemon, asks_ts=ASKS)
+    async with (
+        daemon.connect(services={"ui.question": question_service(answer)}) as session,
+        daemon.connect() as alone,
+    ):
+        assert await text_of(session, "asks") == '[[true,true],["b",true,"you"]]'
+        assert asked == ["Which?", "Sure?\nReally?", "Name?"]
+        assert await text_of(alone, "asks") == "[[false,false],[null,false,null]]"

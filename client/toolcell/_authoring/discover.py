@@ -59,6 +59,7 @@ class Export:
     _parameters: Parameters
     _call: Call
     _shapes: bool
+    _host: Host | None = None  # of the factory that made it
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -75,6 +76,8 @@ class Export:
 
     def invoke(self, arguments: Any, context: ToolContext) -> object:
         """Call the tool with what `arguments` gave; of an asynchronous tool the result is awaitable."""
+        if self._host is not None:
+            self._host.context = context
         return self._call(arguments, context)
 
     def normalise(self, value: object) -> Result:
@@ -149,7 +152,7 @@ def exports(
                 raise InvalidToolDefinition(
                     f"{place} has a tool of this name already; give one of them name='…'"
                 )
-            export = _export(name, found)
+            export = replace(_export(name, found), _host=host)
             if describe:
                 export.check_schema()
             tools[name] = export

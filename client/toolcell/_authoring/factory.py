@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from toolcell._arguments.parameters import from_args
 from toolcell._authoring.pending import PendingActions
 from toolcell._context.context import ToolContext
+from toolcell._results.errors import ToolError
 from toolcell._results.foreign import understood
 
 if TYPE_CHECKING:
     from toolcell._context.exec import ExecResult
+    from toolcell._context.ui import Ui
 
 __all__ = ["Host", "Made", "adapted", "exported_together"]
 
@@ -43,18 +45,29 @@ class Host:
     Attributes:
         directory: The directory of the session, or of the project while its tools are described.
         cwd: The same as text.
-        has_ui: False: a factory runs before there is a call that could ask. A tool asks with its context.
+        context: That of the newest call; None before the first one, as while the factory runs.
         logger: Writes to the log of the tool.
         pending: The actions that wait for a decision.
     """
 
-    has_ui = False
-
     def __init__(self) -> None:
+        self.context: ToolContext | None = None
         self.cwd = os.getcwd()
         self.directory = Path(self.cwd)
         self.logger = logging.getLogger("tool")
         self.pending = PendingActions()
+
+    @property
+    def has_ui(self) -> bool:
+        """Whether the agent of the newest call can ask the user; False before the first one."""
+        return self.context is not None and self.context.has_ui
+
+    @property
+    def ui(self) -> Ui:
+        """The questions of the newest call, as `context.ui`. Raises `ToolError` before the first one."""
+        if self.context is None:
+            raise ToolError("There is no call that could ask; use host.ui in a tool.")
+        return self.context.ui
 
     async def exec(
         self,

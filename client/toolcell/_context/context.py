@@ -136,6 +136,8 @@ class ToolContext:
     """True once the call is being stopped; `abort.reason` says why, `await abort.wait()` waits for it."""
     traceparent: str
     """The W3C trace context of the caller; "" without tracing."""
+    has_ui: bool
+    """Whether the agent can ask the user for a value, with `ui`."""
 
     def __init__(
         self,
@@ -150,6 +152,7 @@ class ToolContext:
         directory: str | os.PathLike[str],
         worktree: str | os.PathLike[str],
         traceparent: str = "",
+        has_ui: bool = False,
     ) -> None:
         self._channel = channel
         self.session_id = session_id
@@ -160,6 +163,7 @@ class ToolContext:
         self._directory = directory
         self._worktree = worktree
         self.traceparent = traceparent
+        self.has_ui = has_ui
         self.abort = Abort(channel)
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+from toolcell._context.ui import QUESTION
 from toolcelld.calls import hooks
 from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.outcome import Kind, Outcome, Stop
@@ -107,6 +108,8 @@ class Run:
         }
         if request.traceparent:
             context["traceparent"] = request.traceparent
+        if QUESTION in session.services:
+            context["has_ui"] = True
         arguments = call.take_arguments()
         if self.plan.hooks:
             self._arguments = arguments

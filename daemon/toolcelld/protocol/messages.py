@@ -142,6 +142,7 @@ class CallContext(TypedDict):
     directory: Exact
     worktree: Exact
     traceparent: NotRequired[Exact]
+    has_ui: NotRequired[bool]
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that would take 2 µs of every call

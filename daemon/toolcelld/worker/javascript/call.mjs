@@ -61,7 +61,7 @@ export class Call {
     /** The second argument of a tool. */
     context() {
         const wired = this.wired;
-        return {
+        const context = {
             sessionID: wired.session_id,
             messageID: wired.message_id,
             callID: wired.call_id,
@@ -79,6 +79,8 @@ export class Call {
             ask: (question) => this.#ask(question),
             request: (service, values = {}) => this.#request(service, values),
         };
+        // Not among the names that a tool of OpenCode sees.
+        return Object.defineProperty(context, "hasUI", { value: wired.has_ui === true });
     }
 
     /** Keeps a record for the log of the call. */

@@ -4,16 +4,23 @@ import { spawn } from "node:child_process";
 
 import { vendored } from "./modules.mjs";
 
-// Nobody looks at a worker: a dialog is answered as if it had been closed.
+// Where nobody can be asked, a dialog is answered as if it had been closed.
 const NO_SCREEN = new Proxy({}, { get: (_, name) => answers(name) });
 
-/** Returns the host for a factory; a tool that it registers is given to `register`. */
-export async function hostFor(register) {
+let current = null; // the context of the newest call: a host is made once, and asked during calls
+
+/** Returns the host for a factory; a tool that it registers is given to `register`, an action that waits to `pending`. */
+export async function hostFor(register, pending) {
     const [zod, typebox] = await Promise.all([vendored("zod"), vendored("typebox")]);
     const host = {
         cwd: process.cwd(),
-        hasUI: false,
-        ui: NO_SCREEN,
+        get hasUI() {
+            return current?.hasUI ?? false;
+        },
+        get ui() {
+            return uiOf(current);
+        },
+        pushPendingAction: (action) => pending.push(action),
         logger: { debug: tell, info: tell, warn: tell, error: tell },
         zod: zod.z,
         typebox,
@@ -33,12 +40,36 @@ export async function hostFor(register) {
 /** Returns the five arguments of oh-my-pi's `execute`, or those of pi, which has the signal third. */
 export function argumentsFor(execute, values, context) {
     const onUpdate = (partial) => context.update(partial, partial?.details ?? null);
-    const host = { ...context, cwd: context.directory, hasUI: false, ui: NO_SCREEN };
+    const host = hostContext(context);
     const third = parameterNames(execute)[2];
     const rest = /^_?(signal|abort)/.test(third ?? "")
         ? [context.abort, onUpdate, host]
         : [onUpdate, host, context.abort];
     return [context.callID, values, ...rest];
+}
+
+/** Returns the context of a call as a tool of oh-my-pi has it. */
+export function hostContext(context) {
+    current = context;
+    return { ...context, cwd: context.directory, hasUI: context.hasUI, ui: uiOf(context) };
+}
+
+/** Returns the dialogs of a call; a title and a message are one text where the user is asked. */
+function uiOf(context) {
+    if (!context?.hasUI) return NO_SCREEN;
+    const ask = async (kind, parts, more = {}) => {
+        const message = parts.filter((part) => typeof part === "string" && part.trim()).join("\n");
+        const answer = await context.request("ui.question", { kind, message, ...more });
+        return answer?.value ?? undefined;
+    };
+    const dialogs = {
+        select: (title, options) => ask("select", [title], { options: options.map(String) }),
+        input: (title, placeholder) => ask("input", [title], { default: String(placeholder ?? "") }),
+        confirm: async (title, message) => (await ask("confirm", [title, message])) === true,
+        notify: (message, level = "info") =>
+            context.request("ui.notify", { message: String(message), level }).catch(() => tell(message)),
+    };
+    return new Proxy(dialogs, { get: (found, name) => found[name] ?? NO_SCREEN[name] });
 }
 
 /** Returns the JSON Schema of one of some texts, as the packages of pi have it. */

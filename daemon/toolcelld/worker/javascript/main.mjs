@@ -108,7 +108,8 @@ class Worker {
                     `${ENGINE} (${process.execPath}) is too old: this file needs bun, or node ${NODE_OLDEST} or later`,
                 );
             leftovers.watch();
-            const load = async () => toolsOf(await importFile(path, Buffer.from(content)), stem, describe);
+            const load = async () =>
+                toolsOf(await importFile(path, Buffer.from(content)), content.toString(), stem, describe);
             const found = await Promise.race([load(), this.#loading.promise]);
             this.#tools = found.tools;
             const inside = directory.endsWith("/") ? directory : `${directory}/`;

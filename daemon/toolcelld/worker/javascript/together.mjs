@@ -6,14 +6,14 @@ const NAMES = ["tools", "TOOLS", "default", "factory"];
 
 /**
  * Yields [name, tool, five] for each tool that is exported together with others: its key in an object, or "", and
- * whether its `execute` takes the five arguments of oh-my-pi. Throws TypeError for a factory that makes something else.
+ * whether its `execute` takes the five arguments of oh-my-pi. `pending` keeps actions that wait. Throws TypeError for a factory that makes something else.
  */
-export async function* exportedTogether(exported, isTool) {
+export async function* exportedTogether(exported, isTool, pending) {
     for (const export_ of NAMES) {
         const value = exported[export_];
         if (value === undefined || value === null || isTool(value)) continue;
         if (isFactory(export_, value)) {
-            const made = await madeBy(value);
+            const made = await madeBy(value, pending);
             const several = severalOf(made, isTool);
             if (several === null)
                 throw new TypeError(
@@ -42,9 +42,9 @@ function isFactory(name, value) {
     return value.length === 1 || (value.length === 0 && name.toLowerCase() === "tools");
 }
 
-async function madeBy(factory) {
+async function madeBy(factory, pending) {
     const registered = [];
-    const made = await factory(await hostFor((tool) => registered.push(tool)));
+    const made = await factory(await hostFor((tool) => registered.push(tool), pending));
     if (registered.length === 0) return made;
     return made === undefined || made === null ? registered : [made, ...registered].flat();
 }

@@ -1,7 +1,9 @@
 // The tools of a module: which of its exports are tools, and what they are called.
 
 import { json } from "./frames.mjs";
+import { PUSH, PendingActions } from "./pending.mjs";
 import { SchemaError, argumentsOf } from "./schemas.mjs";
+import { ON_SESSION, handlersOf, teller } from "./session_events.mjs";
 import { exportedTogether, withFive } from "./together.mjs";
 
 const ARGUMENTS = ["args", "parameters", "inputSchema", "input_schema"];
@@ -12,12 +14,16 @@ const NAME_CHARACTERS_MAX = 100;
 const MESSAGE_CHARACTERS_MAX = 1_000;
 
 /**
- * Returns {tools, problems} of a module's exports. `stem` is the file's name without its ending; only with `describe`
- * a tool has the schema of its arguments, which takes long. A tool is {name, description, input, execute}.
+ * Returns {tools, problems, options} of a module's exports. `source` is its text; `stem` is the file's name without its
+ * ending; only with `describe` a tool has the schema of its arguments, which takes long. A tool is {name, description,
+ * input, execute}; `options` are those of all tools. A file that pushes pending actions has a tool that decides about
+ * them, and one that hears session events an export for these.
  */
-export async function toolsOf(exported, stem, describe) {
+export async function toolsOf(exported, source, stem, describe) {
     const tools = new Map();
     const problems = [];
+    const values = [];
+    const pending = new PendingActions();
     async function add(name, value, execute) {
         try {
             if (tools.size === TOOLS_MAX) throw new SchemaError(`the file has more than ${TOOLS_MAX} tools`);
@@ -26,6 +32,7 @@ export async function toolsOf(exported, stem, describe) {
                     "the file has a tool of this name already; give one of them another name",
                 );
             tools.set(name, await toolOf(name, value, execute, describe));
+            values.push(value);
         } catch (error) {
             problems.push(problem(name, error));
         }
@@ -37,7 +44,7 @@ export async function toolsOf(exported, stem, describe) {
     }
     try {
         let number = 0;
-        for await (const [key, value, five] of exportedTogether(exported, isTool)) {
+        for await (const [key, value, five] of exportedTogether(exported, isTool, pending)) {
             number += 1;
             if (single.has(value)) continue;
             const name = named(value) ?? (key || (number === 1 ? stem : `${stem}_${number}`));
@@ -47,20 +54,28 @@ export async function toolsOf(exported, stem, describe) {
         if (!(error instanceof TypeError)) throw error;
         problems.push(problem("", error));
     }
-    return { tools, problems };
+    const waits = tools.size > 0 && source.includes(PUSH);
+    if (waits) {
+        const resolve = pending.resolver(stem);
+        await add(resolve.name, resolve, resolve.execute);
+    }
+    const handlers = handlersOf(exported, values);
+    if (handlers.length) tools.set(ON_SESSION, teller(handlers));
+    return { tools, problems, options: waits ? { isolation: "session" } : {} };
 }
 
 /** Returns the description of tools and problems as the daemon reads it. */
-export function described({ tools, problems }, helpers) {
-    const entries = [...tools.values()].map(({ name, description, input }) => ({
+export function described({ tools, problems, options }, helpers) {
+    const own = [...tools.values()].filter(({ name }) => name !== ON_SESSION);
+    const entries = own.map(({ name, description, input }) => ({
         name,
         description,
         input_schema: JSON.stringify(input.schema),
         export: name,
-        options: {},
+        options,
         line: 0,
     }));
-    return Buffer.from(json({ tools: entries, problems, helpers }));
+    return Buffer.from(json({ tools: entries, problems, helpers, on_session: tools.has(ON_SESSION) }));
 }
 
 function problem(tool, error) {
