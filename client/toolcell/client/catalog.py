@@ -44,6 +44,13 @@ class ToolInfo:
     """Whether the user's configuration lets it replace a built-in tool of its name, Toolcell's or the agent's."""
     title: str = ""
     """A name for people; "" if its author gave none."""
+    output_schema: dict[str, Any] | None = None
+    """The JSON Schema of its structured value; None if it has none. See `structured_value`."""
+
+    def structured_value(self, details: object) -> object:
+        """Return the details of an Outcome as `output_schema` describes them: a value that is no object is under "result"."""
+        wrapped = self.output_schema is not None and self.output_schema.get("x-fastmcp-wrap-result") is True
+        return {"result": details} if wrapped else details
 
     @property
     def source(self) -> str:

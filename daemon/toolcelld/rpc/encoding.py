@@ -289,6 +289,7 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         plugin=tool.plugin,
         overrides_builtin=tool.overrides_builtin,
         title=tool.title,
+        output_schema=tool.output_schema,
     )
 
 

@@ -60,6 +60,7 @@ class Tool(_Documented):
     idempotent: bool
     network: bool | None
     title: str
+    output_schema: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, info: ToolInfo) -> Tool:
@@ -77,6 +78,7 @@ class Tool(_Documented):
             idempotent=info.idempotent,
             network=info.network,
             title=info.title,
+            output_schema=info.output_schema,
         )
 
 
