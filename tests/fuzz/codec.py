@@ -339,7 +339,8 @@ def finished(reader: ResultReader) -> Any:
 def read(message: ResultMessage, pieces: list[bytes]) -> Any:
     """The result whose payload comes in these pieces; None where the worker broke the protocol."""
     try:
-        reader = ResultReader(message, new_capture(), new_capture)
+        limits = Limits(output_lines=LINES_MAX, output_bytes=BYTES_MAX)
+        reader = ResultReader(message, new_capture(), new_capture, limits)
         for piece in pieces:
             reader.feed(piece)
     except FrameError:

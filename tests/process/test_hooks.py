@@ -28,6 +28,10 @@ def write(path: str, text: str = "") -> str:
 def person() -> ToolResult:
     return ToolResult("mail ada@example.com", details={"mail": "ada@example.com"}, metadata={"m": "ada@example.com"})
 
+@tool(name="typed")
+def typed(mail: str) -> dict[str, str]:
+    return {"mail": mail}
+
 @tool(name="fail")
 def fail() -> str:
     raise ToolError("no ada@example.com here")
@@ -105,6 +109,15 @@ async def test_changed_arguments_are_validated_as_any_others(tools: RunningDaemo
     async with tools.connect() as session:
         outcome = await session.call("write", {"path": "x"})
         assert (outcome.kind, outcome.ran) == (Kind.invalid_arguments, False)
+
+
+async def test_a_structured_value_that_a_hook_has_changed_is_none(tools: RunningDaemon) -> None:
+    tools.configure(hook(tools, "scrub", SCRUB))
+    async with tools.connect() as session:
+        same = await session.call("typed", {"mail": "none"})
+        assert (same.details, same.structured) == ({"mail": "none"}, True)
+        changed = await session.call("typed", {"mail": "ada@example.com"})
+        assert (changed.details, changed.structured) == ({"mail": "(mail)"}, False)
 
 
 async def test_hooks_run_in_order_and_the_first_refusal_counts(tools: RunningDaemon) -> None:
@@ -397,6 +410,6 @@ async def test_a_hook_that_fails_leaves_definitions_as_they_are_and_a_problem_sa
     tools.configure(hook(tools, "bad", head + body, 'timeout = "500ms"\n'))
     async with tools.connect() as session:
         await session.reload()
-        assert set(session.catalog.tools) == {"write", "person", "fail", "die", "lines"}
+        assert set(session.catalog.tools) == {"write", "person", "typed", "fail", "die", "lines"}
         assert [problem.message for problem in session.catalog.problems if "the hook bad" in problem.message]
         assert (await session.call("write", {"path": "x"})).text == "wrote '' to x"

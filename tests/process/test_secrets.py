@@ -47,6 +47,8 @@ def leaks(where: str, context: ToolContext) -> object:
         context.progress(1, 2, token)
         context.update(token)
         return ToolResult("done", details={"token": token}, title=token)
+    elif where == "types":
+        return {"token": token, "deep": [token]}
     elif where == "dies":
         print(token, file=sys.stderr, flush=True)
         os._exit(3)
@@ -67,6 +69,19 @@ def daemon(daemon: RunningDaemon) -> RunningDaemon:
 def is_clean(text: str) -> bool:
     """Whether no spelling of the token is in a text."""
     return "hunter2" not in text and "0123456789" not in text
+
+
+async def test_a_secret_is_not_in_a_structured_value_either(daemon: RunningDaemon) -> None:
+    daemon.tool(
+        "typed", LEAKS.replace("def leaks", "def typed").replace("-> object", "-> dict[str, str | list[str]]")
+    )
+    async with daemon.connect() as session:
+        await session.reload()
+        outcome = await session.call("typed", {"where": "types"})
+    assert outcome.structured
+    assert set(outcome.details["token"]) == {"*"}
+    assert outcome.details["deep"] == [outcome.details["token"]]
+    assert is_clean(repr(outcome.to_dict()))
 
 
 @pytest.mark.parametrize("where", ["prints", "returns", "long", "raises", "speaks", "dies"])

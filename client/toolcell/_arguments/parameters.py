@@ -31,7 +31,7 @@ from toolcell._results.errors import InvalidArguments, ToolError
 from toolcell._results.exception_text import describe_exception
 from toolcell._results.json_value import to_json
 
-__all__ = ["InvalidToolDefinition", "Parameters", "from_args", "from_fields", "record"]
+__all__ = ["InvalidToolDefinition", "Parameters", "PlainJsonSchema", "from_args", "from_fields", "record"]
 
 # A tool travels in one message of at most 64 KiB, with its description and its name.
 SCHEMA_BYTES_MAX = 48 * 1024
@@ -91,7 +91,7 @@ def from_fields(fields: Mapping[str, Any]) -> Parameters:
     @functools.cache
     def make_schema() -> dict[str, Any]:
         try:
-            return _closed(adapter.json_schema(schema_generator=_Plain))
+            return _closed(adapter.json_schema(schema_generator=PlainJsonSchema))
         except Exception as error:  # its types have hooks of their own, which may raise anything
             raise InvalidToolDefinition(_culprit(fields, error)) from error
 
@@ -125,7 +125,7 @@ def from_args(args: object) -> Parameters:
         )
     try:
         adapter = TypeAdapter[Any](args)
-        schema = adapter.json_schema(schema_generator=_Plain)
+        schema = adapter.json_schema(schema_generator=PlainJsonSchema)
     except Exception as error:  # its types have hooks of their own, which may raise anything
         raise InvalidToolDefinition(
             f"args={args.__name__} has no JSON Schema: {_first_line(error)}"
@@ -205,7 +205,7 @@ def _culprit(fields: Mapping[str, Any], error: Exception) -> str:
     """Which parameter it is: pydantic names the type, the author knows the parameter."""
     for name, annotation in fields.items():
         try:
-            TypeAdapter[Any](annotation).json_schema(schema_generator=_Plain)
+            TypeAdapter[Any](annotation).json_schema(schema_generator=PlainJsonSchema)
         except Exception as own:  # noqa: BLE001  as above
             return f"parameter {name!r} has a type that JSON cannot fill: {_first_line(own)}"
     return f"its parameters have no JSON Schema: {_first_line(error)}"
@@ -220,7 +220,7 @@ def _first_line(error: Exception) -> str:
     )
 
 
-class _Plain(GenerateJsonSchema):
+class PlainJsonSchema(GenerateJsonSchema):
     """Without a title for every field, which repeats its name, and silent about defaults that are no JSON."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_args
+from toolcell._arguments.parameters import SCHEMA_BYTES_MAX, InvalidToolDefinition, Parameters, from_args
 from toolcell._authoring.factory import Host, adapted, exported_together
 from toolcell._authoring.function import (
     Call,
@@ -29,11 +29,13 @@ from toolcell._authoring.libraries.offers import is_imported, offers
 from toolcell._authoring.options import OPTIONS, checked
 from toolcell._authoring.pending import resolver
 from toolcell._authoring.rendering import Renderers, rendered
+from toolcell._authoring.returns import Returns
 from toolcell._authoring.session_events import ON_SESSION, SCHEMA, Handler, own_handler, teller
 from toolcell._authoring.stream import streamed
 from toolcell._authoring.tool import MARK, Tool
 from toolcell._context.context import ToolContext
 from toolcell._results.errors import InvalidArguments
+from toolcell._results.json_value import to_json
 from toolcell._results.normalise import Result, normalise
 
 __all__ = ["Export", "Exports", "InvalidArguments", "Problem", "exports"]
@@ -60,11 +62,20 @@ class Export:
     _call: Call
     _shapes: bool
     _host: Host | None = None  # of the factory that made it
+    _returns: Returns | None = None  # None: nothing is known, or its value is text
 
     @property
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; raises InvalidToolDefinition where the types have none."""
         return self._parameters.schema
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the structured value, an object; None where there is none, or no room for it in a message."""
+        schema = None if self._returns is None else self._returns.schema
+        if schema is None or len(to_json(schema)) + len(to_json(self.input_schema)) > SCHEMA_BYTES_MAX:
+            return None
+        return schema
 
     def check_schema(self) -> None:
         """Raise InvalidToolDefinition unless the arguments have a JSON Schema."""
@@ -81,8 +92,14 @@ class Export:
         return self._call(arguments, context)
 
     def normalise(self, value: object) -> Result:
-        """What the tool returned as a Result; raises ToolError where it is none."""
-        return normalise(value, shapes=self._shapes)
+        """What the tool returned as a Result, held against its schema; raises ToolError where it is none."""
+        result = normalise(value, shapes=self._shapes)
+        if self._returns is not None and self._returns.schema is not None and not result.is_error:
+            if result.details is None and value is not None:
+                return replace(result, misfit="it is text or other content, and no data")
+            misfit = self._returns.misfit(result.details)
+            return replace(result, fits=misfit == "", misfit=misfit or "")
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +314,11 @@ def _export(name: str, found: _Found) -> Export:
         )
     if found.specified:
         check_execute(found.function)
-        description, parameters, call = "", from_args(found.args), found.function
+        description, parameters, call, returns = "", from_args(found.args), found.function, None
     else:
-        description, parameters, call = read_function(found.function)
+        description, parameters, call, returns = read_function(found.function)
     if yields(found.function):
-        call = streamed(call, shapes=found.specified)
+        call, returns = streamed(call, shapes=found.specified), None  # its annotation is of what it yields
     if found.renderers is not None:
         call = rendered(call, found.renderers)
     description = str(options.get("description", description))
@@ -318,4 +335,5 @@ def _export(name: str, found: _Found) -> Export:
         _parameters=parameters,
         _call=call,
         _shapes=found.specified,
+        _returns=returns,
     )

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from toolcell._arguments.docstring import parse
 from toolcell._arguments.parameters import InvalidToolDefinition, Parameters, from_fields
+from toolcell._authoring.returns import Returns, returns_of
 from toolcell._context.context import ToolContext
 
 __all__ = ["Call", "check_execute", "is_async", "line_of", "read_function", "yields"]
@@ -23,8 +24,8 @@ __all__ = ["Call", "check_execute", "is_async", "line_of", "read_function", "yie
 Call: TypeAlias = Callable[[Any, ToolContext], object]
 
 
-def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call]:
-    """The description, the parameters and the call of a decorated function; raises InvalidToolDefinition."""
+def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Call, Returns | None]:
+    """The description, the parameters, the call and the value of a decorated function; raises InvalidToolDefinition."""
     description, sentences = parse(inspect.getdoc(function) or "")
     known = _known_names(function)
     fields: dict[str, Any] = {}
@@ -47,7 +48,8 @@ def read_function(function: Callable[..., object]) -> tuple[str, Parameters, Cal
         named = arguments | dict.fromkeys(contexts, context)
         return function(*[named.pop(name) for name in positional], **named)
 
-    return description, from_fields(fields), call
+    returns = returns_of(function, lambda annotation: _resolved("return", annotation, known))
+    return description, from_fields(fields), call, returns
 
 
 def check_execute(execute: Any) -> None:

@@ -93,6 +93,8 @@ class Result:
     title: str | None = None
     metadata: bytes | None = None
     is_error: bool = False
+    fits: bool = False  # whether the details fit the tool's output schema
+    misfit: str = ""  # what does not
 
     def body(self) -> bytes:
         """The wire's form of blocks and details: `{"content": […], "details": …}`."""

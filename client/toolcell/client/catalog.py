@@ -46,6 +46,13 @@ class ToolInfo:
     """A name for people; "" if its author gave none."""
     ends_turn: bool = False
     """Whether its success ends the agent's turn."""
+    output_schema: dict[str, Any] | None = None
+    """The JSON Schema of its structured value; None if it has none. See `structured_value`."""
+
+    def structured_value(self, details: object) -> object:
+        """Return the details of an Outcome as `output_schema` describes them: a value that is no object is under "result"."""
+        wrapped = self.output_schema is not None and self.output_schema.get("x-fastmcp-wrap-result") is True
+        return {"result": details} if wrapped else details
 
     @property
     def source(self) -> str:

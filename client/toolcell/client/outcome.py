@@ -245,6 +245,8 @@ class Outcome(_FactsLater):
     """The measurements."""
     side_effects_possible: bool = False
     """Whether a call that did not end well may have had effects."""
+    structured: bool = False
+    """Whether `details` fit the tool's output schema, and they and the text the limits of its output."""
 
     @property
     def ok(self) -> bool:

@@ -183,7 +183,9 @@ class OutputCollector:
         if self._short is not None:
             self._reported()
             return
-        self._reader = ResultReader(message, self._new_capture("result"), self._new_details_capture)
+        self._reader = ResultReader(
+            message, self._new_capture("result"), self._new_details_capture, self._limits
+        )
         self._feed(self._reader, payload)
 
     def _feed(self, reader: ResultReader, payload: bytes) -> None:

@@ -186,9 +186,8 @@ def published(catalog: Catalog, *, answers: bool = False) -> list[Published]:
     start = size = 0
     tools = list(catalog.tools.values())
     for index, tool in enumerate(tools):
-        size += (
-            128 + len(tool.description) * 2 + len(tool.title) * 4 + len(tool.input_schema) + len(tool.path)
-        )
+        size += 128 + len(tool.description) * 2 + len(tool.title) * 4 + len(tool.path)
+        size += len(tool.input_schema) + len(tool.output_schema)
         if size > PUBLISHED_BYTES and index > start:
             parts.append(Published(catalog, start, index, last=False, answers=answers))
             start, size = index, 0

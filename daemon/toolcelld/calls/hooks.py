@@ -125,6 +125,7 @@ def _facts(plan: Plan, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(outcome: Outcome, body: bytes) -> dict[str, Any]:
     shown: dict[str, Any] = from_json(body)
+    shown.pop("structured", None)  # not theirs to change, and it does not hold for what they change
     return {
         "status": "completed" if outcome.kind is Kind.OK else "error",
         "kind": outcome.kind.value,

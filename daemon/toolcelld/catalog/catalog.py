@@ -12,25 +12,23 @@ and their source code, and a shadowed tool returns when the tool that hides it i
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from toolcell import _paths
 from toolcell._printable import printable
 from toolcelld.catalog.description import Broken, Described, Description
 from toolcelld.catalog.problem import Problem, no_tool
 from toolcelld.catalog.scan import Scan
+from toolcelld.catalog.schemas import check_schemas
 from toolcelld.catalog.sources import BUILTIN, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "redefined", "render", "shown_path"]
 
 DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
-SCHEMA_BYTES_MAX = 48 * 1024
 TOOLS_PER_FILE_MAX = 128  # agents accept about as many in total
 TOOLS_MAX = 5000  # of one directory
 MESSAGE_LETTERS_MAX = 2000  # the last lines of a traceback; the log has all of it
@@ -56,6 +54,7 @@ class ToolInfo:
     plugin: str = ""  # the name of its plugin file
     title: str = ""  # for people
     ends_turn: bool = False
+    output_schema: bytes = b""  # JSON, an object schema of its structured value; empty where there is none
     overrides_builtin: bool = False  # whether the user lets it replace a built-in tool of its name
     on_session: bool = False  # whether its file wants to hear what happens to a session
 
@@ -241,17 +240,7 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         raise ValueError(
             f"its description has {size} bytes, at most {DESCRIPTION_BYTES_MAX} are read; shorten it"
         )
-    if len(described.input_schema) > SCHEMA_BYTES_MAX:
-        size = len(described.input_schema)
-        raise ValueError(
-            f"its schema has {size} bytes, at most {SCHEMA_BYTES_MAX} are sent; take fewer or simpler arguments"
-        )
-    try:
-        schema = cast("object", json.loads(described.input_schema))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"its schema is no JSON: {error}") from error
-    if not isinstance(schema, dict) or cast("dict[str, object]", schema).get("type") != "object":
-        raise ValueError('its schema is not one of an object; write {"type": "object", …}')
+    check_schemas(described.input_schema, described.output_schema)
     try:
         declared = declare(described.options)
     except DeclarationError as error:
@@ -270,12 +259,21 @@ def _tool(file: ToolFile, described: Described) -> ToolInfo:
         plugin=_line_of_text(declared.plugin),
         title=_line_of_text(declared.title),
         ends_turn=declared.ends_turn,
+        output_schema=described.output_schema,
     )
 
 
 def redefined(tool: ToolInfo, description: str, input_schema: bytes) -> ToolInfo:
     """Return a tool with another definition, checked like that of a file. Raises `ValueError`."""
-    checked = _tool(tool.file, Described(tool.name, description, input_schema, tool.export, tool.declared))
+    described = Described(
+        tool.name,
+        description,
+        input_schema,
+        tool.export,
+        tool.declared,
+        output_schema=tool.output_schema,
+    )
+    checked = _tool(tool.file, described)
     return replace(tool, description=checked.description, input_schema=checked.input_schema)
 
 

@@ -30,6 +30,7 @@ class Described:
     export: str  # the name under which the worker finds it in the module
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     line: Line = 0
+    output_schema: bytes = b""  # JSON; empty where there is none
 
 
 @dataclass(frozen=True, slots=True)

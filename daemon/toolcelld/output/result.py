@@ -44,6 +44,8 @@ SHOWN_BYTES_MAX: Final = 40 * 1024
 """Of an update in an event; the outcome of a stopped call has the complete update."""
 SHOWN_TEXT_BYTES: Final = (36 * 1024, 6 * 1024)
 """Of its text; the second applies to text of control characters, which take six bytes each in JSON."""
+STRUCTURED: Final = b',"structured":true}'
+"""The end of a body whose details fit the tool's output schema."""
 SHORT_BYTES_MAX: Final = 16 * 1024
 """Results up to this size need no `ResultReader`; most are much smaller."""
 TEXT_HEAD_CHARACTERS: Final = 4000
@@ -99,7 +101,8 @@ def short_result(message: ResultMessage, payload: bytes, limits: Limits) -> Resu
     if not fits(text_bytes, limits.output_lines, limits.output_bytes):
         return None
     shown = details if details and _is_json(details) else b"null"
-    body = b"".join((b'{"content":[{"type":"text","text":', to_json(text), b'}],"details":', shown, b"}"))
+    end = _end(message, details, shown, limits)
+    body = b"".join((b'{"content":[{"type":"text","text":', to_json(text), b'}],"details":', shown, end))
     return Result(body, {}, None, length, text[:TEXT_HEAD_CHARACTERS])
 
 
@@ -110,15 +113,21 @@ class ResultReader:
         message: The header of the result.
         spool: For its text.
         details_spool: Makes the spool for details that are too large for the body.
+        limits: The limits on lines and bytes of output.
 
     Raises:
         MessageError: The header is inconsistent.
     """
 
     def __init__(
-        self, message: ResultMessage, spool: SpooledOutput, details_spool: Callable[[], SpooledOutput]
+        self,
+        message: ResultMessage,
+        spool: SpooledOutput,
+        details_spool: Callable[[], SpooledOutput],
+        limits: Limits,
     ) -> None:
         self._message = message
+        self._limits = limits
         self._spool = spool
         self._room_bytes = KEPT_BYTES_MAX
         self._parts: list[_Part] = []
@@ -204,7 +213,12 @@ class ResultReader:
 
     def _result(self, truncated: Truncated, output: Output | None, details_output: Output | None) -> Result:
         content = self._content(truncated.text, cut=truncated.cut)
-        body = b"".join((b'{"content":', content, b',"details":', self._details(details_output), b"}"))
+        details = self._details(details_output)
+        part = next((part for part in self._parts if part.kind == "details"), None)
+        kept = b"" if part is None else part.kept
+        whole = kept is not None and not truncated.cut
+        end = _end(self._message, bytes(kept or b""), details, self._limits) if whole else b"}"
+        body = b"".join((b'{"content":', content, b',"details":', details, end))
         text = truncated.text[:TEXT_HEAD_CHARACTERS]
         return Result(body, self._metadata(), output, truncated.total_bytes, text, details_output)
 
@@ -283,6 +297,16 @@ _to_json: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separato
 
 def _encoded(value: object) -> bytes:
     return _to_json(value).encode(errors="replace")
+
+
+def _end(message: ResultMessage, details: bytes, shown: bytes, limits: Limits) -> bytes:
+    """Return the end of a body: whether its details are what the worker held against the schema, and within the limits.
+
+    Text that is shown is bounded by the limits, and structured content is shown by some agents in its place.
+    """
+    fits = message.fits and message.kind == "ok" and shown == (details or b"null")
+    within = limits.output_bytes is None or len(details) <= limits.output_bytes
+    return STRUCTURED if fits and within else b"}"
 
 
 def _is_json(text: bytes) -> bool:

@@ -307,6 +307,7 @@ class ResultMessage:
     threads: Annotated[int, Strict(), Field(ge=0, le=THREADS_MAX)]
     limit: RaisedLimit | None = None
     unreached: Flag | None = None
+    fits: Flag | None = None
     size: Size | None = None
 
 

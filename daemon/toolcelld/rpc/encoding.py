@@ -291,6 +291,7 @@ def encode_tool(tool: ToolInfo) -> pb.Tool:
         overrides_builtin=tool.overrides_builtin,
         title=tool.title,
         ends_turn=tool.ends_turn,
+        output_schema=tool.output_schema,
     )
 
 

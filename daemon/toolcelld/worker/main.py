@@ -334,6 +334,9 @@ class _Worker:
                 if tool.is_async or inspect.isawaitable(value):
                     value = self.complete(value)
                 result = tool.normalise(value)
+                if result.misfit:
+                    text = f"{tool.name} returned what its return annotation does not allow: {result.misfit}"
+                    channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
             returned: Kind = "tool_error" if result.is_error else "ok"
             return Report("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:
@@ -542,6 +545,7 @@ def _describe(exported: Exports, helpers: list[str]) -> bytes:
                     "name": tool.name,
                     "description": tool.description,
                     "input_schema": json.dumps(tool.input_schema),
+                    "output_schema": json.dumps(schema) if (schema := tool.output_schema) else "",
                     "export": tool.name,
                     "options": dict(tool.options),
                     "line": tool.line,

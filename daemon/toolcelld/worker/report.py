@@ -133,6 +133,7 @@ class Report(NamedTuple):
             threads=usage.threads,
             limit=self.limit,
             unreached=self.unreached or None,
+            fits=result.fits or None,
             size=None if fits_one_frame else size,
         )
         if fits_one_frame:

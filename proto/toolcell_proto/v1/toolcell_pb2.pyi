@@ -1061,6 +1061,7 @@ class Tool(_message.Message):
     PLUGIN_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     ENDS_TURN_FIELD_NUMBER: _builtins.int
+    OUTPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """^[a-zA-Z0-9_-]{1,64}$ without "__"."""
     description: _builtins.str
@@ -1087,6 +1088,10 @@ class Tool(_message.Message):
     """A name for people, one line of at most 200 characters; "" if its author gave none."""
     ends_turn: _builtins.bool
     """Whether its success ends the agent's turn, where the agent can do that."""
+    output_schema: _builtins.bytes
+    """JSON Schema of its structured value, an object schema, or empty. A value that is no object is described, and to be
+    sent, as {"result": value}; then the schema has "x-fastmcp-wrap-result": true. With input_schema at most 48 KiB.
+    """
     def __init__(
         self,
         *,
@@ -1103,10 +1108,11 @@ class Tool(_message.Message):
         plugin: _builtins.str = ...,
         title: _builtins.str = ...,
         ends_turn: _builtins.bool = ...,
+        output_schema: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "destructive", b"destructive", "network", b"network"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "description", b"description", "destructive", b"destructive", "ends_turn", b"ends_turn", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_destructive", b"_destructive", "_network", b"_network", "description", b"description", "destructive", b"destructive", "ends_turn", b"ends_turn", "idempotent", b"idempotent", "input_schema", b"input_schema", "name", b"name", "network", b"network", "output_schema", b"output_schema", "overrides_builtin", b"overrides_builtin", "path", b"path", "plugin", b"plugin", "read_only", b"read_only", "scope", b"scope", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__destructive: _TypeAlias = _typing.Literal["destructive"]  # noqa: Y015
     _WhichOneofArgType__destructive: _TypeAlias = _typing.Literal["_destructive", b"_destructive"]  # noqa: Y015
@@ -1451,6 +1457,8 @@ class Outcome(_message.Message):
     {"type":"image","data":<base64>,"mime_type":…}, {"type":"file","data":<base64>,"mime_type":…,"name":…} or
     {"type":"resource_link","uri":…,"name":…,"mime_type":…}.
     Partial if the call was stopped. Details of more than 1 MiB are replaced by {"left_out":true,"output_id":…}.
+    "structured":true beside them says that the details fit the tool's output_schema, that they and the text are within
+    the limits of the output, and that no hook has changed them.
     """
     more: _builtins.bool
     """Whether Chunk events with the rest of the body follow."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.catalog import catalog as catalogue
-from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, render
+from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, redefined, render
 from toolcelld.catalog.description import Broken, Described, Description, Rejected
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.scan import Scan
@@ -33,6 +33,10 @@ def scanned(*found: ToolFile | Problem) -> Scan:
 
 def a_tool(name: str, description: str = "Does it.", **options: object) -> Described:
     return Described(name, description, SCHEMA, name, options, 3)
+
+
+def typed(output_schema: bytes) -> Described:
+    return replace(a_tool("x"), output_schema=output_schema)
 
 
 def gives(*names: str) -> Description:
@@ -110,6 +114,20 @@ def test_a_hint_that_the_file_does_not_give_is_not_made_up(
     assert (tool.destructive, tool.network) == (hint, None)
 
 
+def test_a_schema_of_the_value_arrives_at_the_tool_and_survives_the_cache() -> None:
+    schema = b'{"type":"object","properties":{"$ref":{"type":"integer"},"id":{"$ref":"#/$defs/a"}},"$defs":{"a":{}}}'
+    description = Description.from_json(Description((typed(schema),)).to_json())
+    assert of_one(description).tools["x"].output_schema == schema
+    old = json.loads(Description((a_tool("x"),)).to_json())
+    del old["tools"][0]["output_schema"]  # as before there were any
+    assert of_one(Description.from_json(json.dumps(old).encode())).tools["x"].output_schema == b""
+
+
+def test_a_hook_that_changes_a_definition_leaves_the_schema_of_the_value() -> None:
+    tool = of_one(Description((typed(b'{"type":"object"}'),))).tools["x"]
+    assert redefined(tool, "Other.", SCHEMA).output_schema == b'{"type":"object"}'
+
+
 def test_a_title_is_one_line_that_controls_no_terminal() -> None:
     tool = of_one(Description((a_tool("lint", title="Lint\n\x1b[2J\u202eit"),))).tools["lint"]
     assert tool.title == "Lint\ufffd\ufffd[2J\ufffdit"
@@ -118,6 +136,19 @@ def test_a_title_is_one_line_that_controls_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
+        (typed(b"{"), "its output schema is no JSON"),
+        (typed(b"[" * 40_000), "its output schema is no JSON"),
+        (typed(b"[]"), "its output schema is not one of an object"),
+        (typed(b'{"type":"array"}'), "its output schema is not one of an object"),
+        (typed(b'{"type":"object","x":"' + b"x" * 49_152 + b'"}'), "its two schemas have"),
+        (
+            typed(b'{"type":"object","properties":{"a":[{"$ref":"http://a.example/x"}]}}'),
+            "its output schema leads out of itself, by $ref",
+        ),
+        (
+            typed(b'{"type":"object","$schema":"file:///etc/passwd"}'),
+            "its output schema leads out of itself, by $schema",
+        ),
         (a_tool("x", title="t" * 201), "cannot be declared: title="),
         (a_tool("x", title=7), "cannot be declared: title=7"),
         (a_tool("a__b"), "its name must be 1 to 64 letters, digits, - and _, without __"),

@@ -62,7 +62,8 @@ def said(header: dict[str, Any]) -> ResultMessage:
 
 
 def a_reader(header: dict[str, Any], bytes_max: int | None = None) -> ResultReader:
-    return ResultReader(said(header), a_capture(bytes_max), a_capture)
+    limits = Limits(output_lines=None, output_bytes=bytes_max)
+    return ResultReader(said(header), a_capture(bytes_max), a_capture, limits)
 
 
 def feed(reader: ResultReader, payload: bytes, at: list[int]) -> None:
@@ -254,7 +255,7 @@ def test_a_long_update_is_truncated_to_fit_one_message(character: str) -> None:
 HEADERS = st.fixed_dictionaries(
     {"blocks": st.lists(st.fixed_dictionaries({"type": st.sampled_from(["text", "image"]), "bytes": st.integers(-1, 9)}))
      | st.integers(0, 9).map(lambda length: [{"type": "text", "bytes": length}])},
-    optional={"details": st.integers(-1, 6) | st.booleans(), "size": st.integers(0, 9), "title": st.just("t")},
+    optional={"details": st.integers(-1, 6) | st.booleans(), "fits": st.booleans(), "size": st.integers(0, 9), "title": st.just("t")},
 )  # fmt: skip
 PAYLOADS = st.binary(max_size=9) | st.text('a\né"\\', max_size=9).map(str.encode)
 BOUNDS = st.none() | st.integers(0, 12)
@@ -275,13 +276,41 @@ def test_a_short_result_equals_that_of_the_reader_or_is_none(
         message = said(header)
     except MessageError:
         return
-    found = short_result(message, payload, Limits(output_lines=lines, output_bytes=size))
+    limits = Limits(output_lines=lines, output_bytes=size)
+    found = short_result(message, payload, limits)
     if found is None:
         return
-    reader = ResultReader(message, a_capture(size, lines), a_capture)
+    reader = ResultReader(message, a_capture(size, lines), a_capture, limits)
     reader.feed(payload)
     assert reader.missing == 0
     assert reader.finish_now() == found
+
+
+STRUCTURED = [
+    ("ok", '{"a":1}', None, None, True),
+    ("ok", '{"a":1}', None, 7, True),
+    ("ok", '{"a":1}', None, 6, False),  # the data are over the bytes of the output
+    ("ok", '{"a":1}', 1, None, False),  # the text is over the lines
+    ("tool_error", '{"a":1}', None, None, False),
+    ("ok", "*******", None, None, False),  # a number that was a secret
+    ("ok", None, None, None, True),  # null
+]
+
+
+@pytest.mark.parametrize("fits", [True, False, None])
+@pytest.mark.parametrize(("kind", "details", "lines", "size", "structured"), STRUCTURED)
+def test_details_are_structured_if_the_worker_says_so_and_nothing_is_cut(
+    fits: bool | None, kind: str, details: str | None, lines: int | None, size: int | None, structured: bool
+) -> None:
+    payload = b"a\nb" + (details or "").encode()
+    header = {"kind": kind, "blocks": [{"type": "text", "bytes": 3}], "details": details and len(details)}
+    message = said({**header, "fits": fits})
+    limits = Limits(output_lines=lines, output_bytes=size)
+    reader = ResultReader(message, a_capture(size, lines), a_capture, limits)
+    reader.feed(payload)
+    for result in (reader.finish_now(), short_result(message, payload, limits)):
+        if result is not None:
+            assert json.loads(result.body).get("structured", False) == (structured and bool(fits))
 
 
 @pytest.mark.parametrize("length", [1.0, True])

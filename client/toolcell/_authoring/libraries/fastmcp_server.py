@@ -275,7 +275,7 @@ def _adapted(fn: Callable[..., Any], declared: Mapping[str, Any], lifespan: Any 
                 finally:
                     CURRENT.reset(token)
 
-        return _shown(run_async, signature, hidden)
+        return _shown(run_async, signature, hidden, declared)
 
     @functools.wraps(fn)
     def run(*args: Any, **named: Any) -> Any:
@@ -285,13 +285,20 @@ def _adapted(fn: Callable[..., Any], declared: Mapping[str, Any], lifespan: Any 
         finally:
             CURRENT.reset(token)
 
-    return _shown(run, signature, hidden)
+    return _shown(run, signature, hidden, declared)
 
 
 def _shown(
-    run: Callable[..., Any], signature: inspect.Signature, hidden: Collection[str]
+    run: Callable[..., Any],
+    signature: inspect.Signature,
+    hidden: Collection[str],
+    declared: Mapping[str, Any],
 ) -> Callable[..., Any]:
     """Give a function the parameters that are read: without the hidden ones, and with the context of the call."""
+    if (
+        "output_schema" in declared or declared.get("structured_output") is False
+    ):  # it does not say what is returned
+        signature = signature.replace(return_annotation=inspect.Signature.empty)
     shown = [parameter for name, parameter in signature.parameters.items() if name not in hidden]
     own = inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=ToolContext)
     # A parameter that takes any keyword stays last; the file is refused for it with a sentence that names it.

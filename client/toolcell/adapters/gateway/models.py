@@ -61,6 +61,7 @@ class Tool(_Documented):
     network: bool | None
     title: str
     ends_turn: bool
+    output_schema: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, info: ToolInfo) -> Tool:
@@ -79,6 +80,7 @@ class Tool(_Documented):
             network=info.network,
             title=info.title,
             ends_turn=info.ends_turn,
+            output_schema=info.output_schema,
         )
 
 

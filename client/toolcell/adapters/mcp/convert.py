@@ -1,14 +1,18 @@
 """Our values as MCP has them, and a host's answer as ours.
 
-Results are content alone: of the hosts that were tried one shows structured content in place of the text, one after
-it and one not at all, so that it would say something else to each. What went wrong is a result with `isError`, as
-a model should read it; a protocol error would reach the host's log only.
+A tool with an output schema has structured content beside its text, except for the agents in `host_limits`: of these
+one shows it in place of the text, one after it and one not at all, so that it would say something else to each.
+A client refuses a result of such a tool without structured content, or with a value that does not fit, unless it is an
+error. So a result that cannot be sent as data is one for the client, with its text after a line that says why.
+
+What went wrong is a result with `isError`, as a model should read it; a protocol error would reach the host's log only.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 from urllib.parse import quote
 
 from mcp import types
@@ -16,13 +20,19 @@ from mcp import types
 from toolcell.client import Answer, Ask, FileData, ImageData, Outcome, Question, ResourceLink, Text, ToolInfo
 from toolcell.client.outcome import failure_text
 
-from .host_limits import meta_of
+from .host_limits import meta_of, reads_structured
 
 __all__ = [
     "answer_of", "failure", "file_block", "form_of", "question_of", "result_of", "tools_of", "value_of",
 ]  # fmt: skip
 
 ANSWER = "allow"
+NOT_STRUCTURED = (
+    "The tool ran and returned. Its value cannot be sent as data: it is longer than the tool's output_bytes or "
+    "output_lines, does not fit the tool's output schema, as the log of the tool says, or was changed by a hook. "
+    "What it returned as text:"
+)
+"""Ahead of the text of a result that a client with the tool's output schema would refuse."""
 
 
 def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
@@ -44,16 +54,28 @@ def _tool(info: ToolInfo, host: str) -> types.Tool:
             idempotent_hint=info.idempotent or None,
             open_world_hint=info.network,
         ),
+        output_schema=info.output_schema if reads_structured(host) else None,
         _meta=meta_of(host),
     )
 
 
-def result_of(outcome: Outcome) -> types.CallToolResult:
-    """How a call ended, as the model reads it: its content, after the message where it did not end well."""
+def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolResult:
+    """How a call ended, as the model reads it: its content, after the message where it did not end well.
+
+    Args:
+        outcome: The outcome.
+        tool: The tool, if the host was given its output schema; default: there is none.
+    """
     content = list(_blocks(outcome))
     if told := failure_text(outcome):
         content.insert(0, _text(told))
-    return types.CallToolResult(content=content, is_error=not outcome.ok)
+    if tool is None or tool.output_schema is None or not outcome.ok:
+        return types.CallToolResult(content=content, is_error=not outcome.ok)
+    if not outcome.structured:
+        content.insert(0, _text(NOT_STRUCTURED))
+        return types.CallToolResult(content=content, is_error=True)
+    wrapped = tool.structured_value(outcome.details)
+    return types.CallToolResult(content=content, structured_content=cast("dict[str, Any]", wrapped))
 
 
 def failure(message: str) -> types.CallToolResult:

@@ -12,7 +12,7 @@ from typing import Any
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 from toolcell.client import Limits
 
-__all__ = ["limits_of", "meta_of"]
+__all__ = ["limits_of", "meta_of", "reads_structured"]
 
 # The host's own cut, less our note below it; some hosts count the text as JSON, so that a little more is left.
 _LIMITS: dict[str, Limits] = {
@@ -26,6 +26,11 @@ _CLAUDE_META = {"anthropic/maxResultSizeChars": 100_000}  # lifts the bound of 2
 def limits_of(host: str) -> Limits:
     """The limits of a session with that host."""
     return next((limits for name, limits in _LIMITS.items() if name in host.lower()), Limits())
+
+
+def reads_structured(host: str) -> bool:
+    """Whether that host is given structured content. The hosts above would show it in place of the text, or after it."""
+    return not any(name in host.lower() for name in _LIMITS)
 
 
 def meta_of(host: str) -> dict[str, Any] | None:

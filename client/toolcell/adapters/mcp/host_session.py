@@ -40,7 +40,7 @@ from toolcell.client.forms import QUESTION
 
 from .convert import failure, result_of, tools_of
 from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
-from .host_limits import limits_of
+from .host_limits import limits_of, reads_structured
 from .tool_call import Context, ToolCall
 
 __all__ = ["HostSession", "Start", "can_elicit", "client_name"]
@@ -166,7 +166,8 @@ class HostSession:
             )
         except (TypeError, ValueError) as error:
             return failure(str(error))
-        talk = ToolCall(running, lambda time: self._sealed(call_id, time))
+        tool = session.catalog.tools.get(params.name) if reads_structured(client_name(context)) else None
+        talk = ToolCall(running, tool, lambda time: self._sealed(call_id, time))
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))

@@ -19,7 +19,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 
 from toolcell.adapters import read_output
-from toolcell.client import Answer, Ask, Call, Outcome, Progress, Question
+from toolcell.client import Answer, Ask, Call, Outcome, Progress, Question, ToolInfo
 
 from .convert import answer_of, form_of, question_of, result_of, value_of
 from .progress import MonotonicProgress
@@ -34,9 +34,13 @@ Context = ServerRequestContext[Any, Any]
 class ToolCall:
     """One call, and the request of the host that waits for it."""
 
-    def __init__(self, running: Call, state: Callable[[int], str]) -> None:
-        """`state` is what a host says to come back to the call, for the first, second… time that it is asked."""
+    def __init__(self, running: Call, tool: ToolInfo | None, state: Callable[[int], str]) -> None:
+        """`tool` is what is called, if the host was given its output schema.
+
+        `state` is what a host says to come back to the call, for the first, second… time that it is asked.
+        """
         self.running = running
+        self._tool = tool
         self._state = state
         self._times = 0
         self.attached = False  # whether a request waits for it
@@ -79,7 +83,7 @@ class ToolCall:
                     self._news.clear()
                 if silence.cancelled_caught or self._progress is not None:
                     await self._report(context)
-            return result_of(read_output.with_handle(ending.result()))
+            return result_of(read_output.with_handle(ending.result()), self._tool)
         except asyncio.CancelledError:
             self.running.abort("by the host")
             with anyio.CancelScope(shield=True):

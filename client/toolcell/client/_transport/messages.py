@@ -80,7 +80,7 @@ def encode_arguments(tool: str, arguments: Mapping[str, object] | None) -> bytes
 def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
     """How a call ended; `body` is the message's own with all its chunks."""
     try:
-        content, details = _read_body(body)
+        content, details, structured = _read_body(body)
         metadata: Mapping[str, Any] = json.loads(message.metadata) if message.metadata else {}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         return Outcome(
@@ -102,6 +102,7 @@ def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
         ran=message.ran,
         stopped=_STOPPED.get(message.stopped),
         side_effects_possible=message.side_effects_possible,
+        structured=structured,
     ).decode_facts_later(partial(_read_facts, message.facts.SerializeToString()))
 
 
@@ -121,7 +122,7 @@ def read_event(event: pb.Event, body: bytes = b"") -> events.Event | None:
             return events.Progress(event.progress.done, total, event.progress.message)
         case "update":
             try:
-                content, details = _read_body(body or event.update.body)
+                content, details, _ = _read_body(body or event.update.body)
             except (ValueError, TypeError, KeyError, RecursionError):
                 return events.Gap(1)
             return events.Update(content, details)
@@ -165,16 +166,24 @@ def read_catalog(parts: Iterable[pb.CatalogPart]) -> Catalog:
                 overrides_builtin=tool.overrides_builtin,
                 title=tool.title,
                 ends_turn=tool.ends_turn,
+                output_schema=_read_schema(tool.output_schema),
             )
         problems += [Problem(p.path, p.tool, p.reason, p.message, p.line or None) for p in part.problems]
     return Catalog(generation, tools, tuple(problems), pending)
 
 
-def _read_body(body: bytes) -> tuple[tuple[Block, ...], Any]:
+def _read_schema(data: bytes) -> dict[str, Any] | None:
+    schema = read_json(data)
+    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else None
+
+
+def _read_body(body: bytes) -> tuple[tuple[Block, ...], Any, bool]:
+    """The blocks, the details, and whether these fit the tool's output schema."""
     if not body:
-        return (), None
+        return (), None, False
     value = _DECODER.decode(body.decode())
-    return tuple([_read_block(block) for block in value.get("content", ())]), value.get("details")
+    content = tuple([_read_block(block) for block in value.get("content", ())])
+    return content, value.get("details"), value.get("structured") is True
 
 
 def _read_block(block: dict[str, Any]) -> Block:

@@ -1,0 +1,186 @@
+"""What a tool returns, as its return annotation says it: a JSON Schema for programs, and whether a value fits.
+
+The schema is that of the JSON that travels, so of pydantic's serialisation. MCP takes objects alone, so that any other
+value stands under `result`, as FastMCP has it, and a key of FastMCP's says so to its client.
+
+A tool has no schema where its value may be text: text stays text, and most tools return it. Nor where the value may be
+anything, or what JSON cannot hold, such as a picture. That is no mistake of the author, so nothing is reported.
+
+The value is held against the schema in the worker. Where it is shown there is often a client that refuses the whole
+result if it does not fit, and the schema is the tool's own code: who checks it should be in a cell.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final, cast
+
+import pydantic_core
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from toolcell._arguments.jsonschema import DEPTH_MAX, target, violations
+from toolcell._arguments.parameters import PlainJsonSchema
+from toolcell._results.json_value import to_json
+
+__all__ = ["CHECKED_BYTES_MAX", "SCHEMA_BYTES_MAX", "WRAPPED", "Returns", "returns_of"]
+
+SCHEMA_BYTES_MAX: Final = 16 * 1024
+"""Of a schema: what a model hardly ever needs should not fill the list of tools. A larger one is left out."""
+CHECKED_BYTES_MAX: Final = 256 * 1024
+"""Of a value. Checking takes a quarter of a millisecond for each KiB, and more is not shown to agents anyway."""
+COMPLAINTS_MAX: Final = 3
+PARTS_MAX: Final = 2000
+"""Of a schema whose definitions are put in their places."""
+WRAPPED: Final = "x-fastmcp-wrap-result"
+"""The key of a schema whose value stands under `result`."""
+_CONTAINERS: Final = frozenset[Any]({list, dict, tuple})
+_PRESENCE: Final = frozenset[Any]({typing.Required, typing.NotRequired})
+_TEXT_OR_NOTHING: Final = frozenset[object]({inspect.Signature.empty, None, str, "str", "None", Any, "Any"})
+
+
+class Returns:
+    """What one tool returns.
+
+    Args:
+        hint: Resolves the return annotation; it may raise anything.
+    """
+
+    def __init__(self, hint: Callable[[], Any]) -> None:
+        self._hint = hint
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the structured value, an object; None where the tool has none."""
+        try:
+            adapter = TypeAdapter[Any](_readable(self._hint()))
+            schema = adapter.json_schema(mode="serialization", schema_generator=PlainJsonSchema)
+            return _as_object(_without_references(schema)) or _as_object(schema)
+        except Exception:  # noqa: BLE001  an annotation is the tool's code, and its types have hooks of their own
+            return None
+
+    def misfit(self, details: bytes | None) -> str | None:
+        """Say what is wrong with a value, in a sentence; "" if it fits, None if it has not been looked at.
+
+        Args:
+            details: The value as JSON; None is null.
+        """
+        if (schema := self.schema) is None or len(details or b"") > CHECKED_BYTES_MAX:
+            return None
+        value = pydantic_core.from_json(details or b"null")
+        if schema.get(WRAPPED):
+            value = {"result": value}
+        try:
+            found = list(islice(violations(value, schema, schema), COMPLAINTS_MAX))
+        except Exception:  # noqa: BLE001  a pattern in another dialect, or a type's own schema that is none
+            return None
+        return "; ".join(f"{path or 'it'} {sentence}" for path, sentence in found)
+
+
+def returns_of(function: Callable[..., object], resolve: Callable[[Any], Any]) -> Returns | None:
+    """What a function returns; None where its annotation says at once that there is nothing to be said.
+
+    Args:
+        function: The function of a tool.
+        resolve: Makes a type of an annotation, which may be text; called late, and may raise anything.
+    """
+    annotation = inspect.signature(function).return_annotation
+    try:
+        if annotation in _TEXT_OR_NOTHING:
+            return None
+    except Exception:  # noqa: BLE001  an annotation is any value; one that cannot be hashed, as `Annotated` with a list
+        pass
+    return Returns(lambda: resolve(annotation))
+
+
+def _readable(hint: Any) -> Any:
+    """The type with typing's own TypedDicts replaced, which pydantic does not take before Python 3.12."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if typing.is_typeddict(hint) and type(hint).__module__ == "typing":
+        own: Any = TypedDict  # checkers want the keys written out
+        kinds: dict[str, Any] = {}
+        for name, kind in typing.get_type_hints(hint, include_extras=True).items():
+            said: Any = typing.get_origin(kind)  # Required or NotRequired
+            if said not in _PRESENCE:
+                said = typing.Required if name in hint.__required_keys__ else typing.NotRequired
+                kinds[name] = said[_readable(kind)]
+            else:
+                kinds[name] = said[_readable(typing.get_args(kind)[0])]
+        return own(hint.__name__, kinds)
+    origin: Any = typing.get_origin(hint)
+    inner = typing.get_args(hint)
+    if origin in _CONTAINERS:
+        return origin[tuple(map(_readable, inner))]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(_readable, inner))]  # noqa: UP007  made of values
+    return hint
+
+
+def _without_references(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its definitions in their places: FastMCP's client looks for none outside of `result`.
+
+    Itself where a definition refers to itself, or where it would become too long.
+    """
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    left = PARTS_MAX
+
+    def inlined(part: Any, within: tuple[str, ...]) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RecursionError
+        if isinstance(part, list):
+            return [inlined(each, within) for each in part]  # pyright: ignore[reportUnknownVariableType]  # of JSON
+        if not isinstance(part, dict):
+            return part
+        rules = cast("dict[str, Any]", part)
+        found: dict[str, Any] = {}
+        if isinstance(name := rules.get("$ref"), str):
+            if name in within:
+                raise RecursionError
+            found = inlined(definitions[name.removeprefix("#/$defs/")], (*within, name))
+            rules = {key: value for key, value in rules.items() if key != "$ref"}
+        return {**found, **{key: inlined(value, within) for key, value in rules.items()}}
+
+    try:
+        rest = {key: value for key, value in schema.items() if key != "$defs"}
+        return cast("dict[str, Any]", inlined(rest, ()))
+    except RecursionError:
+        return schema
+
+
+def _as_object(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema as MCP takes it, or None where there is nothing to be said of the value."""
+    if _may_be_text(schema, schema):
+        return None
+    own = schema
+    if "$ref" in schema:  # a model that refers to itself
+        own = {**target(schema["$ref"], schema), "$defs": schema["$defs"]}
+    if own.get("type") != "object":
+        inner = {key: value for key, value in schema.items() if key != "$defs"}
+        own = {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED: True}
+        if "$defs" in schema:
+            own["$defs"] = schema["$defs"]
+    return own if len(to_json(own)) <= SCHEMA_BYTES_MAX else None
+
+
+def _may_be_text(schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a value may be text, a picture or anything else that is shown and is no data."""
+    if not isinstance(schema, Mapping) or depth > DEPTH_MAX:
+        return True
+    rules = cast("Mapping[str, Any]", schema)
+    if "$ref" in rules:
+        return _may_be_text(target(rules["$ref"], root), root, depth + 1)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if keyword in rules:
+            return any(_may_be_text(part, root, depth + 1) for part in rules[keyword])
+    if rules.get("type") == "array":  # one of anything may hold pictures
+        return not rules.get("prefixItems") and rules.get("items", {}) in ({}, True)
+    return rules.get("type") not in ("object", "integer", "number", "boolean", "null")
