@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Generic, TypeVar
@@ -27,6 +29,7 @@ __all__ = [
     "EventLogHandler",
     "LogLine",
     "OneLineFormatter",
+    "log_place",
     "log_uncaught_exceptions",
 ]
 
@@ -152,6 +155,24 @@ class EventLogHandler(logging.Handler):
         line = LogLine(time.time(), "daemon", record.levelname.lower(), self.format(record))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event_log.write, line)
+
+
+def log_place(environment: Mapping[str, str]) -> str:
+    """Return where this process's standard error goes.
+
+    Args:
+        environment: The variables that the process was started with.
+
+    Returns:
+        The path of a file, "journal" for the journal of systemd, or "" for everything else, such as a terminal.
+    """
+    try:
+        found = os.fstat(2)
+        if environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}":
+            return "journal"
+        return os.readlink("/proc/self/fd/2") if stat.S_ISREG(found.st_mode) else ""
+    except OSError:
+        return ""
 
 
 def log_uncaught_exceptions() -> None:

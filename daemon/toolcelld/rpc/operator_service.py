@@ -26,7 +26,7 @@ from toolcelld.catalog.sources import PROJECT, project_above
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import LogLine
+from toolcelld.event_log import LogLine, log_place
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.profiles import CONFIG_FILE
@@ -97,6 +97,8 @@ class Operator(rpc.OperatorServicer):
             kill_method=daemon.kill_method,
             blanks=daemon.cells_ready,
             quarantined=len(daemon.pool.quarantine.all),
+            state_directory=daemon.options.state_directory,
+            log=log_place(daemon.environment),
         )
 
     async def ListSessions(

@@ -63,6 +63,8 @@ class GetStatusResponse(_message.Message):
     KILL_METHOD_FIELD_NUMBER: _builtins.int
     BLANKS_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
+    STATE_DIRECTORY_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -95,6 +97,10 @@ class GetStatusResponse(_message.Message):
     """Preforked cells."""
     quarantined: _builtins.int
     """Tool files in quarantine."""
+    state_directory: _builtins.str
+    """The directory of its outputs and records."""
+    log: _builtins.str
+    """The file that its log goes to, "journal" for that of systemd, or empty for a terminal or a pipe."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -124,10 +130,12 @@ class GetStatusResponse(_message.Message):
         kill_method: _builtins.str = ...,
         blanks: _builtins.int = ...,
         quarantined: _builtins.int = ...,
+        state_directory: _builtins.str = ...,
+        log: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -127,6 +127,15 @@ def check(
 
 @app.command(cls=Command)
 @command
+def status(context: CommandContext) -> Ending:
+    """Show whether a daemon runs, what it does, and where its files are."""
+    from toolcell.cli import status as daemon
+
+    return daemon.status(context)
+
+
+@app.command(cls=Command)
+@command
 def calls(
     context: CommandContext,
     call: Annotated[
@@ -325,6 +334,15 @@ def serve(
     from toolcell.cli import init
 
     return init.serve(context, state, config, idle_exit, detach=detach)
+
+
+@app.command(cls=Command)
+@command
+def stop(context: CommandContext) -> Ending:
+    """End the daemon: running calls get ten seconds."""
+    from toolcell.cli import status as daemon
+
+    return daemon.stop(context)
 
 
 app.add_typer(config_app, name="config")

@@ -15,8 +15,8 @@ __all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summa
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
     "Write tools": ("new", "init", "check"),
-    "See what happens": ("calls", "logs", "sessions", "ps"),
-    "Act on what runs": ("abort", "reload", "restart", "release"),
+    "See what happens": ("status", "calls", "logs", "sessions", "ps"),
+    "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
     "Set up": ("config", "mcp", "http", "serve", "completion", "version"),
 }
@@ -33,6 +33,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "new": ("toolcell new python", "toolcell new json git", "toolcell new typescript"),
     "init": ("toolcell init", "toolcell init word_count"),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
+    "status": ("toolcell status", "toolcell status --json"),
+    "stop": ("toolcell stop",),
     "calls": ("toolcell calls", "toolcell calls 8c1d"),
     "logs": ("toolcell logs --follow", "toolcell logs word_count"),
     "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
