@@ -24,6 +24,7 @@ from typing import Final, Generic, TypeVar
 from toolcell._printable import printable
 
 __all__ = [
+    "TEXT_CHARACTERS_MAX",
     "Broadcast",
     "EventLog",
     "EventLogHandler",
@@ -117,15 +118,16 @@ class EventLog:
             self._bytes -= len(self._lines.popleft().text)
         self.feed.publish(line)
 
-    def last(self, count: int, tool_or_call: str = "") -> list[LogLine]:
+    def last(self, count: int, tool_or_call: str = "", since: float = 0.0) -> list[LogLine]:
         """Return the last lines, the oldest first.
 
         Args:
             count: The largest number of lines.
             tool_or_call: The tool or call that they belong to; empty, the default, for all.
+            since: The time of the oldest one, in seconds since 1970; default: 0.
         """
         lines: deque[LogLine] = deque(maxlen=count)
-        lines.extend(line for line in self._lines if line.about(tool_or_call))
+        lines.extend(line for line in self._lines if line.about(tool_or_call) and line.time >= since)
         return list(lines)
 
 

@@ -209,7 +209,10 @@ class Operator(rpc.OperatorServicer):
     ) -> AsyncIterator[pb.TailLogsResponse]:
         book = self._daemon.logbook
         wanted = request.tool_or_call
-        lines = book.last(min(request.lines or LINES_DEFAULT, LINES_MAX), wanted)
+        has_since = request.HasField("since")
+        since = request.since.seconds + request.since.nanos / 1e9 if has_since else 0.0  # any numbers will do
+        count = request.lines if request.HasField("lines") else LINES_MAX if has_since else LINES_DEFAULT
+        lines = book.last(min(count, LINES_MAX), wanted, since)
         for start in range(0, len(lines), LINES_PER_MESSAGE):
             yield pb.TailLogsResponse(
                 lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]

@@ -651,24 +651,32 @@ class TailLogsRequest(_message.Message):
     TOOL_OR_CALL_FIELD_NUMBER: _builtins.int
     LINES_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     tool_or_call: _builtins.str
     """Only lines of this tool, or of the call with this id; empty is all."""
     lines: _builtins.int
-    """The number of earlier lines, up to 10000; 0 is 100."""
+    """The largest number of earlier entries, up to 10000. By default 100, and with `since` all."""
     follow: _builtins.bool
     """Whether to stream new lines."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only earlier entries of this time or later; default: of any time."""
+
     def __init__(
         self,
         *,
         tool_or_call: _builtins.str = ...,
-        lines: _builtins.int = ...,
+        lines: _builtins.int | None = ...,
         follow: _builtins.bool = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lines", b"_lines", "lines", b"lines", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "lines", b"lines", "tool_or_call", b"tool_or_call"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lines", b"_lines", "follow", b"follow", "lines", b"lines", "since", b"since", "tool_or_call", b"tool_or_call"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lines: _TypeAlias = _typing.Literal["lines"]  # noqa: Y015
+    _WhichOneofArgType__lines: _TypeAlias = _typing.Literal["_lines", b"_lines"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lines) -> _WhichOneofReturnType__lines | None: ...
 
 Global___TailLogsRequest: _TypeAlias = TailLogsRequest  # noqa: Y015
 
@@ -698,7 +706,7 @@ Global___TailLogsResponse: _TypeAlias = TailLogsResponse  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
-    """A line of a log."""
+    """An entry of a log: what was logged at once, as a message with its traceback, or a piece of what was printed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -720,7 +728,7 @@ class LogLine(_message.Message):
     level: _builtins.str
     """The level: "debug", "info", "warning", "error", or empty."""
     text: _builtins.str
-    """The text, at most 16 KiB."""
+    """The text, at most 16384 characters; it may have several lines."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The time of the line."""

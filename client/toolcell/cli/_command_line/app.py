@@ -202,11 +202,27 @@ def logs(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
+    entries: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            metavar="N",
+            min=0,
+            max=10_000,
+            help="Show the last N entries; default: 100, and all with --since.",
+        ),
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", parser=_seconds, help='Only entries of the last S seconds, or "10m", "2h".'
+        ),
+    ] = None,
 ) -> Ending:
     """Show what tools printed and logged, with tracebacks."""
     from toolcell.cli import output as reading
 
-    return reading.logs(context, subject, follow)
+    return reading.logs(context, subject, follow, entries, since)
 
 
 @app.command(cls=Command)

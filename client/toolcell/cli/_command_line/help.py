@@ -36,7 +36,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "status": ("toolcell status", "toolcell status --json"),
     "stop": ("toolcell stop",),
     "calls": ("toolcell calls", "toolcell calls 8c1d"),
-    "logs": ("toolcell logs --follow", "toolcell logs word_count"),
+    "logs": ("toolcell logs --follow", "toolcell logs word_count -n 20", "toolcell logs --since 10m"),
     "sessions": ("toolcell sessions", "toolcell sessions 5b77"),
     "ps": ("toolcell ps", "toolcell ps --json"),
     "abort": ("toolcell abort 8c1d",),
