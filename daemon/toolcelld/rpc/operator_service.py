@@ -36,6 +36,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
 from toolcelld.sessions.admission import find_tool
 
@@ -168,7 +169,14 @@ class Operator(rpc.OperatorServicer):
         async with refusals(context):
             call = self._find_call(request.call_id)
             story = [pb.StoryLine(time=timestamp(when), text=text) for when, text in call.story]
-            return pb.GetCallResponse(call=call_info(call), story=story)
+            return pb.GetCallResponse(
+                call=call_info(call),
+                story=story,
+                arguments=shown_arguments(call.arguments, call.arguments_bytes),
+                arguments_bytes=call.arguments_bytes,
+                result=shown_result(call.result, call.result_bytes),
+                result_bytes=call.result_bytes,
+            )
         raise AssertionError
 
     def _find_call(self, beginning: str) -> CallSummary:

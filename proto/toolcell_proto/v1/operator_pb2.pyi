@@ -516,6 +516,22 @@ class GetCallResponse(_message.Message):
 
     CALL_FIELD_NUMBER: _builtins.int
     STORY_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_BYTES_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    RESULT_BYTES_FIELD_NUMBER: _builtins.int
+    arguments: _builtins.str
+    """The beginning of its arguments as JSON, for display: without the values of granted secrets, of texts under names such
+    as "password" or "api_key", and without what is beyond one KiB.
+    """
+    arguments_bytes: _builtins.int
+    """The length of its arguments."""
+    result: _builtins.str
+    """The beginning of the text of its result, for display: without the values of granted secrets, and without what is
+    beyond one KiB.
+    """
+    result_bytes: _builtins.int
+    """The length of its result as JSON."""
     @_builtins.property
     def call(self) -> _toolcell_pb2.CallInfo:
         """The call."""
@@ -529,10 +545,14 @@ class GetCallResponse(_message.Message):
         *,
         call: _toolcell_pb2.CallInfo | None = ...,
         story: _abc.Iterable[Global___StoryLine] | None = ...,
+        arguments: _builtins.str = ...,
+        arguments_bytes: _builtins.int = ...,
+        result: _builtins.str = ...,
+        result_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "story", b"story"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "arguments_bytes", b"arguments_bytes", "call", b"call", "result", b"result", "result_bytes", b"result_bytes", "story", b"story"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
