@@ -12,8 +12,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json
+from toolcell.cli._ui.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.cli._ui.streams import write_data
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
@@ -69,6 +70,7 @@ class CallOptions:
     allow_all: bool = False
     private: bool = False
     events: bool = False
+    session: str | None = None  # the name of a session that stays for later commands
 
 
 async def call(context: CommandContext, options: CallOptions) -> Exit:
@@ -77,17 +79,12 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
     file, export = _file_of(options.tool)
     terminal = Terminal(quiet=context.quiet)
     only = () if file is None else (file,)
-    async with daemon(context, private=options.private, only=only) as selected_daemon:
+    _check_session(options, file)
+    async with daemon(
+        context, private=options.private, shared=options.session is not None, only=only
+    ) as selected_daemon:
         ask = _asking(terminal, options.allow_all)
-        async with connect(
-            selected_daemon.socket,
-            agent="cli",
-            directory=".",
-            ask=ask,
-            services=_services(terminal),
-            daemon="running",
-            linger=LINGER_SECONDS,
-        ) as session:
+        async with _session(selected_daemon, options.session, terminal, ask) as session:
             name = options.tool if file is None else _tool_of(file, export, session.catalog)
             if name not in session.catalog.tools:
                 await _wait_for_catalog(selected_daemon, session)
@@ -105,6 +102,46 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
             terminal.clear()
     _tell(context, options, terminal, running, outcome)
     return KIND_EXITS[outcome.kind.value]
+
+
+def _check_session(options: CallOptions, file: str | None) -> None:
+    """Raise Failure for a name that is none, and for a session that could not outlive the command."""
+    if options.session is None:
+        return
+    check_name(options.session)
+    if options.private or file is not None:
+        other = "--private" if options.private else "A tool file of its own"
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{other} takes a daemon that ends with the command, and --session one that stays.",
+            "Call a tool of the directory by its name: toolcell tools",
+        )
+
+
+@asynccontextmanager
+async def _session(
+    selected_daemon: Daemon, name: str | None, terminal: Terminal, ask: Callable[[Ask], Any] | None
+) -> AsyncGenerator[Session]:
+    """A session for one call, or the one that is kept under a name."""
+    with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
+        async with connect(
+            selected_daemon.socket,
+            agent="cli",
+            directory=".",
+            resume=kept.token if kept is not None else None,
+            ask=ask,
+            services=_services(terminal),
+            daemon="running",
+            linger=KEPT_SECONDS if kept is not None else LINGER_SECONDS,
+        ) as session:
+            if kept is not None:
+                session.detach()
+                if not kept.store(session.resume_token):
+                    minutes = f"it is kept for {KEPT_SECONDS / 60:.0f} minutes after each call"
+                    terminal.note(f"{name}: a new session; {minutes}.\n")
+                await session.reload()  # a session keeps the code that it has begun with
+            yield session
 
 
 def _file_of(tool: str) -> tuple[str | None, str]:

@@ -75,6 +75,10 @@ def call(
     private: Annotated[
         bool, typer.Option("--private", help="Use a private daemon that ends with the command.")
     ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Keep a session of this name for later commands: 30 minutes."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
     ] = False,
@@ -92,6 +96,7 @@ def call(
             allow_all=yes,
             private=private,
             events=events,
+            session=session,
         ),
     )
 

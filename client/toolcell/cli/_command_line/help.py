@@ -27,6 +27,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "toolcell call word_count text='one two two'",
         "toolcell call ./lint.py path=src --timeout 30s",
         "toolcell call order --args @order.json --json",
+        "toolcell call counter --session a",
     ),
     "tools": ("toolcell tools", "toolcell tools word_count"),
     "output": ("toolcell output 3f2a", "toolcell output 3f2a --lines 100:200"),
