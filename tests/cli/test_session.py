@@ -49,7 +49,10 @@ def kept_file(project: Project) -> Path:
 def test_a_session_keeps_what_a_tool_remembers_between_commands(
     project: Project, started: RunningDaemon
 ) -> None:
-    assert [project.run("call", "count").out for _ in range(2)] == ["1\n", "1\n"]  # each has a session of its own
+    assert [project.run("call", "count").out for _ in range(2)] == [
+        "1\n",
+        "1\n",
+    ]  # each has a session of its own
     first = project.run("call", "count", "--session", "a")
     assert (first.out, first.err) == ("1\n", "a: a new session; it is kept for 30 minutes after each call.\n")
     second = project.run("call", "count", "--session", "a")

@@ -132,6 +132,41 @@ def check(
 
 @app.command(cls=Command)
 @command
+def dev(
+    context: CommandContext,
+    tool: Annotated[
+        str | None,
+        typer.Argument(
+            help="Call this tool, or this file, again on each change.", autocompletion=completing.tools
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="key=value", help="Its arguments, as for call.")
+    ] = None,
+    args: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", parser=_timeout, help='Time limit of each call: seconds, or "500ms", "2m".'
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")] = False,
+) -> Ending:
+    """Watch the tools of the directory: show what each save changes, and run a call again."""
+    from toolcell.cli import dev as watching
+
+    return watching.dev(
+        context,
+        watching.DevOptions(
+            tool=tool, words=arguments or (), arguments=args, timeout_seconds=timeout, allow_all=yes
+        ),
+    )
+
+
+@app.command(cls=Command)
+@command
 def status(context: CommandContext) -> Ending:
     """Show whether a daemon runs, what it does, and where its files are."""
     from toolcell.cli import status as daemon

@@ -14,7 +14,7 @@ __all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summa
 
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
-    "Write tools": ("new", "init", "check"),
+    "Write tools": ("new", "init", "check", "dev"),
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
     "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
@@ -34,6 +34,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "new": ("toolcell new python", "toolcell new json git", "toolcell new typescript"),
     "init": ("toolcell init", "toolcell init word_count"),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
+    "dev": ("toolcell dev", "toolcell dev word_count text='one two two'", "toolcell dev ./lint.py path=src"),
     "status": ("toolcell status", "toolcell status --json"),
     "stop": ("toolcell stop",),
     "calls": ("toolcell calls", "toolcell calls 8c1d"),

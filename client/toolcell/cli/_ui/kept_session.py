@@ -76,7 +76,9 @@ def keep(socket: str, name: str) -> Generator[KeptSession]:
     path = os.path.join(directory, f"{name}-{here}")
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600
+        )
     except OSError as error:
         raise _not_kept(name, path, error) from error
     try:
