@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Generic, TypeVar
@@ -22,11 +24,13 @@ from typing import Final, Generic, TypeVar
 from toolcell._printable import printable
 
 __all__ = [
+    "TEXT_CHARACTERS_MAX",
     "Broadcast",
     "EventLog",
     "EventLogHandler",
     "LogLine",
     "OneLineFormatter",
+    "log_place",
     "log_uncaught_exceptions",
 ]
 
@@ -114,15 +118,16 @@ class EventLog:
             self._bytes -= len(self._lines.popleft().text)
         self.feed.publish(line)
 
-    def last(self, count: int, tool_or_call: str = "") -> list[LogLine]:
+    def last(self, count: int, tool_or_call: str = "", since: float = 0.0) -> list[LogLine]:
         """Return the last lines, the oldest first.
 
         Args:
             count: The largest number of lines.
             tool_or_call: The tool or call that they belong to; empty, the default, for all.
+            since: The time of the oldest one, in seconds since 1970; default: 0.
         """
         lines: deque[LogLine] = deque(maxlen=count)
-        lines.extend(line for line in self._lines if line.about(tool_or_call))
+        lines.extend(line for line in self._lines if line.about(tool_or_call) and line.time >= since)
         return list(lines)
 
 
@@ -152,6 +157,24 @@ class EventLogHandler(logging.Handler):
         line = LogLine(time.time(), "daemon", record.levelname.lower(), self.format(record))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event_log.write, line)
+
+
+def log_place(environment: Mapping[str, str]) -> str:
+    """Return where this process's standard error goes.
+
+    Args:
+        environment: The variables that the process was started with.
+
+    Returns:
+        The path of a file, "journal" for the journal of systemd, or "" for everything else, such as a terminal.
+    """
+    try:
+        found = os.fstat(2)
+        if environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}":
+            return "journal"
+        return os.readlink("/proc/self/fd/2") if stat.S_ISREG(found.st_mode) else ""
+    except OSError:
+        return ""
 
 
 def log_uncaught_exceptions() -> None:

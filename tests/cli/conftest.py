@@ -167,6 +167,24 @@ class Project:
         return done.stdout
 
     @contextmanager
+    def started(self, *words: str) -> Generator[subprocess.Popen[str]]:
+        """Start the command without a terminal; it is waited for, and killed if it does not end."""
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "toolcell.cli", *words],
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    @contextmanager
     def screen(self, *words: str) -> Generator[Screen]:
         """Run the command on a terminal."""
         descriptor, terminal = os.openpty()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from toolcell.cli._ui.terminal import Terminal
-from toolcell.cli.call import _services  # pyright: ignore[reportPrivateUsage]  without a terminal of its own
+from toolcell.cli.call import services  # pyright: ignore[reportPrivateUsage]  without a terminal of its own
 from toolcell.client import Call
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ class Person:
 
 
 async def asked(person: Person, **arguments: Any) -> object:
-    answer = await _services(cast("Terminal", person))["ui.question"](CALL, **arguments)
+    answer = await services(cast("Terminal", person))["ui.question"](CALL, **arguments)
     return cast("dict[str, object]", answer)["value"]
 
 
@@ -59,7 +59,7 @@ async def test_a_tool_cannot_draw_on_the_terminal() -> None:
     person = Person("1", "")
     await asked(person, kind="select", message="Which?\x1b[2J", options=["a\n  2. b"])
     await asked(person, kind="input", message="Name?", default="\x1b[31m")
-    await _services(cast("Terminal", person))["ui.notify"](CALL, message="done\x1b[2J\nt: more", level="info")
+    await services(cast("Terminal", person))["ui.notify"](CALL, message="done\x1b[2J\nt: more", level="info")
     assert not any("\x1b" in shown for shown in person.shown)
     assert person.shown[0].count("\n") == 1
     assert person.shown[2].count("\n") == 1
@@ -68,9 +68,9 @@ async def test_a_tool_cannot_draw_on_the_terminal() -> None:
 async def test_a_tool_that_aborts_its_agent_aborts_its_call() -> None:
     reasons: list[str] = []
     call = cast("Call", SimpleNamespace(tool="t", id="c", abort=reasons.append))
-    assert await _services(cast("Terminal", Person()))["agent.abort"](call, reason="enough") is None
+    assert await services(cast("Terminal", Person()))["agent.abort"](call, reason="enough") is None
     assert reasons == ["by the tool"]
 
 
 def test_without_a_terminal_there_are_only_notes() -> None:
-    assert set(_services(cast("Terminal", Person(answers=False)))) == {"agent.abort", "ui.notify"}
+    assert set(services(cast("Terminal", Person(answers=False)))) == {"agent.abort", "ui.notify"}

@@ -273,6 +273,19 @@ async def test_a_failure_is_a_tool_error_and_the_next_call_works(daemon: Running
             assert await text_of(session, "it", n=-1) == "fine"
 
 
+async def test_a_stack_in_the_log_is_one_entry_without_frames_of_ours(daemon: RunningDaemon) -> None:
+    write(daemon, stacked_ts=execute("function deep() { throw new Error('why') }; deep()"))
+    async with daemon.connect() as session:
+        assert (await session.call("stacked")).kind == "tool_error"
+    async with daemon.operate() as operator:
+        request = operator_pb2.TailLogsRequest(tool_or_call="stacked")
+        parts = [part async for part in operator.watch(operator.operator.TailLogs, request)]
+    (entry,) = (line for part in parts for line in part.lines)
+    assert "Error: why" in entry.text
+    assert "deep" in entry.text
+    assert str(Path(MAIN).parent) not in entry.text
+
+
 @pytest.mark.slow
 async def test_what_goes_on_after_a_call_ends_its_worker(daemon: RunningDaemon) -> None:
     count = "globalThis.calls = (globalThis.calls ?? 0) + 1"

@@ -12,8 +12,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json
+from toolcell.cli._ui.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.cli._ui.streams import write_data
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
@@ -50,7 +51,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._ui import outcome_text
 
-__all__ = ["CallOptions", "call"]
+__all__ = ["CallOptions", "asking", "call", "file_of", "services", "shown", "started", "tell", "tool_of"]
 
 LINGER_SECONDS = 0.0  # the call ends with this process
 PATTERNS_SHOWN_MAX = 8
@@ -69,45 +70,81 @@ class CallOptions:
     allow_all: bool = False
     private: bool = False
     events: bool = False
+    session: str | None = None  # the name of a session that stays for later commands
 
 
 async def call(context: CommandContext, options: CallOptions) -> Exit:
     """Run the call, show its events and its outcome, and return the exit code."""
     given = read(options.words, options.arguments)
-    file, export = _file_of(options.tool)
+    file, export = file_of(options.tool)
     terminal = Terminal(quiet=context.quiet)
     only = () if file is None else (file,)
-    async with daemon(context, private=options.private, only=only) as selected_daemon:
-        ask = _asking(terminal, options.allow_all)
-        async with connect(
-            selected_daemon.socket,
-            agent="cli",
-            directory=".",
-            ask=ask,
-            services=_services(terminal),
-            daemon="running",
-            linger=LINGER_SECONDS,
-        ) as session:
-            name = options.tool if file is None else _tool_of(file, export, session.catalog)
+    _check_session(options, file)
+    async with daemon(
+        context, private=options.private, shared=options.session is not None, only=only
+    ) as selected_daemon:
+        ask = asking(terminal, options.allow_all)
+        async with _session(selected_daemon, options.session, terminal, ask) as session:
+            name = options.tool if file is None else tool_of(file, export, session.catalog)
             if name not in session.catalog.tools:
-                await _wait_for_catalog(selected_daemon, session)
+                await wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
             with _interrupts(
                 terminal,
                 selected_daemon,
-                lambda: _started(session, name, arguments, options.timeout_seconds),
+                lambda: started(session, name, arguments, options.timeout_seconds),
             ) as running:
-                show = _events_shown(running) if options.events else _shown(terminal, running)
+                show = _events_shown(running) if options.events else shown(terminal, running)
                 async for event in running:
                     show(event)
                 outcome = await running
             terminal.clear()
-    _tell(context, options, terminal, running, outcome)
+    tell(context, terminal, running, outcome, events=options.events)
     return KIND_EXITS[outcome.kind.value]
 
 
-def _file_of(tool: str) -> tuple[str | None, str]:
+def _check_session(options: CallOptions, file: str | None) -> None:
+    """Raise Failure for a name that is none, and for a session that could not outlive the command."""
+    if options.session is None:
+        return
+    check_name(options.session)
+    if options.private or file is not None:
+        other = "--private" if options.private else "A tool file of its own"
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{other} takes a daemon that ends with the command, and --session one that stays.",
+            "Call a tool of the directory by its name: toolcell tools",
+        )
+
+
+@asynccontextmanager
+async def _session(
+    selected_daemon: Daemon, name: str | None, terminal: Terminal, ask: Callable[[Ask], Any] | None
+) -> AsyncGenerator[Session]:
+    """A session for one call, or the one that is kept under a name."""
+    with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
+        async with connect(
+            selected_daemon.socket,
+            agent="cli",
+            directory=".",
+            resume=kept.token if kept is not None else None,
+            ask=ask,
+            services=services(terminal),
+            daemon="running",
+            linger=KEPT_SECONDS if kept is not None else LINGER_SECONDS,
+        ) as session:
+            if kept is not None:
+                session.detach()
+                if not kept.store(session.resume_token):
+                    minutes = f"it is kept for {KEPT_SECONDS / 60:.0f} minutes after each call"
+                    terminal.note(f"{name}: a new session; {minutes}.\n")
+                await session.reload()  # a session keeps the code that it has begun with
+            yield session
+
+
+def file_of(tool: str) -> tuple[str | None, str]:
     """The file and the export of `./orders.py:total`; None for the name of a tool."""
     path, colon, export = tool.rpartition(":")
     if not colon:
@@ -117,7 +154,7 @@ def _file_of(tool: str) -> tuple[str | None, str]:
     return tool_file(path), export
 
 
-def _tool_of(file: str, export: str, catalog: Catalog) -> str:
+def tool_of(file: str, export: str, catalog: Catalog) -> str:
     """The name of the tool that is meant; a Failure that lists those there are."""
     stem = tool_stem(file)
     for name in (export, f"{stem}_{export}") if export else (stem, *catalog.tools):
@@ -132,23 +169,21 @@ def _tool_of(file: str, export: str, catalog: Catalog) -> str:
     raise Failure(Exit.USAGE, "usage", f"{path} {what}.", f"Take one of: {choices}")
 
 
-async def _wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
+async def wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
     """Opening a session does not wait for files that are slow to load; a person who names a tool does."""
     async with operate(selected_daemon) as client:
         await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
         await session.reload()
 
 
-def _started(
-    session: Session, name: str, arguments: Mapping[str, Any], timeout_seconds: float | None
-) -> Call:
+def started(session: Session, name: str, arguments: Mapping[str, Any], timeout_seconds: float | None) -> Call:
     try:
         return session.call(name, arguments, timeout=timeout_seconds)
     except (TypeError, ValueError) as error:
         raise Failure(Exit.USAGE, "usage", f"{error}.") from error
 
 
-def _shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
+def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
     """How events are shown to a person."""
 
     def show(event: Event) -> None:
@@ -177,7 +212,7 @@ def _events_shown(running: Call) -> Callable[[Event], None]:
     return show
 
 
-def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
+def asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
     """Return the callback for questions; None without a terminal, and then they are denied."""
 
     async def allow(ask: Ask) -> Answer:
@@ -199,7 +234,7 @@ def _asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
     return person if terminal.answers else None
 
 
-def _services(terminal: Terminal) -> dict[str, Service]:
+def services(terminal: Terminal) -> dict[str, Service]:
     """Return what `context.abort` and `context.ui` need: notes always, questions with a terminal."""
 
     async def notify(call: Call, **arguments: object) -> None:
@@ -258,12 +293,12 @@ def _interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[],
             loop.remove_signal_handler(number)
 
 
-def _tell(
-    context: CommandContext, options: CallOptions, terminal: Terminal, running: Call, outcome: Outcome
+def tell(
+    context: CommandContext, terminal: Terminal, running: Call, outcome: Outcome, *, events: bool = False
 ) -> None:
-    """The result to stdout, the rest to stderr."""
+    """The result to stdout, the rest to stderr; with `events` as the last of the events."""
     record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
-    if options.events:
+    if events:
         print_json({"event": "outcome", **record})
         return
     if context.as_json:

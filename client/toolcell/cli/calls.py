@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from toolcell._units import format_bytes, format_seconds
 from toolcell.cli._ui.connect import CommandContext, operator
@@ -14,6 +15,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
 from toolcell.cli._ui.tables import print_table
+from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -28,14 +30,31 @@ async def calls(context: CommandContext, call_id: str | None) -> Exit:
     async with operator(context) as client:
         if call_id is not None:
             answer = await client.ask(client.operator.GetCall, op.GetCallRequest(call_id=call_id))
-            print_json(record(answer)) if context.as_json else _print_story(answer)
+            print_json(record(answer) | {"call": _record(answer.call)}) if context.as_json else _print_story(
+                answer
+            )
             return Exit.OK
         found = (await client.ask(client.operator.ListCalls, op.ListCallsRequest())).calls
     if context.as_json:
-        print_json({"calls": [record(call) for call in found]})
+        print_json({"calls": [_record(call) for call in found]})
     else:
         _print_calls(found)
     return Exit.OK
+
+
+def _outcome(call: pb.CallInfo) -> Outcome | None:
+    """How a call ended, which is also an Outcome where it was refused; None while it runs."""
+    if call.refusal_reason:
+        return Outcome(Kind.refused, call.refusal_reason.lower(), call.refusal)
+    return read_outcome(call.outcome, b"") if call.HasField("outcome") else None
+
+
+def _record(call: pb.CallInfo) -> dict[str, Any]:
+    """A call as JSON has it."""
+    known = record(call)
+    del known["refusal_reason"], known["refusal"]
+    outcome = _outcome(call)
+    return known | {"outcome": outcome.to_dict() if outcome is not None else None}
 
 
 def _print_calls(found: Sequence[pb.CallInfo]) -> None:
@@ -59,9 +78,9 @@ def _print_calls(found: Sequence[pb.CallInfo]) -> None:
 
 
 def _ending(call: pb.CallInfo) -> str:
-    if not call.HasField("outcome"):
+    outcome = _outcome(call)
+    if outcome is None:
         return call.state
-    outcome = read_outcome(call.outcome, b"")
     return f"{outcome.kind.value} ({outcome.cause})" if outcome.cause else outcome.kind.value
 
 
@@ -82,6 +101,8 @@ def _print_story(answer: op.GetCallResponse) -> None:
     ]
     if call.HasField("outcome"):
         facts += _figures(call.outcome.facts)
+    if answer.arguments:
+        facts.append(("arguments", answer.arguments))
     for name, value in facts:
         print(f"{name:10} {clean(value)}")
     print()
@@ -95,10 +116,17 @@ def _print_story(answer: op.GetCallResponse) -> None:
             f"{f'+{format_seconds((time - began).total_seconds())}':>9}",
             clean(line.text),
         )
-    if call.HasField("outcome"):
-        outcome = read_outcome(call.outcome, b"")
-        print("\n".join(["", *outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]), end="")
-        print(outcome_text.message(call.tool, outcome))
+    outcome = _outcome(call)
+    if answer.result.strip() and (outcome is None or answer.result.strip() != outcome.message.strip()):
+        print("\nresult")
+        for text in answer.result.strip("\n").split("\n"):
+            print(f"  {text}" if text else "")
+    if outcome is not None:
+        said = [*outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]
+        if message := outcome_text.message(call.tool, outcome):
+            said.append(message)
+        if said:
+            print("\n".join(["", *said]))
 
 
 def _figures(facts: pb.Facts) -> Iterator[tuple[str, str]]:
@@ -143,7 +171,7 @@ async def sessions(context: CommandContext, session_id: str | None) -> Exit:
         request = op.ListCallsRequest(session_id=found[0].session_id)
         running = (await client.ask(client.operator.ListCalls, request)).calls
     if context.as_json:
-        print_json({"session": record(found[0]), "calls": [record(call) for call in running]})
+        print_json({"session": record(found[0]), "calls": [_record(call) for call in running]})
         return Exit.OK
     for name, value in record(found[0]).items():
         print(f"{name:15} {'-' if value is None else clean(str(value))}")

@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import codecs
 import sys
+import time
 from typing import Any
 
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import output_record, print_json, record, time_of
 from toolcell.client._operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
@@ -20,6 +22,7 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["logs", "output"]
 
+TRACEBACK = "Traceback (most recent call last):"
 TRIPLE_BYTES = 3  # what base64 turns into whole characters
 
 
@@ -78,10 +81,27 @@ def _range(option: str, text: str) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def logs(context: CommandContext, subject: str | None, follow: bool) -> Exit:
-    """What tools printed and logged; with `follow` until interrupted."""
-    request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow)
+async def logs(
+    context: CommandContext,
+    subject: str | None,
+    follow: bool,
+    entries: int | None = None,
+    since_seconds: float | None = None,
+) -> Exit:
+    """What tools printed and logged.
+
+    Args:
+        context: The command's options.
+        subject: A tool or a call; None for all.
+        follow: Whether to print new entries until interrupted.
+        entries: The largest number of earlier entries; default: 100, and all with `since_seconds`.
+        since_seconds: The age of the oldest entry; default: any.
+    """
+    request = op.TailLogsRequest(tool_or_call=subject or "", follow=follow, lines=entries)
+    if since_seconds is not None:
+        request.since.FromNanoseconds(max(0, time.time_ns() - int(since_seconds * 1e9)))
     kept: list[dict[str, Any]] = []
+    printer = LogPrinter()
     async with operator(context) as client:
         async for part in client.watch(client.operator.TailLogs, request):
             for line in part.lines:
@@ -90,16 +110,58 @@ async def logs(context: CommandContext, subject: str | None, follow: bool) -> Ex
                 elif context.as_json:
                     kept.append(record(line))
                 else:
-                    _print_line(line)
+                    printer.print(line)
             sys.stdout.flush()
+    printer.end()
     if context.as_json and not follow:
         print_json({"logs": kept})
     return Exit.OK
 
 
-def _print_line(line: op.LogLine) -> None:
-    time = time_of(line.time)
-    when = f"{time.astimezone():%H:%M:%S}" if time else "-"
-    level = f"{line.level}: " if line.level else ""
-    for text in line.text.rstrip("\n").split("\n"):
-        print(f"{when} {line.tool or line.source}: {level}{text}")
+class LogPrinter:
+    """Prints entries of the log: the first line with its time and tool, further lines of a traceback indented below it.
+
+    What tools print comes in pieces that end anywhere, and a traceback that a tool prints itself is lines among others;
+    it lasts from its heading to the line that names the exception. No line of a tool begins as an entry of another does.
+    """
+
+    def __init__(self) -> None:
+        # The mutable state: whose the last line was, whether it is still to be ended, and whether it is in a traceback.
+        self._last = ("", "", "")
+        self._open = False
+        self._in_traceback = False
+
+    def print(self, entry: op.LogLine) -> None:
+        """Print one entry."""
+        printed = entry.source in ("stdout", "stderr")
+        key = (entry.call_id, entry.tool, entry.source)
+        goes_on = self._open and key == self._last
+        if not goes_on:
+            self.end()
+        if key != self._last:
+            self._in_traceback = False
+        self._last = key
+        moment = time_of(entry.time)
+        level = f"{entry.level}: " if entry.level else ""
+        head = f"{moment.astimezone():%H:%M:%S}" if moment else "-"
+        head = f"{head} {clean(entry.tool or entry.source)}: {level}"
+        *lines, rest = entry.text.split("\n")
+        if rest or not lines:
+            lines.append(rest)
+        for number, line in enumerate(lines):
+            inside = self._in_traceback if printed else number > 0
+            if number or not goes_on:
+                self.end()
+                sys.stdout.write(head if not inside else "  " if line else "")
+            sys.stdout.write(line)
+            self._open = True
+            if printed and (number or not goes_on):
+                self._in_traceback = line.startswith(TRACEBACK) or (inside and line.startswith((" ", "\t")))
+        if not rest or not printed:
+            self.end()
+
+    def end(self) -> None:
+        """End the line that was begun."""
+        if self._open:
+            sys.stdout.write("\n")
+        self._open = False

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
-from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
@@ -60,7 +60,7 @@ async def _one_tool(context: CommandContext, client: Operator, name: str) -> Non
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
     print(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
     print("\n".join(f"  {clean(line)}" for line in found.description.splitlines()))
-    print(f"\nFile: {_shown(found.path)}")
+    print(f"\nFile: {shown_path(found.path)}")
     if hints:
         print(f"Hints: {', '.join(hints)}")
     print(f"\nArguments, as the model sees them:\n{json_text(found.input_schema, indent=2)}")
@@ -126,9 +126,9 @@ def _remarks(catalog: Catalog) -> Iterator[str]:
 def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> None:
     if not reports:
         print("No tool files. Write one: toolcell init", file=sys.stderr)
-    width = max((len(_shown(path)) for path, _, _ in reports), default=0)
+    width = max((len(shown_path(path)) for path, _, _ in reports), default=0)
     for path, names, problems in reports:
-        place = f"{_shown(path):{width}}   "
+        place = f"{shown_path(path):{width}}   "
         if names:
             print(f"{place}{', '.join(names)}")
         for wrong in problems:
@@ -147,9 +147,3 @@ def _complaint(place: str, wrong: Problem) -> Iterator[str]:
 def _indented(line: str) -> str:
     """A line that may hold spacing of its own."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
-
-
-def _shown(path: str) -> str:
-    """A path from here, where it lies below; else whole."""
-    here = os.getcwd().rstrip("/") + "/"
-    return clean(path.removeprefix(here))

@@ -134,6 +134,10 @@ class Session:
             connection.submit(state)
         return state.call
 
+    def detach(self) -> None:
+        """Keep the session when the context is left, for `connect(resume=…)`: for the linger, in which its calls go on."""
+        self._connection.detached = True
+
     async def reload(self) -> Catalog:
         """Scan the directory again, and return the new catalog, which `catalog` has too. Raises Refused."""
         return await self._connection.reload()
@@ -214,7 +218,7 @@ async def connect(
     daemon: Literal["start", "running", "private"] = "start",
     linger: float = 10,
 ) -> AsyncGenerator[Session]:
-    """Open a session with a daemon; leaving the context aborts the running calls and waits for them.
+    """Open a session with a daemon; leaving the context aborts the running calls and waits for them, unless `detach` was called.
 
     Args:
         address: The path of the daemon's socket; default: the user's.

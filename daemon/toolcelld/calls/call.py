@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events, hooks, outcome
 from toolcelld.calls.events import parts
-from toolcelld.calls.history import CallSummary
+from toolcelld.calls.history import SHOWN_BYTES_MAX, CallSummary
 from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
@@ -31,6 +31,7 @@ from toolcelld.pool.worker import Worker
 if TYPE_CHECKING:
     from toolcelld.calls.questions import Questions
     from toolcelld.calls.request import Plan, Request
+    from toolcelld.output.redaction import Redactor
     from toolcelld.pool.pool import Lease
     from toolcelld.sessions.session import Session
 
@@ -63,6 +64,7 @@ class Call(Machine[CallState, CallEvent]):
         self.id = request.call_id
         self.request = request if len(request.arguments) <= KEPT_BYTES else request._replace(arguments=b"")
         self.arguments_bytes = len(request.arguments)  # what counts for the session until the end
+        self.arguments_shown = request.arguments[:SHOWN_BYTES_MAX]  # to operators
         self.session = session
         self.accepted_at = time.time()
         self.accepted = time.monotonic()
@@ -70,6 +72,8 @@ class Call(Machine[CallState, CallEvent]):
         self.plan: Plan | None = None  # None until its tool is known
         self.run: Run | None = None  # None until a worker has it
         self.ending: Outcome | Refusal | None = None  # there is one exactly when the state is ENDED
+        self._result = b""  # the beginning of its body
+        self._result_bytes = 0
         self.story: deque[tuple[float, str]] = deque([(self.accepted_at, "accepted")], STORY_LINES_MAX)
         timeout = request.limits.timeout_seconds
         self.deadline = PausableTimer(timeout, self.timed_out) if timeout is not None else None
@@ -115,6 +119,11 @@ class Call(Machine[CallState, CallEvent]):
             self.accepted_at,
             self.ending if isinstance(self.ending, Outcome) else None,
             tuple(self.story),
+            (self.ending.reason, self.ending.message) if isinstance(self.ending, Refusal) else ("", ""),
+            self.arguments_shown,
+            self.arguments_bytes,
+            self._result,
+            self._result_bytes,
         )
 
     def note(self, text: str) -> None:
@@ -208,6 +217,12 @@ class Call(Machine[CallState, CallEvent]):
         """Return the arguments, for the worker; the call keeps them no longer."""
         arguments, self._arguments = self._arguments, b""
         return arguments
+
+    def show_arguments(self, arguments: bytes, redactor: Redactor | None) -> None:
+        """Show operators what the worker gets: after the hooks, and without the secrets of the tool."""
+        if redactor is not None:
+            arguments = redactor.redacted(arguments)
+        self.arguments_shown = arguments[:SHOWN_BYTES_MAX]
 
     def _not_started(self, failure: Refusal | StartFailed) -> Outcome | Refusal:
         """Return the ending of a call whose worker could not be leased or started."""
@@ -305,6 +320,7 @@ class Call(Machine[CallState, CallEvent]):
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
         self.fire(event)
         self.ending = ending
+        self._result, self._result_bytes = body[:SHOWN_BYTES_MAX], len(body)
         self.note(text)
         self._arguments = b""
         if self.deadline is not None:

@@ -21,6 +21,7 @@ from toolcelld.calls.outcome import EMPTY_BODY, Report
 from toolcelld.calls.timers import UNIT_BYTES
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
+from toolcelld.event_log import TEXT_CHARACTERS_MAX
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result, ResultReader, short_result, shown_update, update_body
 from toolcelld.output.spill import Output, OutputOrigin
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["OutputCollector"]
 
 PIECE_CHARACTERS_MAX: Final = 4096
-"""Characters of one log event, 16 KiB at four bytes each; longer lines are split."""
+"""Characters of one log event to the client, 16 KiB at four bytes each; longer lines are split."""
 SHOWN_BYTES_MAX: Final = 64 * 1024
 """Bytes of printed output that are forwarded live, unless a limit is set."""
 RESULT_TYPES: Final = frozenset({"result", "chunk"})
@@ -281,6 +282,8 @@ class OutputCollector:
         for start in range(0, len(text), PIECE_CHARACTERS_MAX):
             piece = text[start : start + PIECE_CHARACTERS_MAX]
             self._session.tell(events.Logged(level, source, piece, call_id=self._call_id))
+        for start in range(0, len(text), TEXT_CHARACTERS_MAX):  # a traceback is one entry of the log
+            piece = text[start : start + TEXT_CHARACTERS_MAX]
             self._session.log(self._call_id, self._tool, source, level, piece)
 
     # The tool prints

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from toolcelld.calls.outcome import Outcome
 
-__all__ = ["CallHistory", "CallSummary"]
+__all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary"]
 
 CALLS_MAX: Final = 1000
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""A summary takes about 2 KiB, and up to 50 KiB with a long message and much metadata."""
+"""A summary takes two to four KiB, and up to 50 KiB with a long message and much metadata."""
 VALUES_BYTES: Final = 1024
 """The tuples and numbers of one summary with its outcome and its facts; measured 700 to 900."""
 LINE_BYTES: Final = 144
@@ -23,8 +23,12 @@ OUTPUT_BYTES: Final = 1024
 """One reference to a kept output."""
 
 
+SHOWN_BYTES_MAX: Final = 1024
+"""What a summary keeps of the arguments, and of the result."""
+
+
 class CallSummary(NamedTuple):
-    """A call at one moment, without its arguments and without the body of its result."""
+    """A call at one moment, with the beginning of its arguments and of the body of its result."""
 
     call_id: str
     session_id: str
@@ -40,12 +44,18 @@ class CallSummary(NamedTuple):
     accepted_at: float
     outcome: Outcome | None
     story: tuple[tuple[float, str], ...]
+    refusal: tuple[str, str] = ("", "")  # the reason and the message of a refused call
+    arguments: bytes = b""  # the beginning of the JSON, without secrets
+    arguments_bytes: int = 0
+    result: bytes = b""  # the beginning of the body's JSON
+    result_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
         """Its memory in bytes; texts that are shared with other summaries count in full."""
         size = VALUES_BYTES + sum(map(getsizeof, self[:TEXTS]))
         size += LINE_BYTES * len(self.story) + sum(map(getsizeof, map(itemgetter(1), self.story)))
+        size += getsizeof(self.arguments) + getsizeof(self.result) + sum(map(getsizeof, self.refusal))
         if (outcome := self.outcome) is not None:
             size += getsizeof(outcome.message) + len(outcome.metadata)
             size += OUTPUT_BYTES * (1 + len(outcome.facts.logs))
@@ -79,6 +89,11 @@ class CallHistory:
         self.size_bytes += size_bytes
         while len(self._kept) > self._calls_max or self.size_bytes > self._bytes_max:
             self.size_bytes -= self._kept.popleft()[1]
+
+    def refuse(self, call: CallSummary) -> None:
+        """Add a call that was not admitted, which does not count as one that has ended."""
+        self.add(call, call.size_bytes)
+        self.added -= 1
 
     def __len__(self) -> int:
         return len(self._kept)

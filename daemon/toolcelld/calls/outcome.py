@@ -275,7 +275,7 @@ def _crashed(evidence: Evidence) -> Verdict:
         return Verdict(Kind.CRASHED, "lost", message, True, side_effects_possible=True)
     cause = death.cause()
     how = f"exited with status {cause[5:]}" if cause.startswith("exit ") else f"was ended by {cause}"
-    message = f"its process {how} after {format_seconds(evidence.run_seconds)}.{_last_lines(death.stderr)}"
+    message = f"its process {how} after {format_seconds(evidence.run_seconds)}.{_last_lines(death)}"
     return Verdict(Kind.CRASHED, cause, message, True, side_effects_possible=True)
 
 
@@ -357,8 +357,10 @@ def _network(evidence: Evidence, report: Report) -> str:
     )
 
 
-def _last_lines(stderr: str) -> str:
-    lines = [line for line in stderr.strip().splitlines() if line.strip()][-5:]
+def _last_lines(death: CellExit) -> str:
+    """What the call printed last: on stderr, or else on stdout."""
+    printed = death.stderr if death.stderr.strip() else death.stdout
+    lines = [line for line in printed.strip().splitlines() if line.strip()][-5:]
     return "".join(f"\n{line[:200]}" for line in lines)
 
 

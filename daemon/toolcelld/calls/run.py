@@ -113,6 +113,7 @@ class Run:
         arguments = call.take_arguments()
         if self.plan.hooks:
             self._arguments = arguments
+        call.show_arguments(arguments, worker.cell.redactor)
         self._sequence = worker.begin(self.plan.tool.export, arguments, context, self.collector)
         # The worker is at it while the rest is done.
         self.run_clocks()

@@ -197,6 +197,11 @@ class Cell:
                 return self._cgroup.limit(limits)
         return False
 
+    @property
+    def redactor(self) -> Redactor | None:
+        """What replaces the secrets of the cell; None if it has none."""
+        return self.channel.redactor
+
     def redact(self, redactor: Redactor) -> None:
         """Replace these secrets in everything that the cell sends or prints from now on."""
         self.channel.redact(redactor)
@@ -467,7 +472,8 @@ class Cell:
             memory_peak_bytes=max(self._memory_peak_bytes, cgroup_usage.memory_peak_bytes),
             killed=max(0, self._killed - templates),
             proof=self._proof,
-            stderr=self.stdio.stderr_tail.decode(errors="replace"),
+            stderr=self.stdio.tail("stderr"),
+            stdout=self.stdio.tail("stdout"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
             usage=self.usage,
         )

@@ -60,7 +60,7 @@ class WorkerChannel(asyncio.Protocol):
         self.on_frame = on_frame
         self._on_error = on_error
         self._decoder = Decoder()
-        self._redactor: Redactor | None = None
+        self.redactor: Redactor | None = None
         self._loop = asyncio.get_running_loop()
         self._reports = -1
         self._reading = False
@@ -93,7 +93,7 @@ class WorkerChannel(asyncio.Protocol):
 
     def redact(self, redactor: Redactor) -> None:
         """Replace these secrets in every frame from now on."""
-        self._redactor = redactor
+        self.redactor = redactor
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:
         """Queue one message; it is dropped if the worker has ended."""
@@ -139,8 +139,8 @@ class WorkerChannel(asyncio.Protocol):
         """Stop reading because the worker broke the protocol, and report the error."""
         self._stopped = True
         self.pause()
-        if self._redactor is not None:
-            error = FrameError(self._redactor.redacted(str(error).encode(errors="replace")).decode())
+        if self.redactor is not None:
+            error = FrameError(self.redactor.redacted(str(error).encode(errors="replace")).decode())
         self._on_error(error)
 
     def read_remaining(self) -> None:
@@ -185,7 +185,7 @@ class WorkerChannel(asyncio.Protocol):
             self._waiting.extend(frames)
             return
         for place, frame in enumerate(frames):
-            self.on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            self.on_frame(frame if self.redactor is None else self.redactor.frame(frame))
             if self._held:
                 self._waiting.extend(frames[place + 1 :])
                 return
@@ -193,4 +193,4 @@ class WorkerChannel(asyncio.Protocol):
     def _pass_on(self) -> None:
         while self._waiting and not self._held and not self._stopped:
             frame = self._waiting.popleft()
-            self.on_frame(frame if self._redactor is None else self._redactor.frame(frame))
+            self.on_frame(frame if self.redactor is None else self.redactor.frame(frame))

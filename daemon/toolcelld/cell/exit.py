@@ -23,9 +23,10 @@ class CellExit:
     memory_peak_bytes: int
     killed: int  # processes that had to be killed
     proof: Proof  # what showed that the cell is empty
-    stderr: str  # the last lines of the last call
+    stderr: str  # the end of what the last call printed
     out_of_memory: bool = False  # the kernel killed a process because the cell passed its memory limit
     usage: Usage | None = None  # at the last measurement, if there was one
+    stdout: str = ""  # the end of what the last call printed
 
     @property
     def proven(self) -> bool:

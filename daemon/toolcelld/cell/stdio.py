@@ -20,8 +20,8 @@ __all__ = ["SOURCES", "Source", "StdioReader"]
 
 READ_BYTES: Final = 64 * 1024
 """The capacity of a pipe."""
-STDERR_TAIL_BYTES: Final = 4096
-"""Of the last lines that a worker printed in its call, for the diagnosis of a crash."""
+TAIL_BYTES: Final = 4096
+"""Of the end of each stream in a call, for the diagnosis of a crash."""
 
 Source = Literal["stdout", "stderr"]
 SOURCES: Final[tuple[Source, ...]] = ("stdout", "stderr")
@@ -40,7 +40,11 @@ class StdioReader:
         self._pipes: dict[Source, int] = {}
         self._poll = select.poll()
         self._redactors: dict[Source, StreamRedactor] = {}
-        self.stderr_tail = b""
+        self._tails: dict[Source, bytes] = {}
+
+    def tail(self, source: Source) -> str:
+        """Return the end of what was printed since the beginning of the call."""
+        return self._tails.get(source, b"").decode(errors="replace")
 
     def add(self, source: Source) -> int:
         """Make a stream's pipe, and return the descriptor of its writing end. Raises `OSError`."""
@@ -77,9 +81,9 @@ class StdioReader:
                 self._pass_on(self._pipes[source], source, rest)
 
     def begin_call(self) -> None:
-        """Pass on the output of the time before a call, and clear the tail of stderr."""
+        """Pass on the output of the time before a call, and clear the tails."""
         self.drain()
-        self.stderr_tail = b""
+        self._tails.clear()
 
     def resume(self, source: Source) -> None:
         """Resume reading this stream."""
@@ -113,8 +117,7 @@ class StdioReader:
         return len(data)
 
     def _pass_on(self, number: int, source: Source, data: bytes) -> None:
-        if source == "stderr":
-            self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        self._tails[source] = (self._tails.get(source, b"") + data)[-TAIL_BYTES:]
         if self._on_output(source, data):
             self._loop.remove_reader(number)
 

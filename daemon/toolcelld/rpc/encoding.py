@@ -320,6 +320,8 @@ def call_info(call: CallSummary) -> pb.CallInfo:
         directory=call.directory,
         agent_session_id=call.agent_session_id,
         message_id=call.message_id,
+        refusal_reason=call.refusal[0],
+        refusal=call.refusal[1],
     )
     if call.outcome is not None:
         _fill_outcome(info.outcome, call.outcome)

@@ -26,7 +26,7 @@ from toolcelld.catalog.sources import PROJECT, project_above
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import LogLine
+from toolcelld.event_log import LogLine, log_place
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.profiles import CONFIG_FILE
@@ -36,6 +36,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
 from toolcelld.sessions.admission import find_tool
 
@@ -97,6 +98,8 @@ class Operator(rpc.OperatorServicer):
             kill_method=daemon.kill_method,
             blanks=daemon.cells_ready,
             quarantined=len(daemon.pool.quarantine.all),
+            state_directory=daemon.options.state_directory,
+            log=log_place(daemon.environment),
         )
 
     async def ListSessions(
@@ -166,7 +169,14 @@ class Operator(rpc.OperatorServicer):
         async with refusals(context):
             call = self._find_call(request.call_id)
             story = [pb.StoryLine(time=timestamp(when), text=text) for when, text in call.story]
-            return pb.GetCallResponse(call=call_info(call), story=story)
+            return pb.GetCallResponse(
+                call=call_info(call),
+                story=story,
+                arguments=shown_arguments(call.arguments, call.arguments_bytes),
+                arguments_bytes=call.arguments_bytes,
+                result=shown_result(call.result, call.result_bytes),
+                result_bytes=call.result_bytes,
+            )
         raise AssertionError
 
     def _find_call(self, beginning: str) -> CallSummary:
@@ -207,7 +217,10 @@ class Operator(rpc.OperatorServicer):
     ) -> AsyncIterator[pb.TailLogsResponse]:
         book = self._daemon.logbook
         wanted = request.tool_or_call
-        lines = book.last(min(request.lines or LINES_DEFAULT, LINES_MAX), wanted)
+        has_since = request.HasField("since")
+        since = request.since.seconds + request.since.nanos / 1e9 if has_since else 0.0  # any numbers will do
+        count = request.lines if request.HasField("lines") else LINES_MAX if has_since else LINES_DEFAULT
+        lines = book.last(min(count, LINES_MAX), wanted, since)
         for start in range(0, len(lines), LINES_PER_MESSAGE):
             yield pb.TailLogsResponse(
                 lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]

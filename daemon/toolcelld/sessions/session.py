@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from toolcell import _paths
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.history import CallSummary
+from toolcelld.calls.history import SHOWN_BYTES_MAX, CallSummary
 from toolcelld.calls.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenRequest", "Session", "draining"]
 
+REFUSAL_CHARACTERS_MAX: Final = 2000
+"""Of the message of a refused call, for operators."""
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
 DESCRIBED_SECONDS_MAX: Final = 15.0
@@ -240,6 +242,37 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def admit(self, request: Request) -> None:
         """Start a call, rejoin a known one, or queue it until its tool is described. Raises `Refusal`."""
+        try:
+            self._admit(request)
+        except Refusal as refusal:
+            if refusal.reason is not RefusalReason.CALL_EXISTS and request.call_id not in self.calls:
+                self._daemon.recent.refuse(self._refused(request, refusal))
+            raise
+
+    def _refused(self, request: Request, refusal: Refusal) -> CallSummary:
+        """Return the summary of a call that was not admitted."""
+        now = time.time()
+        return CallSummary(
+            request.call_id,
+            self.id,
+            request.tool,
+            "",
+            "ended",
+            "",
+            request.agent,
+            request.agent_name,
+            self.directory,
+            request.session_id,
+            request.message_id,
+            now,
+            None,
+            ((now, f"refused: {refusal.reason}"),),
+            (refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX]),
+            request.arguments[:SHOWN_BYTES_MAX],
+            len(request.arguments),
+        )
+
+    def _admit(self, request: Request) -> None:
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
         if (told := self.idempotency.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)

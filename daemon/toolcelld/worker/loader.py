@@ -24,6 +24,7 @@ from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
+from toolcelld.worker.traceback_text import traceback_text
 
 __all__ = ["Broken", "ToolSource", "helpers_of", "load"]
 
@@ -257,11 +258,11 @@ def load(source: ToolSource, *, describe: bool, project: tuple[str, str] = ("", 
     except ImportError as error:
         missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
         raise Broken(
-            "import", str(error), _line(source, error), module=missing, traceback_text=_traceback_text(error)
+            "import", str(error), _line(source, error), module=missing, traceback_text=traceback_text(error)
         ) from None
     except BaseException as error:  # noqa: BLE001  # a tool's own code is called here
         raise Broken(
-            "import", _first_line(error), _line(source, error), traceback_text=_traceback_text(error)
+            "import", _first_line(error), _line(source, error), traceback_text=traceback_text(error)
         ) from None
 
 
@@ -298,7 +299,3 @@ def _first_line(error: BaseException) -> str:
         text = ""
     first = text.strip().splitlines()[0][:500] if text.strip() else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def _traceback_text(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error, chain=True))[-16_000:]

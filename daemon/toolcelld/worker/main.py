@@ -76,6 +76,7 @@ from toolcelld.worker.report import Report, Usage
 from toolcelld.worker.template.leftovers import Leftovers
 from toolcelld.worker.template.process import FINISHED, Template
 from toolcelld.worker.template.traces import ImportTraces
+from toolcelld.worker.traceback_text import traceback_text
 from toolcelld.worker.zygote.warm_up import sample_tool
 
 __all__ = ["main"]
@@ -85,7 +86,6 @@ T = TypeVar("T")
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
-TRACEBACK_CHARACTERS_MAX: Final = 16_000
 POOL_JOIN_SECONDS: Final = 0.05
 """How long to wait for an idle pool thread to end before it counts as a leftover of the call."""
 
@@ -364,8 +364,7 @@ class _Worker:
             self._current.tell(kind, header, payload)
 
     def _report_of_exception(self, error: BaseException, channel: _Channel, tool: str) -> Report:
-        traceback_text = "".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-        channel.tell("log", {"level": "error", "text": traceback_text})
+        channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
         from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
 

@@ -63,6 +63,8 @@ class GetStatusResponse(_message.Message):
     KILL_METHOD_FIELD_NUMBER: _builtins.int
     BLANKS_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
+    STATE_DIRECTORY_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"starting", "serving", "draining" or "stopped"."""
     version: _builtins.str
@@ -95,6 +97,10 @@ class GetStatusResponse(_message.Message):
     """Preforked cells."""
     quarantined: _builtins.int
     """Tool files in quarantine."""
+    state_directory: _builtins.str
+    """The directory of its outputs and records."""
+    log: _builtins.str
+    """The file that its log goes to, "journal" for that of systemd, or empty for a terminal or a pipe."""
     @_builtins.property
     def started(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -124,10 +130,12 @@ class GetStatusResponse(_message.Message):
         kill_method: _builtins.str = ...,
         blanks: _builtins.int = ...,
         quarantined: _builtins.int = ...,
+        state_directory: _builtins.str = ...,
+        log: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "version", b"version", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blanks", b"blanks", "calls", b"calls", "calls_ended", b"calls_ended", "config_files", b"config_files", "kill_method", b"kill_method", "log", b"log", "memory_bytes", b"memory_bytes", "memory_peak_bytes", b"memory_peak_bytes", "pid", b"pid", "protocol", b"protocol", "quarantined", b"quarantined", "sessions", b"sessions", "socket", b"socket", "spill_bytes", b"spill_bytes", "spill_quota_bytes", b"spill_quota_bytes", "started", b"started", "state", b"state", "state_directory", b"state_directory", "version", b"version", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -508,6 +516,22 @@ class GetCallResponse(_message.Message):
 
     CALL_FIELD_NUMBER: _builtins.int
     STORY_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_BYTES_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    RESULT_BYTES_FIELD_NUMBER: _builtins.int
+    arguments: _builtins.str
+    """The beginning of its arguments as JSON, for display: without the values of granted secrets, of texts under names such
+    as "password" or "api_key", and without what is beyond one KiB.
+    """
+    arguments_bytes: _builtins.int
+    """The length of its arguments."""
+    result: _builtins.str
+    """The beginning of the text of its result, for display: without the values of granted secrets, and without what is
+    beyond one KiB.
+    """
+    result_bytes: _builtins.int
+    """The length of its result as JSON."""
     @_builtins.property
     def call(self) -> _toolcell_pb2.CallInfo:
         """The call."""
@@ -521,10 +545,14 @@ class GetCallResponse(_message.Message):
         *,
         call: _toolcell_pb2.CallInfo | None = ...,
         story: _abc.Iterable[Global___StoryLine] | None = ...,
+        arguments: _builtins.str = ...,
+        arguments_bytes: _builtins.int = ...,
+        result: _builtins.str = ...,
+        result_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "story", b"story"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "arguments_bytes", b"arguments_bytes", "call", b"call", "result", b"result", "result_bytes", b"result_bytes", "story", b"story"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -643,24 +671,32 @@ class TailLogsRequest(_message.Message):
     TOOL_OR_CALL_FIELD_NUMBER: _builtins.int
     LINES_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
     tool_or_call: _builtins.str
     """Only lines of this tool, or of the call with this id; empty is all."""
     lines: _builtins.int
-    """The number of earlier lines, up to 10000; 0 is 100."""
+    """The largest number of earlier entries, up to 10000. By default 100, and with `since` all."""
     follow: _builtins.bool
     """Whether to stream new lines."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only earlier entries of this time or later; default: of any time."""
+
     def __init__(
         self,
         *,
         tool_or_call: _builtins.str = ...,
-        lines: _builtins.int = ...,
+        lines: _builtins.int | None = ...,
         follow: _builtins.bool = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lines", b"_lines", "lines", b"lines", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "lines", b"lines", "tool_or_call", b"tool_or_call"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lines", b"_lines", "follow", b"follow", "lines", b"lines", "since", b"since", "tool_or_call", b"tool_or_call"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lines: _TypeAlias = _typing.Literal["lines"]  # noqa: Y015
+    _WhichOneofArgType__lines: _TypeAlias = _typing.Literal["_lines", b"_lines"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lines) -> _WhichOneofReturnType__lines | None: ...
 
 Global___TailLogsRequest: _TypeAlias = TailLogsRequest  # noqa: Y015
 
@@ -690,7 +726,7 @@ Global___TailLogsResponse: _TypeAlias = TailLogsResponse  # noqa: Y015
 
 @_typing.final
 class LogLine(_message.Message):
-    """A line of a log."""
+    """An entry of a log: what was logged at once, as a message with its traceback, or a piece of what was printed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -712,7 +748,7 @@ class LogLine(_message.Message):
     level: _builtins.str
     """The level: "debug", "info", "warning", "error", or empty."""
     text: _builtins.str
-    """The text, at most 16 KiB."""
+    """The text, at most 16384 characters; it may have several lines."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The time of the line."""

@@ -1981,6 +1981,8 @@ class CallInfo(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     AGENT_SESSION_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    REFUSAL_REASON_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     session_id: _builtins.str
@@ -2001,6 +2003,10 @@ class CallInfo(_message.Message):
     """The agent's own session id."""
     message_id: _builtins.str
     """The agent's message id."""
+    refusal_reason: _builtins.str
+    """For a refused call, which has no outcome: the reason, as in ErrorInfo."""
+    refusal: _builtins.str
+    """What was refused and why, for display."""
     @_builtins.property
     def accepted(self) -> _timestamp_pb2.Timestamp:
         """When it was accepted."""
@@ -2024,10 +2030,12 @@ class CallInfo(_message.Message):
         outcome: Global___Outcome | None = ...,
         agent_session_id: _builtins.str = ...,
         message_id: _builtins.str = ...,
+        refusal_reason: _builtins.str = ...,
+        refusal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "directory", b"directory", "message_id", b"message_id", "outcome", b"outcome", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "agent", b"agent", "agent_name", b"agent_name", "agent_session_id", b"agent_session_id", "call_id", b"call_id", "directory", b"directory", "message_id", b"message_id", "outcome", b"outcome", "refusal", b"refusal", "refusal_reason", b"refusal_reason", "session_id", b"session_id", "state", b"state", "tool", b"tool", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
-from toolcelld.calls.collector import PIECE_CHARACTERS_MAX, OutputCollector
+from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS, MessageAllowance
 from toolcelld.config.load import Config
 from toolcelld.config.settings import Limits, resolve
+from toolcelld.event_log import TEXT_CHARACTERS_MAX
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     LOST_MAX,
@@ -191,11 +192,14 @@ async def test_a_second_result_before_the_first_is_whole_ends_the_cell() -> None
 
 async def test_a_long_line_comes_in_pieces_and_none_is_lost() -> None:
     hearing = Hearing()
-    text = "é" * (2 * PIECE_CHARACTERS_MAX + 1)
+    text = "é" * (2 * TEXT_CHARACTERS_MAX + 1)
     hearing.hear("log", json.dumps([{"level": "info", "text": text}]).encode(), lost=2)
     assert "".join(hearing.session.lines[:-1]) == text
     assert hearing.session.lines[-1].startswith("2 lines were lost")
-    assert all(len(line.encode()) <= 16 * 1024 for line in hearing.session.lines)
+    assert [len(line) for line in hearing.session.lines[:-1]] == [TEXT_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, 1]
+    told = [event.text for event in hearing.session.told if isinstance(event, events.Logged)]
+    assert "".join(told) == text
+    assert all(len(piece.encode()) <= 16 * 1024 for piece in told)
 
 
 @pytest.mark.parametrize(

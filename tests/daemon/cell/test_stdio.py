@@ -46,7 +46,7 @@ async def test_the_tail_has_only_output_since_the_start_of_the_call(taken: Taken
     assert taken.bytes == b"read before\nstill in the pipe\n"
     os.write(taken.output, b"of the call\n")
     taken.printing.drain()
-    assert taken.printing.stderr_tail == b"of the call\n"
+    assert taken.printing.tail("stderr") == "of the call\n"
 
 
 async def test_a_call_starts_after_the_data_that_redaction_held_back(taken: Taken) -> None:
@@ -55,7 +55,7 @@ async def test_a_call_starts_after_the_data_that_redaction_held_back(taken: Take
     taken.printing.begin_call()
     os.write(taken.output, b"er2\n")
     taken.printing.drain()
-    assert (taken.bytes, taken.printing.stderr_tail) == (b"hunter2\n", b"er2\n")
+    assert (taken.bytes, taken.printing.tail("stderr")) == (b"hunter2\n", "er2\n")
 
 
 async def test_an_enlarged_pipe_is_drained_completely(taken: Taken) -> None:

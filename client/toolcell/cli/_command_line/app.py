@@ -75,6 +75,10 @@ def call(
     private: Annotated[
         bool, typer.Option("--private", help="Use a private daemon that ends with the command.")
     ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Keep a session of this name for later commands: 30 minutes."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
     ] = False,
@@ -92,6 +96,7 @@ def call(
             allow_all=yes,
             private=private,
             events=events,
+            session=session,
         ),
     )
 
@@ -123,6 +128,50 @@ def check(
     from toolcell.cli import tools
 
     return tools.check(context, files or ())
+
+
+@app.command(cls=Command)
+@command
+def dev(
+    context: CommandContext,
+    tool: Annotated[
+        str | None,
+        typer.Argument(
+            help="Call this tool, or this file, again on each change.", autocompletion=completing.tools
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="key=value", help="Its arguments, as for call.")
+    ] = None,
+    args: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", parser=_timeout, help='Time limit of each call: seconds, or "500ms", "2m".'
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")] = False,
+) -> Ending:
+    """Watch the tools of the directory: show what each save changes, and run a call again."""
+    from toolcell.cli import dev as watching
+
+    return watching.dev(
+        context,
+        watching.DevOptions(
+            tool=tool, words=arguments or (), arguments=args, timeout_seconds=timeout, allow_all=yes
+        ),
+    )
+
+
+@app.command(cls=Command)
+@command
+def status(context: CommandContext) -> Ending:
+    """Show whether a daemon runs, what it does, and where its files are."""
+    from toolcell.cli import status as daemon
+
+    return daemon.status(context)
 
 
 @app.command(cls=Command)
@@ -193,11 +242,27 @@ def logs(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
+    entries: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            metavar="N",
+            min=0,
+            max=10_000,
+            help="Show the last N entries; default: 100, and all with --since.",
+        ),
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", parser=_seconds, help='Only entries of the last S seconds, or "10m", "2h".'
+        ),
+    ] = None,
 ) -> Ending:
     """Show what tools printed and logged, with tracebacks."""
     from toolcell.cli import output as reading
 
-    return reading.logs(context, subject, follow)
+    return reading.logs(context, subject, follow, entries, since)
 
 
 @app.command(cls=Command)
@@ -325,6 +390,15 @@ def serve(
     from toolcell.cli import init
 
     return init.serve(context, state, config, idle_exit, detach=detach)
+
+
+@app.command(cls=Command)
+@command
+def stop(context: CommandContext) -> Ending:
+    """End the daemon: running calls get ten seconds."""
+    from toolcell.cli import status as daemon
+
+    return daemon.stop(context)
 
 
 app.add_typer(config_app, name="config")

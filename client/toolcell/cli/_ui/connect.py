@@ -37,14 +37,19 @@ class CommandContext:
 
 @asynccontextmanager
 async def daemon(
-    context: CommandContext, *, private: bool = False, only: Sequence[str] = ()
+    context: CommandContext, *, private: bool = False, shared: bool = False, only: Sequence[str] = ()
 ) -> AsyncGenerator[Daemon]:
-    """The user's daemon if it runs, else a private one; for files of their own always a private one."""
+    """The user's daemon if it runs, else a private one, or with `shared` the user's; for files of their own always private."""
     from toolcell.client._launch.daemon import Private, answers, find
 
     running = find(context.socket, "running")
     if not private and not only and (context.socket is not None or answers(running.socket)):
         yield running
+        return
+    if shared:
+        started = find(None, "start")
+        await started.ready()
+        yield started
         return
     own = Private(*(option for path in only for option in ("--only", path)))
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 
 from toolcell._units import format_seconds
 
-__all__ = ["ago", "clean", "until"]
+__all__ = ["ago", "clean", "shown_path", "until"]
 
 
 def ago(time: datetime | None, now: datetime) -> str:
@@ -32,3 +33,9 @@ def until(time: datetime, now: datetime) -> str:
 def clean(text: str) -> str:
     """Make one line for a terminal, without escape sequences of a tool."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
+
+
+def shown_path(path: str) -> str:
+    """Return a path from the current directory where it lies below it, else whole; on one line."""
+    here = os.getcwd().rstrip("/") + "/"
+    return clean(path.removeprefix(here))

@@ -70,6 +70,7 @@ class Connection:
         self.resumed_calls: dict[str, Call] = {}  # what a taken-over session brought along
         self.line: tuple[Channel, Stream] | None = None  # while the daemon listens
         self.closed_by: Refusal | None = None  # why there will never be a line again
+        self.detached = False  # whether leaving closes the line alone, and the session stays
         self._daemon = daemon
         self._linger_seconds = linger_seconds
         self._ask_callback = ask_callback
@@ -99,10 +100,10 @@ class Connection:
             raise Unavailable(why.message, why.remedy)
 
     async def leave(self) -> None:
-        """Abort what runs, wait for its outcomes, and end the session; cancelled, it leaves at once."""
+        """Abort what runs, wait for its outcomes, and end the session; cancelled or detached, it leaves at once."""
         self.closed_by = self.closed_by or LEFT
         try:
-            if self.line is not None:
+            if self.line is not None and not self.detached:
                 self.send(pb.AttachRequest(close=pb.Close()))
                 await asyncio.wait({self._pump}, timeout=CLOSE_SECONDS)
         finally:

@@ -25,6 +25,7 @@ const IMPORTED_MAX = 500;
 const IMPORTED_BATCH_MAX = 50;
 const HELPERS_MAX = 1_000;
 const NOTHING = Buffer.alloc(0);
+const OWN_DIRECTORY = decodeURIComponent(new URL(".", import.meta.url).pathname);
 
 const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
 const exit = process.exit.bind(process);
@@ -211,8 +212,14 @@ function messageOf(error) {
     return (text || "Error").slice(0, CAUSE_CHARACTERS_MAX);
 }
 
+/** The stack of an exception, without our own frames; one that has no others is a bug of ours, and stays whole. */
 function traceOf(error) {
-    return String(error?.stack ?? error).slice(0, TRACE_CHARACTERS_MAX);
+    const lines = String(error?.stack ?? error)
+        .slice(0, TRACE_CHARACTERS_MAX)
+        .split("\n");
+    const theirs = lines.filter((line) => !(/^\s+at /.test(line) && line.includes(OWN_DIRECTORY)));
+    const hasFrames = theirs.some((line) => /^\s+at /.test(line));
+    return (hasFrames ? theirs : lines).join("\n");
 }
 
 function brokenBy(error, path) {
