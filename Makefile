@@ -43,7 +43,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -158,6 +158,10 @@ generate: $(READY) ## the wire types, after an edit of a .proto, and the manual 
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
+
+first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md, from a run in an empty home; a minute
+	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
+	@mv $(VENV)/first-hour.md docs/first-hour.md
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
