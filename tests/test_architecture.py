@@ -1,4 +1,4 @@
-"""What the import contracts notice, what is shipped, and what may not be in the tree.
+"""What the import contracts notice, and what may not be in the tree.
 
 That the contracts hold is checked by `make imports`.
 """
@@ -8,13 +8,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
-PACKAGES = {"toolcell", "toolcelld", "toolcell_proto"}
 
 
 def imports(place: Path, extra: str) -> subprocess.CompletedProcess[str]:
@@ -47,39 +43,6 @@ forbidden_modules = ["google"]
 def tracked() -> list[Path]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     return [ROOT / name.decode() for name in done.stdout.split(b"\0") if name]
-
-
-@pytest.mark.slow
-def test_the_wheel_holds_the_three_packages_whole_and_nothing_else(tmp_path: Path) -> None:
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            tmp_path,
-            ROOT,
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    (page,) = {name for name in names if ".data/data/" in name}
-    assert page.endswith("/share/man/man1/toolcell.1")
-    assert {name.split("/")[0] for name in names - {page}} == PACKAGES
-    shipped = {"proto", "client", "daemon"}
-    files = [path.relative_to(ROOT) for path in tracked() if path.exists()]
-    expected = {path.relative_to(path.parts[0]).as_posix() for path in files if path.parts[0] in shipped}
-    # The generator and its configuration stand beside the package, not in it.
-    assert {name for name in expected if "/" in name} <= names
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
 
 
 # In two pieces, so that this file does not find itself. After a tilde or a name it is a home directory.

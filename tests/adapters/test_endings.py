@@ -130,7 +130,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     directory = tmp_path_factory.mktemp("plugin")
     sources = shutil.copytree(build.HERE, directory / "plugin")
     (sources / "index.js").write_text(ENTRY)
-    build.build(serve.NODE_MODULES, directory / "script.js", sources)
+    build.build(serve.PLUGIN_MODULES, directory / "script.js", sources)
     return Path(nodejs.__file__).parent / "bin" / "node", directory / "script.js"
 
 

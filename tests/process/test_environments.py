@@ -327,6 +327,34 @@ async def test_an_untrusted_project_has_no_packages_installed(packages: RunningD
 
 
 @pytest.mark.slow
+async def test_a_tool_that_was_not_shown_when_its_project_was_trusted_says_how_it_gets_its_packages(
+    packages: RunningDaemon,
+) -> None:
+    """It could not be described then, for want of uv; with uv it is described, but nothing was granted for it."""
+    packages.config.write_text('[environments]\nuv = "/nowhere/uv"\n')
+    packages.reload()
+    packages.tool("place", SCRIPT.format(package="mark"))
+
+    async def trusted() -> None:
+        words = ("-m", "toolcell.cli", "trust", "--yes", str(packages.project))
+        environment = {**os.environ, "TOOLCELL_SOCKET": packages.socket, "HOME": str(packages.directory)}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, env=environment, stdout=asyncio.subprocess.DEVNULL
+        )
+        assert await process.wait() == 0
+
+    await trusted()
+    packages.config.write_text(f'[environments]\nuv = "{UV}"\n')
+    packages.reload()
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+        assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
+        assert f"To trust it: toolcell trust {packages.project}" in outcome.message
+        await trusted()
+        outcome = await session.call("place", {})
+        assert outcome.kind.value == "ok", outcome
+
+
 @pytest.mark.slow
 async def test_a_package_with_compiled_code_is_installed_from_the_registry(
     make_daemon: Callable[..., RunningDaemon],

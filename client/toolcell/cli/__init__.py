@@ -21,6 +21,11 @@ COMPLETE = "_TOOLCELL_COMPLETE"
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    from toolcell._platform import unsupported
+
+    if (reason := unsupported(sys.platform)) is not None:
+        print(f"toolcell: {reason}", file=sys.stderr)
+        sys.exit(69)  # Exit.UNAVAILABLE
     from ._ui.streams import escape_standard_streams
 
     escape_standard_streams()

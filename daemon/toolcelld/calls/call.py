@@ -24,6 +24,7 @@ from toolcelld.calls.run import Run
 from toolcelld.calls.timers import PausableTimer
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import CALL, CallEvent, CallState, Machine
+from toolcelld.policy.interpreters import packages_not_granted
 from toolcelld.policy.ruleset import secret_missing
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
@@ -235,7 +236,11 @@ class Call(Machine[CallState, CallEvent]):
             return secret_missing(self.request.tool, failure.message)
         line = f" line {failure.line}" if failure.line else ""
         assert self.plan is not None
-        return Refusal(RefusalReason.BROKEN_TOOL, f"{self.plan.tool.path}{line}: {failure.message}")
+        message = f"{self.plan.tool.path}{line}: {failure.message}"
+        if failure.missing_module and not self.plan.spec.requirements:
+            # It was described with its packages, as its project is trusted; the call gets what was granted for it.
+            message = f"{message}\n{packages_not_granted(self.plan.tool.file)}".rstrip()
+        return Refusal(RefusalReason.BROKEN_TOOL, message)
 
     def prepare(self, text: str) -> None:
         """Stop the clocks of a call that waits for the packages of its tool, and tell its client.

@@ -24,7 +24,7 @@ from toolcelld.environments.requirements import (
 )
 from toolcelld.errors import Refusal, RefusalReason
 
-__all__ = ["interpreter_of", "missing_module", "requirements_of"]
+__all__ = ["interpreter_of", "missing_module", "packages_not_granted", "requirements_of"]
 
 _PROJECT = "project"
 
@@ -99,6 +99,17 @@ def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
         raise Refusal(RefusalReason.BROKEN_TOOL, f"{file.path}: {error}") from error
 
 
+def packages_not_granted(file: ToolFile) -> str:
+    """Return how a file that was not shown to the user gets the packages that it asks for; empty if it asks for none."""
+    if not (file.requires or has_block(file.content)):
+        return ""
+    return (
+        "It ran with Toolcell's own Python: packages are installed for trusted projects only, "
+        "and for files that were shown when it was trusted.\n"
+        f"  To trust it: toolcell trust {project_directory(file)}"
+    )
+
+
 def missing_module(
     file: ToolFile, module: str, interpreter: Interpreter | None, home: str, *, trusted: bool, config: str
 ) -> str:
@@ -120,11 +131,8 @@ def missing_module(
             f"It ran with {interpreter.executable}. To install it there: "
             f"uv pip install --python {interpreter.executable} {package}"
         )
-    if not trusted and (file.requires or has_block(file.content)):
-        return (
-            "It ran with Toolcell's own Python: packages are installed for trusted projects only.\n"
-            f"  To trust it: toolcell trust {project_directory(file)}"
-        )
+    if not trusted and (told := packages_not_granted(file)):
+        return told
     executable = _found_by_itself(file)
     if executable is not None and not trusted:
         return (

@@ -18,9 +18,10 @@ import httpx2
 from tests.adapters.openai import MODEL, Model, results
 from tests.adapters.script import Use
 
-__all__ = ["NODE_MODULES", "PASSWORD", "PROGRAM", "OpenCode", "Stay", "until"]
+__all__ = ["NODE_MODULES", "PASSWORD", "PLUGIN_MODULES", "PROGRAM", "OpenCode", "Stay", "until"]
 
 NODE_MODULES = Path(sys.prefix, "node", "node_modules")
+PLUGIN_MODULES = Path(sys.prefix, "plugin", "node_modules")
 PROGRAM = NODE_MODULES / "opencode-ai" / "bin" / "opencode.exe"
 PASSWORD = "of the server alone"
 START_SECONDS_MAX = 60

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.adapters.opencode.serve import NODE_MODULES
+from tests.adapters.opencode.serve import PLUGIN_MODULES
 
 from toolcell.adapters.opencode import plugin_entry, plugin_path
 
@@ -22,7 +22,7 @@ BYTES_MAX = 2 * 1024 * 1024
 
 def test_the_plugin_is_what_its_sources_build(tmp_path: Path) -> None:
     built = tmp_path / "toolcell-plugin.js"
-    build(NODE_MODULES, built)
+    build(PLUGIN_MODULES, built)
     assert built.read_bytes() == plugin_path().read_bytes(), "build it again: make plugin"
     assert built.with_suffix(".licenses.txt").read_text() == LICENSES.read_text()
 
@@ -34,7 +34,7 @@ def test_an_edit_that_was_not_built_is_noticed(tmp_path: Path) -> None:
         text = path.read_text()
         (sources / path.name).write_text(text.replace("The daemon does not answer", "The daemon is silent"))
     built = tmp_path / "toolcell-plugin.js"
-    build(NODE_MODULES, built, sources)
+    build(PLUGIN_MODULES, built, sources)
     assert built.read_bytes() != plugin_path().read_bytes()
 
 
@@ -49,7 +49,7 @@ def test_the_plugin_is_small_and_names_the_libraries_in_it() -> None:
 
 def test_a_plugin_that_was_not_built_is_an_error_that_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcell.adapters.opencode.entry.PLUGIN", Path("/nowhere/toolcell-plugin.js"))
-    with pytest.raises(FileNotFoundError, match="make plugin"):
+    with pytest.raises(FileNotFoundError, match="npm registry"):
         plugin_entry()
 
 

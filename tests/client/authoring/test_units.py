@@ -14,9 +14,9 @@ from toolcell._authoring.options import checked
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli._command_line.app import app
 from toolcell.client.limits import Limits, encode_limits
-from toolcelld.__main__ import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
 from toolcelld.config.declaration import DeclarationError, declare
 from toolcelld.config.load import ConfigError, load
+from toolcelld.program import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
 
 SIZES: list[tuple[object, int | None]] = [
     (1_048_576, 1_048_576), ("1048576", 1_048_576), ("10MB", 10_000_000), ("10MiB", 10_485_760), ("10 MiB", 10_485_760),

@@ -24,7 +24,10 @@ PLUGIN = Path(__file__).with_name("toolcell-plugin.js")
 def plugin_path() -> Path:
     """The plugin's file; OpenCode loads it by `"plugin": ["file:///…"]`. Raises FileNotFoundError in a clone without it."""
     if not PLUGIN.exists():
-        raise FileNotFoundError(f"{PLUGIN} is not built; in a clone of Toolcell: make plugin")
+        raise FileNotFoundError(
+            f"{PLUGIN} is not there: Toolcell was installed where it could not reach the npm registry. "
+            "Install it again where it can; in a clone: make plugin"
+        )
     return PLUGIN
 
 

@@ -20,6 +20,7 @@ import tempfile
 from typing import Literal, Protocol
 
 from toolcell import _paths
+from toolcell._platform import unsupported
 from toolcell.client._transport.channel import START_IT
 from toolcell.client.errors import Unavailable
 
@@ -51,7 +52,9 @@ class Daemon(Protocol):
 
 
 def find(address: str | None, daemon: Literal["start", "running", "private"]) -> Daemon:
-    """The daemon at an address, `None` for the user's own."""
+    """The daemon at an address, `None` for the user's own. Raises Unavailable where none can be started."""
+    if daemon != "running" and (reason := unsupported(sys.platform)) is not None:
+        raise Unavailable(reason)
     if daemon == "private":
         if address is not None:
             raise ValueError("a private daemon has an address of its own; leave `address` out")

@@ -1,7 +1,7 @@
 // Builds the plugin into one file, and writes down whose work it contains:
 //   node build.mjs NODE_MODULES PROTO TEXTS TARGET
 //
-//   NODE_MODULES  where esbuild, protobufjs and @grpc/grpc-js are installed, as tests/adapters/package.json pins them
+//   NODE_MODULES  where esbuild, protobufjs and @grpc/grpc-js are installed, as package.json beside this file pins them
 //   PROTO...      directories of .proto files: ours, and google/rpc of googleapis-common-protos, joined by ":"
 //   TEXTS         the texts of the Python client that the plugin uses, as a JSON object
 //   TARGET        the file to write; the licenses are written beside it

@@ -1,6 +1,6 @@
 """Builds the plugin for OpenCode into one file beside this directory, or at TARGET: build.py NODE_MODULES [TARGET]
 
-NODE_MODULES is where esbuild, protobufjs and @grpc/grpc-js are installed, as tests/adapters/package.json pins them.
+NODE_MODULES is where esbuild, protobufjs and @grpc/grpc-js are installed, as package.json beside this file pins them.
 """
 
 from __future__ import annotations

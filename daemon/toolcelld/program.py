@@ -1,0 +1,182 @@
+"""`toolcelld`: arguments and exit codes of the daemon, and the order of its start.
+
+The zygote takes as long to import its modules as the daemon, so it is launched before the daemon imports gRPC; before
+that come only the lock, so that there is one daemon, and the control group, because a process stays where it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import toolcelld
+from toolcell import _paths
+from toolcell._own_grpc import older_pollers
+from toolcell._printable import printable
+from toolcell._units import parse_seconds
+from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.detach import detached
+from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
+from toolcelld.sandbox import linux
+from toolcelld.worker.zygote.launch import launch
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["main"]
+
+EXIT_CONFIG: Final = 78  # EX_CONFIG of <sysexits.h>
+EXIT_UNAVAILABLE: Final = 69  # EX_UNAVAILABLE
+
+
+def main() -> None:
+    """Serve until told to stop. Exits 0 when another daemon serves already: it is as good."""
+    arguments = _parser().parse_args()
+    with detached() if arguments.detach else contextlib.nullcontext(lambda: None) as on_serving:
+        _serve(arguments, on_serving)
+
+
+def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> None:
+    os.umask(0o077)
+    state = os.path.abspath(arguments.state or _paths.state_directory())
+    try:
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        os.listdir(state)
+    except OSError as error:
+        mended = "name another with --state or XDG_STATE_HOME"
+        message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
+        sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
+    runtime_directory = RuntimeDirectory(os.path.abspath(arguments.socket or _paths.socket_path()))
+    try:
+        runtime_directory.take()
+    except AlreadyRunning:
+        print(f"Another daemon serves {runtime_directory.socket} already.", file=sys.stderr)
+        return
+    except AccessError as error:
+        sys.exit(_told(error, EXIT_UNAVAILABLE))
+    try:
+        _run(arguments, runtime_directory, state, on_serving)
+    finally:
+        runtime_directory.leave()
+
+
+def _run(
+    arguments: argparse.Namespace,
+    runtime_directory: RuntimeDirectory,
+    state: str,
+    on_serving: Callable[[], None],
+) -> None:
+    linux.set_dumpable(False)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
+    cgroups = CgroupTree.claim()
+    try:
+        launched = launch(sys.executable)
+    except OSError as error:
+        message = f"{sys.executable} cannot be started: {error.strerror}"
+        sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
+    mistake: BaseException | None = None
+    with contextlib.closing(launched):
+        import asyncio
+
+        _log_to_stderr(verbose=arguments.verbose)
+        with older_pollers():
+            from toolcelld.config.load import ConfigError
+            from toolcelld.server import DaemonOptions, run
+
+        options = DaemonOptions(
+            socket=runtime_directory.socket,
+            state_directory=state,
+            config_paths=(arguments.config,) if arguments.config else None,
+            only=tuple(arguments.only),
+            idle_exit_seconds=arguments.idle_exit,
+            private=arguments.private,
+            drain_seconds=arguments.drain,
+        )
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(run(options, runtime_directory, cgroups, launched, on_serving))
+        except* ConfigError as group:
+            mistake = group.exceptions[
+                0
+            ]  # an exit from within here becomes part of a group itself in early 3.11
+    if mistake is not None:
+        sys.exit(_told(mistake, EXIT_CONFIG))
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    import logging
+
+    from toolcelld.event_log import OneLineFormatter, log_uncaught_exceptions
+
+    handler = logging.StreamHandler(sys.stderr)
+    time = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    handler.setFormatter(OneLineFormatter(f"{time}%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    log_uncaught_exceptions()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def _told(error: BaseException, status: int) -> int:
+    print(f"toolcelld: {printable(str(error))}", file=sys.stderr)
+    return status
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} {error}") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="toolcelld", description="The Toolcell daemon; `toolcell serve` starts it too."
+    )
+    parser.add_argument(
+        "--socket",
+        type=os.path.abspath,
+        help="where to serve; default $TOOLCELL_SOCKET, else below $XDG_RUNTIME_DIR",
+    )
+    parser.add_argument(
+        "--state",
+        type=os.path.abspath,
+        help="directory of outputs and records; default below $XDG_STATE_HOME",
+    )
+    parser.add_argument("--config", type=os.path.abspath, help="a configuration file in place of the user's")
+    parser.add_argument(
+        "--only",
+        type=os.path.abspath,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="serve this tool file and no other; may come again",
+    )
+    parser.add_argument(
+        "--idle-exit", type=_seconds, metavar="SECONDS", help="end after so long without a session"
+    )
+    parser.add_argument(
+        "--drain", type=_seconds, default=10.0, metavar="SECONDS", help="what running calls get at the end"
+    )
+    started_by_client = parser.add_mutually_exclusive_group()
+    started_by_client.add_argument(
+        "--private", action="store_true", help="end with stdin: for a client that owns this daemon"
+    )
+    started_by_client.add_argument(
+        "--detach",
+        action="store_true",
+        help="leave the caller's process tree, and return when the daemon serves; stdout and stderr stay its log",
+    )
+    parser.add_argument("--verbose", action="store_true", help="log more")
+    parser.add_argument("--version", action="version", version=toolcelld.version())
+    return parser

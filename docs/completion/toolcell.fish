@@ -1,0 +1,1 @@
+complete --command toolcell --no-files --arguments "(env _TOOLCELL_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) toolcell)" --condition "env _TOOLCELL_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) toolcell"

@@ -1,0 +1,105 @@
+"""What the wheel holds, and what it is built of where `make plugin` and `make engines` were not before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.wheels import ROOT, build_wheel, tracked
+
+PACKAGES = {"toolcell", "toolcelld", "toolcell_proto"}
+SHARED = {
+    "bash-completion/completions/toolcell": "docs/completion/toolcell.bash",
+    "fish/vendor_completions.d/toolcell.fish": "docs/completion/toolcell.fish",
+    "man/man1/toolcell.1": "docs/toolcell.1",
+    "systemd/user/toolcelld.service": "systemd/toolcelld.service",
+    "zsh/site-functions/_toolcell": "docs/completion/toolcell.zsh",
+}
+BUILT = {
+    "toolcell/adapters/opencode/toolcell-plugin.js",
+    "toolcell/adapters/opencode/toolcell-plugin.licenses.txt",
+    *(
+        f"toolcelld/worker/javascript/vendor/{name}"
+        for name in ("zod.mjs", "zod3.mjs", "typebox.mjs", "sucrase.cjs")
+    ),
+}
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_wheel_holds_the_three_packages_whole_and_what_belongs_to_them(tmp_path: Path) -> None:
+    files = contents(build_wheel(tmp_path))
+    shared = {name.split(".data/data/share/")[1]: text for name, text in files.items() if ".data/" in name}
+    examples = {
+        f"toolcell/examples/{path.relative_to(ROOT / 'examples')}": str(path.relative_to(ROOT))
+        for path in tracked()
+        if path.is_relative_to(ROOT / "examples")
+    }
+    assert {name: (ROOT / source).read_bytes() for name, source in (SHARED | examples).items()} == shared
+
+    names = {name for name in files if ".data/" not in name}
+    assert {name.split("/")[0] for name in names} == PACKAGES
+    sources = [path.relative_to(ROOT) for path in tracked()]
+    expected = {
+        path.relative_to(path.parts[0]).as_posix()
+        for path in sources
+        if path.parts[0] in {"proto", "client", "daemon"}
+    }
+    # The generator and its configuration stand beside the package, not in it.
+    assert {name for name in expected if "/" in name} | BUILT <= names
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert any(name.endswith("/toolcell.proto") for name in names)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The tree as git has it, with nothing built."""
+    clone = tmp_path / "clone"
+    for path in tracked():
+        target = clone / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    return clone
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_wheel_of_a_clone_where_nothing_was_built_holds_the_same(clone: Path, tmp_path: Path) -> None:
+    assert contents(build_wheel(tmp_path / "a", clone)) == contents(build_wheel(tmp_path / "b"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_without_the_npm_registry_there_is_a_wheel_and_it_says_what_is_missing(
+    clone: Path, tmp_path: Path
+) -> None:
+    nowhere = {
+        "npm_config_registry": "http://127.0.0.1:9/",
+        "npm_config_fetch_retries": "0",
+        "npm_config_cache": str(tmp_path / "cache"),
+    }
+    wheel = build_wheel(tmp_path / "wheel", clone, {**os.environ, **nowhere})
+    assert not BUILT & set(contents(wheel))
+    code = "from toolcell.adapters.opencode import plugin_path; plugin_path()"
+    environment = {"PYTHONPATH": str(wheel), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "npm registry" in done.stderr.splitlines()[-1]
+
+
+def test_the_completions_are_those_that_the_command_prints() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        command = [sys.executable, "-m", "toolcell.cli", "completion", shell]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert (ROOT / f"docs/completion/toolcell.{shell}").read_text() == printed, "run make generate"
