@@ -88,7 +88,7 @@ class Export:
     def invoke(self, arguments: Any, context: ToolContext) -> object:
         """Call the tool with what `arguments` gave; of an asynchronous tool the result is awaitable."""
         if self._host is not None:
-            self._host.context = context
+            self._host.begin(context)
         return self._call(arguments, context)
 
     def normalise(self, value: object) -> Result:

@@ -16,6 +16,7 @@ import asyncio
 import inspect
 import logging
 import os
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -45,29 +46,37 @@ class Host:
     Attributes:
         directory: The directory of the session, or of the project while its tools are described.
         cwd: The same as text.
-        context: That of the newest call; None before the first one, as while the factory runs.
         logger: Writes to the log of the tool.
         pending: The actions that wait for a decision.
     """
 
     def __init__(self) -> None:
-        self.context: ToolContext | None = None
+        self._context: weakref.ref[ToolContext] | None = None  # nothing of a call outlives it
         self.cwd = os.getcwd()
         self.directory = Path(self.cwd)
         self.logger = logging.getLogger("tool")
         self.pending = PendingActions()
 
+    def begin(self, context: ToolContext) -> None:
+        """Take the context of a call that begins."""
+        self._context = weakref.ref(context)
+
+    @property
+    def context(self) -> ToolContext | None:
+        """That of the running call; None while there is none, as when the factory runs."""
+        return None if self._context is None else self._context()
+
     @property
     def has_ui(self) -> bool:
-        """Whether the agent of the newest call can ask the user; False before the first one."""
+        """Whether the agent of the running call can ask the user; False while there is none."""
         return self.context is not None and self.context.has_ui
 
     @property
     def ui(self) -> Ui:
-        """The questions of the newest call, as `context.ui`. Raises `ToolError` before the first one."""
-        if self.context is None:
+        """The questions of the running call, as `context.ui`. Raises `ToolError` while there is none."""
+        if (context := self.context) is None:
             raise ToolError("There is no call that could ask; use host.ui in a tool.")
-        return self.context.ui
+        return context.ui
 
     async def exec(
         self,
