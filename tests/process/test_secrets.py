@@ -72,7 +72,9 @@ def is_clean(text: str) -> bool:
 
 
 async def test_a_secret_is_not_in_a_structured_value_either(daemon: RunningDaemon) -> None:
-    daemon.tool("typed", LEAKS.replace("def leaks", "def typed").replace("-> object", "-> dict[str, str | list[str]]"))
+    daemon.tool(
+        "typed", LEAKS.replace("def leaks", "def typed").replace("-> object", "-> dict[str, str | list[str]]")
+    )
     async with daemon.connect() as session:
         await session.reload()
         outcome = await session.call("typed", {"where": "types"})
