@@ -42,6 +42,11 @@ APPLIES = {
         "tools-call-image",
         "tools-call-error",
         "tools-call-with-progress",
+        "tools-call-with-logging",
+        "logging-set-level",
+        "tools-call-audio",
+        "tools-call-embedded-resource",
+        "tools-call-mixed-content",
         "tools-call-elicitation",
         "server-sse-multiple-streams",
         "dns-rebinding-protection",
@@ -53,6 +58,9 @@ APPLIES = {
         "tools-call-image",
         "tools-call-error",
         "tools-call-with-progress",
+        "tools-call-audio",
+        "tools-call-embedded-resource",
+        "tools-call-mixed-content",
         "server-sse-multiple-streams",
         "dns-rebinding-protection",
         "caching",
@@ -73,18 +81,9 @@ TOOLS_ALONE = (
 )
 ONE_FORM = "A tool asks whether it may, in one form of our own, yes or no; a form with fields of the suite's is not to be had."
 NO_SAMPLING = "No tool can ask for a completion of the host's model, nor for its roots by itself."
-NO_BLOCK = "A tool's result has texts, pictures and links; no sounds, and no resources embedded."
-NO_LOGS = (
-    "What a tool logs goes to the daemon's log, for its user; 2026-07-28 has deprecated it in the protocol."
-)
 EXTENSION = "An extension of the protocol that Toolcell does not have, nor says that it has."
 
 DOES_NOT_APPLY = {
-    "logging-set-level": NO_LOGS,
-    "tools-call-with-logging": NO_LOGS,
-    "tools-call-audio": NO_BLOCK,
-    "tools-call-embedded-resource": NO_BLOCK,
-    "tools-call-mixed-content": NO_BLOCK,
     "tools-call-sampling": NO_SAMPLING,
     "input-required-result-basic-sampling": NO_SAMPLING,
     "input-required-result-capability-check": NO_SAMPLING,

@@ -20,6 +20,8 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from fastmcp import Client as FastClient
+from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 from starlette.responses import PlainTextResponse
@@ -206,6 +208,17 @@ async def test_progress_and_questions_reach_the_host(door: Door, era: str) -> No
         assert text(await client.call_tool("kit_asks", {"path": "a"})) == "wrote a"
         assert (await client.call_tool("kit_asks", {"path": "b"})).is_error
     assert said[-1] == "step 3"
+
+
+async def test_a_typed_value_is_structured_content_over_http_too(door: Door, era: str) -> None:
+    async with host(door, era) as client:
+        tools = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+        assert tools["kit_whoami"] == {"type": "object", "additionalProperties": {"type": "string"}}
+        result = await client.call_tool("kit_whoami")
+        assert result.structured_content == json.loads(text(result))
+    transport = StreamableHttpTransport(door.url, headers={"Authorization": f"Bearer {TOKEN}"})
+    async with FastClient(transport, timeout=SECONDS_MAX) as fast:
+        assert (await fast.call_tool("kit_whoami")).data.keys() == result.structured_content.keys()
 
 
 async def test_a_host_over_http_does_not_choose_the_directory(door: Door, era: str) -> None:

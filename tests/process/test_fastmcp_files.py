@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from tests.daemons import RunningDaemon
 
-from toolcell.client import question_service
+from toolcell.client import FileData, question_service
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ BARE = "import sys\nsys.path = [place for place in sys.path if 'site-packages' n
 SERVER = BARE + dedent('''
     from contextlib import asynccontextmanager
     from dataclasses import dataclass
-    from typing import Annotated
+    from typing import Annotated, Any
 
     from fastmcp import Context, FastMCP
     from fastmcp.dependencies import CurrentContext, Depends, Progress
@@ -25,8 +25,9 @@ SERVER = BARE + dedent('''
     from fastmcp.server.dependencies import get_context
     from fastmcp.tools import tool
     from fastmcp.tools.tool import ToolResult
-    from fastmcp.utilities.types import File, Image
-    from mcp.types import ImageContent, ResourceLink, TextContent, ToolAnnotations
+    from fastmcp.utilities.types import Audio, File, Image
+    from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, ResourceLink, TextContent
+    from mcp.types import ToolAnnotations
     from pydantic import Field
 
     mcp = FastMCP("Server", auth=GitHubProvider(client_id="x"))
@@ -78,6 +79,20 @@ SERVER = BARE + dedent('''
         return File(data=b"\\xff\\x00", format="mp3")
 
     @mcp.tool
+    def sounds() -> list[Any]:
+        resource = BlobResourceContents(uri="f:///a/b.pdf", blob="JVBERg==", mimeType="application/pdf")
+        return [
+            Audio(data=b"\\xff", format="wav"),
+            AudioContent(type="audio", data="//8=", mimeType="audio/ogg"),
+            EmbeddedResource(type="resource", resource=resource),
+            File(data=b"plain"),
+        ]
+
+    @mcp.tool(output_schema=None)
+    def untyped() -> int:
+        return 1
+
+    @mcp.tool
     async def agree(ctx: Context) -> str:
         return (await ctx.elicit("Go on?", response_type=None)).action
 
@@ -126,7 +141,8 @@ SERVER = BARE + dedent('''
         mcp.run(transport="http")
 ''')
 NAMES = {
-    "add", "age", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound",
+    "add", "age", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound", "sounds",
+    "untyped",
 }  # fmt: skip
 
 
@@ -146,6 +162,8 @@ async def test_the_tools_of_a_server_have_its_names_and_schemas(daemon: RunningD
     assert tools["look-up"].input_schema["required"] == ["query"], "the context is no argument"
     look = tools["look-up"]
     assert (look.title, look.read_only, look.destructive) == ("Look up", True, False)
+    assert look.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert [name for name, tool in tools.items() if tool.output_schema] == ["add", "alone", "look-up"]
     assert set(tools["depends"].input_schema["properties"]) == {"text"}
     assert not tools["parts"].input_schema["properties"]
 
@@ -173,8 +191,14 @@ async def test_calls_have_the_context_and_results_of_the_library(daemon: Running
         assert [type(block).__name__ for block in (await session.call("in_picture")).content] == ["ImageData"]
         assert (await session.call("alone", {"n": 4})).details == 4
         sound = await session.call("sound")
-        assert sound.kind == "tool_error"
-        assert "neither text nor a picture" in sound.text
+        assert sound.content == (FileData(b"\xff\0", "audio/mpeg", "file.mp3"),)
+        assert [str(block) for block in (await session.call("sounds")).content] == [
+            "[file: file.wav, audio/wav, 1 bytes]",
+            "[file: sound, audio/ogg, 2 bytes]",
+            "[file: b.pdf, application/pdf, 4 bytes]",
+            "Text(text='plain')",
+        ]
+        assert (await session.call("look-up", {"query": "x"}, session_id="s")).structured
 
 
 async def test_the_user_is_asked_for_agreement_and_for_texts(daemon: RunningDaemon) -> None:

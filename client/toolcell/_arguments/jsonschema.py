@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from toolcell._arguments.messages import got, step
 from toolcell._results.json_value import to_json
 
-__all__ = ["DEPTH_MAX", "check_schema", "target", "violations"]
+__all__ = ["DEPTH_MAX", "check_schema", "fits", "target", "violations"]
 
 Complaint: TypeAlias = tuple[str, str]
 
@@ -88,6 +88,33 @@ def violations(
         for keyword, rule in schema.items():
             if keyword in _KEYWORDS:
                 yield from _KEYWORDS[keyword](value, rule, at)
+
+
+def fits(value: Any, schema: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a value has no `violations`. It is several times as fast, as it has no paths and no sentences to make."""
+    if isinstance(schema, bool):
+        return schema
+    if depth > DEPTH_MAX:
+        return False
+    for keyword, rule in schema.items():
+        match keyword:
+            case "type" if isinstance(rule, str):
+                fine = _TYPES[rule](value)
+            case "properties":
+                fine = not isinstance(value, dict) or all(
+                    fits(value[name], part, root, depth + 1) for name, part in rule.items() if name in value
+                )
+            case "required":
+                fine = not isinstance(value, dict) or all(name in value for name in rule)
+            case "items" if "prefixItems" not in schema:
+                fine = all(fits(item, rule, root, depth + 1) for item in _elements(value))
+            case _ if keyword in _KEYWORDS:
+                fine = next(_KEYWORDS[keyword](value, rule, At(schema, root, "", depth)), None) is None
+            case _:
+                continue
+        if not fine:
+            return False
+    return True
 
 
 def check_schema(schema: Any, root: Mapping[str, Any], where: str = "args", depth: int = 0) -> None:

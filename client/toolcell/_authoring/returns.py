@@ -25,7 +25,7 @@ import pydantic_core
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from toolcell._arguments.jsonschema import DEPTH_MAX, target, violations
+from toolcell._arguments.jsonschema import DEPTH_MAX, fits, target, violations
 from toolcell._arguments.parameters import PlainJsonSchema
 from toolcell._results.json_value import to_json
 
@@ -77,6 +77,8 @@ class Returns:
         if schema.get(WRAPPED):
             value = {"result": value}
         try:
+            if fits(value, schema, schema):
+                return ""
             found = list(islice(violations(value, schema, schema), COMPLAINTS_MAX))
         except Exception:  # noqa: BLE001  a pattern in another dialect, or a type's own schema that is none
             return None

@@ -110,12 +110,27 @@ def _part(part: Mapping[str, Any]) -> str | Image | File | Link:
         case "resource_link":
             kind = part.get("mimeType") or part.get("mime_type")
             return Link(_text(part["uri"]), name=_optional(part.get("name")), mime_type=_optional(kind))
+        case "audio":
+            kind = _text(part.get("mimeType") or part["mime_type"])
+            return File(data=base64.b64decode(_text(part["data"]), validate=True), mime_type=kind)
+        case "resource":
+            return _resource(part["resource"])
         case "file":
             url = _text(part["uri"] if "uri" in part else part["url"])
             kind = _text(part.get("mime") or part.get("mimeType") or "")
             return _file(url, kind, part.get("name") or part.get("filename"))
         case other:
             raise ValueError(other)
+
+
+def _resource(resource: Mapping[str, Any]) -> str | File:
+    """MCP's embedded resource: text for the model, or a file."""
+    if "text" in resource:
+        return _text(resource["text"])
+    kind = _optional(resource.get("mimeType") or resource.get("mime_type"))
+    name = _text(resource.get("uri", "")).rstrip("/").rpartition("/")[2]
+    data = base64.b64decode(_text(resource["blob"]), validate=True)
+    return File(data=data, mime_type=kind, name=name or None)
 
 
 def _file(url: str, mime_type: str, name: object) -> Image | File | Link:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolcell import Image, ToolContext, ToolError, tool
+from toolcell import File, Image, ToolContext, ToolError, tool
 
 PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
@@ -40,6 +40,33 @@ def simple_text() -> str:
 def image_content() -> Image:
     """A picture."""
     return PIXEL
+
+
+@tool(name="test_audio_content")
+def audio_content() -> File:
+    """A sound."""
+    return File(data=b"RIFF$\0\0\0WAVE", name="a.wav", mime_type="audio/wav")
+
+
+@tool(name="test_embedded_resource")
+def embedded_resource() -> File:
+    """A file."""
+    return File(data=b"This is an embedded resource content.", name="a.txt", mime_type="text/plain")
+
+
+@tool(name="test_multiple_content_types")
+def multiple_content_types() -> list[str | Image | File]:
+    """A text, a picture and a file."""
+    return ["Several blocks:", PIXEL, File(data=b'{"test":"data","value":123}', mime_type="application/json")]
+
+
+@tool(name="test_tool_with_logging")
+def tool_with_logging(context: ToolContext) -> str:
+    """Log three times."""
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        context.log.info(line)
+        time.sleep(0.05)
+    return "done"
 
 
 @tool(name="test_error_handling")

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell._arguments.jsonschema import violations
+from toolcell._arguments.jsonschema import fits, violations
 from toolcell._arguments.parameters import InvalidToolDefinition, from_args
 from toolcell._results.errors import InvalidArguments
 
 
 def wrong(value: Any, schema: Any, root: Any = None) -> list[tuple[str, str]]:
-    return list(violations(value, schema, root or schema))
+    found = list(violations(value, schema, root or schema))
+    assert fits(value, schema, root or schema) == (not found)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -167,3 +169,40 @@ def test_filling_in_ends_where_a_schema_refers_to_itself() -> None:
         "$defs": {"a": {"$ref": "#/$defs/a"}},
     }
     assert read(turning) == {}
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.sampled_from(["", "a", "ab"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+KINDS = ["string", "integer", "number", "boolean", "null", "array", "object"]
+SCHEMAS: st.SearchStrategy[Any] = st.recursive(
+    st.booleans()
+    | st.fixed_dictionaries(
+        {},
+        optional={"type": st.sampled_from(KINDS) | st.lists(st.sampled_from(KINDS)), "minimum": st.just(0)},
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(KINDS),
+            "properties": st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+            "required": st.lists(st.sampled_from("ab"), max_size=2),
+            "additionalProperties": inner,
+            "items": inner,
+            "prefixItems": st.lists(inner, max_size=2),
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+            "$ref": st.just("#/$defs/a"),
+            "title": st.just("t"),
+        },
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES, SCHEMAS, SCHEMAS)
+def test_a_value_fits_where_there_are_no_violations(value: Any, schema: Any, definition: Any) -> None:
+    wrong(value, schema, {"$defs": {"a": definition}})

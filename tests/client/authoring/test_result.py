@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from toolcell import Image, Link, ToolError, ToolResult
 from toolcell._results.normalise import (
+    FileBlock,
     ImageBlock,
     LinkBlock,
     Result,
@@ -276,6 +277,25 @@ def test_a_tool_result_is_what_it_says() -> None:
             },
             Result((LinkBlock("file:///a.pdf", "a", "application/pdf"), ImageBlock(PNG, "image/png"))),
         ),
+        (
+            {
+                "content": [
+                    {"type": "audio", "data": "//8=", "mimeType": "audio/ogg"},
+                    {
+                        "type": "resource",
+                        "resource": {"uri": "f:///b.pdf", "blob": "JVBERg==", "mimeType": "application/pdf"},
+                    },
+                    {"type": "resource", "resource": {"uri": "f:///c", "text": "plain"}},
+                ]
+            },
+            Result(
+                (
+                    FileBlock(b"\xff\xff", "audio/ogg", "file"),
+                    FileBlock(b"%PDF", "application/pdf", "b.pdf"),
+                    TextBlock("plain"),
+                )
+            ),
+        ),
     ],
 )
 def test_the_specifications_shapes_are_read_where_they_are_asked_for(value: object, expected: Result) -> None:
@@ -290,6 +310,11 @@ def test_the_specifications_shapes_are_read_where_they_are_asked_for(value: obje
         {"output": {"not": "text"}},
         {"content": "x", "author": "y"},
         {"content": [{"type": "video"}]},
+        {"content": [{"type": "audio", "data": 7, "mimeType": "audio/ogg"}]},
+        {"content": [{"type": "audio", "data": "no base64!", "mimeType": "audio/ogg"}]},
+        {"content": [{"type": "resource", "resource": 7}]},
+        {"content": [{"type": "resource", "resource": {"uri": 7, "blob": ""}}]},
+        {"content": [{"type": "resource", "resource": {"uri": "f:///a"}}]},
         {"content": [{"type": "image", "data": "no base64!", "mimeType": "image/png"}]},
         {"content": 3},
         {"content": "x", "metadata": 3},

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolcell._results.content import File as OwnFile
 from toolcell._results.content import Image as OwnImage
 from toolcell._results.content import Link
 from toolcell._results.content import ToolResult as OwnResult
-from toolcell._results.errors import ToolError
 
 __all__ = ["BLOCKS", "Audio", "File", "Image", "Inert", "ToolAnnotations", "ToolResult", "as_result"]
 
@@ -119,6 +120,7 @@ BLOCKS: Mapping[str, type[Any]] = {
     "Annotations": _block("Annotations", ""),
     "ToolAnnotations": ToolAnnotations,
 }
+AUDIO_FORMATS = {"mp3": "mpeg", "m4a": "mp4"}
 KINDS = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
 
@@ -129,12 +131,12 @@ def as_result(value: Any) -> Any:
         value: Any value; those that are not of the library are returned unchanged.
 
     Raises:
-        ToolError: It is a sound or a file that is not text, which no agent can be given.
+        ToolError: A file is too large, or its media type is none.
     """
     if type(value).__name__ == "CallToolResult" or isinstance(value, ToolResult):
         data = getattr(value, "structured_content", None) or getattr(value, "structuredContent", None)
         content = as_result(value.content) if value.content is not None else data
-        if not isinstance(content, str | OwnImage | Link | list):
+        if not isinstance(content, str | OwnImage | OwnFile | Link | list):
             return content  # data only
         failed = bool(getattr(value, "isError", False) or getattr(value, "is_error", False))
         meta = getattr(value, "meta", None)
@@ -156,33 +158,38 @@ def _is_part(value: Any) -> bool:
     )
 
 
-def _part(value: Any) -> str | OwnImage | Link:
+def _part(value: Any) -> str | OwnImage | OwnFile | Link:
     if isinstance(value, Image):
         return OwnImage(data=value.read(), format=value.format or None)
     if isinstance(value, _Media):
-        return _text_of(value.read(), value.name or os.fspath(value.path or ""))
+        unnamed = f"file.{value.format}" if value.format else ""
+        name = value.name or str(os.fspath(value.path or "")).rpartition("/")[2] or unnamed
+        mime_type = f"audio/{AUDIO_FORMATS.get(value.format, value.format or 'wav')}"
+        return _text_or_file(value.read(), name, mime_type if isinstance(value, Audio) else None)
     match value.type:
         case "text":
             return str(value.text)
         case "image":
-            mime_type = getattr(value, "mimeType", None) or getattr(value, "mime_type", None)
-            return OwnImage(data=base64.b64decode(value.data), format=mime_type)
+            return OwnImage(data=base64.b64decode(value.data), format=_mime_type(value))
         case "resource_link":
-            mime_type = getattr(value, "mimeType", None) or getattr(value, "mime_type", None)
-            return Link(str(value.uri), name=getattr(value, "name", None), mime_type=mime_type)
+            return Link(str(value.uri), name=getattr(value, "name", None), mime_type=_mime_type(value))
         case "resource" if hasattr(value.resource, "text"):
             return str(value.resource.text)
         case "resource":
-            return _text_of(base64.b64decode(value.resource.blob), str(getattr(value.resource, "uri", "")))
+            resource = value.resource
+            name = str(getattr(resource, "uri", "")).rstrip("/").rpartition("/")[2]
+            return _text_or_file(base64.b64decode(resource.blob), name, _mime_type(resource))
         case _:
-            return _text_of(base64.b64decode(value.data), "sound")
+            return _text_or_file(base64.b64decode(value.data), "sound", _mime_type(value) or "audio/wav")
 
 
-def _text_of(data: bytes, name: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ToolError(
-            f"The tool returned {name or 'a file'} of {len(data)} bytes, which is neither text nor a picture; "
-            "write it to the project and return its path."
-        ) from None
+def _mime_type(value: Any) -> str | None:
+    return getattr(value, "mimeType", None) or getattr(value, "mime_type", None)
+
+
+def _text_or_file(data: bytes, name: str, mime_type: str | None) -> str | OwnFile:
+    """A file that is text is text for the model, unless it says that it is something else."""
+    if mime_type is None or mime_type.startswith("text/"):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode()
+    return OwnFile(data=data, name=name or None, mime_type=mime_type)

@@ -47,6 +47,8 @@ class Bridge:
         """Serve until the host ends its input. Cancelled, it leaves in the same way."""
         async with self._stay as stay:
             serving = server(stay.list_tools, stay.call_tool, stay.listen)
+            # Not an argument of the constructor, which warns that the protocol of 2026-07-28 has no such request.
+            serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, stay.set_level)
             options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
             while (item := await _next(read)) is not None:
                 if not _is_discovery(item):

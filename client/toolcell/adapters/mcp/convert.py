@@ -17,16 +17,29 @@ from urllib.parse import quote
 
 from mcp import types
 
-from toolcell.client import Answer, Ask, FileData, ImageData, Outcome, Question, ResourceLink, Text, ToolInfo
+from toolcell.client import (
+    Answer,
+    Ask,
+    FileData,
+    ImageData,
+    Outcome,
+    Question,
+    ResourceLink,
+    Text,
+    ToolInfo,
+    Update,
+)
 from toolcell.client.outcome import failure_text
 
 from .host_limits import meta_of, reads_structured
 
 __all__ = [
-    "answer_of", "failure", "file_block", "form_of", "question_of", "result_of", "tools_of", "value_of",
+    "answer_of", "failure", "file_block", "form_of", "line_of", "question_of", "result_of", "tools_of", "value_of",
 ]  # fmt: skip
 
 ANSWER = "allow"
+LINE_CHARACTERS_MAX = 1000
+"""As of the message of progress."""
 NOT_STRUCTURED = (
     "The tool ran and returned. Its value cannot be sent as data: it is longer than the tool's output_bytes or "
     "output_lines, does not fit the tool's output schema, as the log of the tool says, or was changed by a hook. "
@@ -76,6 +89,12 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolR
         return types.CallToolResult(content=content, is_error=True)
     wrapped = tool.structured_value(outcome.details)
     return types.CallToolResult(content=content, structured_content=cast("dict[str, Any]", wrapped))
+
+
+def line_of(update: Update) -> str:
+    """What a host shows of a partial result while the tool runs: the last line of its text; "" if it has none."""
+    texts = "\n".join(block.text for block in update.content if isinstance(block, Text))
+    return texts.rstrip().rpartition("\n")[2][:LINE_CHARACTERS_MAX]
 
 
 def failure(message: str) -> types.CallToolResult:

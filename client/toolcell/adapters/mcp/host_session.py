@@ -22,6 +22,7 @@ import pydantic
 from mcp import MCPError, types
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
 from toolcell.client import (
@@ -41,6 +42,7 @@ from toolcell.client.forms import QUESTION
 from .convert import failure, result_of, tools_of
 from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
 from .host_limits import limits_of, reads_structured
+from .log_records import DEFAULT_LEVEL, level_of
 from .tool_call import Context, ToolCall
 
 __all__ = ["HostSession", "Start", "can_elicit", "client_name"]
@@ -67,7 +69,7 @@ class HostSession:
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         # All mutable state: the session once it is asked for, and its limits, what the host was last shown and by
-        # which connection it hears of changes, the calls under way, and the host's root once it has told.
+        # which connection it hears of changes, the calls under way, the level of log records that it wants, and the host's root once it has told.
         self._group = asyncio.TaskGroup()
         self._staying: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Session] | None = None
@@ -75,6 +77,7 @@ class HostSession:
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
         self._talks: dict[str, tuple[ToolCall, asyncio.Task[Any]]] = {}
+        self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root: str | None = None
         self._roots_asked = False
         self._roots_known = asyncio.Event()
@@ -151,6 +154,17 @@ class HostSession:
             return result_of(await read_output.read(session, params.arguments or {}, limits))
         return await self._start(session, context, params)
 
+    async def set_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """The host wants log records of this level and above, from now on."""
+        self._level = params.level
+        return types.EmptyResult()
+
+    def _log_level(self, context: Context) -> types.LoggingLevel | None:
+        """The least level that a request wants: from 2026-07-28 on each says it, or wants none."""
+        if context.session.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            return self._level
+        return level_of((context.meta or {}).get(types.LOG_LEVEL_META_KEY))
+
     async def _start(
         self, session: Session, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
@@ -167,7 +181,7 @@ class HostSession:
         except (TypeError, ValueError) as error:
             return failure(str(error))
         tool = session.catalog.tools.get(params.name) if reads_structured(client_name(context)) else None
-        talk = ToolCall(running, tool, lambda time: self._sealed(call_id, time))
+        talk = ToolCall(running, tool, self._log_level, lambda time: self._sealed(call_id, time))
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))

@@ -19,9 +19,10 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 
 from toolcell.adapters import read_output
-from toolcell.client import Answer, Ask, Call, Outcome, Progress, Question, ToolInfo
+from toolcell.client import Answer, Ask, Call, Event, Log, Outcome, Progress, Question, ToolInfo, Update
 
-from .convert import answer_of, form_of, question_of, result_of, value_of
+from .convert import answer_of, form_of, line_of, question_of, result_of, value_of
+from .log_records import LogRecords
 from .progress import MonotonicProgress
 
 __all__ = ["HEARTBEAT_SECONDS", "Context", "ToolCall"]
@@ -34,19 +35,29 @@ Context = ServerRequestContext[Any, Any]
 class ToolCall:
     """One call, and the request of the host that waits for it."""
 
-    def __init__(self, running: Call, tool: ToolInfo | None, state: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        running: Call,
+        tool: ToolInfo | None,
+        log_level: Callable[[Context], types.LoggingLevel | None],
+        state: Callable[[int], str],
+    ) -> None:
         """`tool` is what is called, if the host was given its output schema.
 
+        `log_level` is the least level of log records that a request wants, None for no record.
         `state` is what a host says to come back to the call, for the first, second… time that it is asked.
         """
         self.running = running
         self._tool = tool
+        self._log_level = log_level
+        self._records = LogRecords(running.tool)
         self._state = state
         self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
         self._rising = MonotonicProgress()
         self._progress: Progress | None = None  # the newest that was not told
+        self._line = ""  # of the newest update, if it came after that
         self._news = asyncio.Event()
         self._put: dict[
             str, tuple[types.ElicitRequest, asyncio.Future[object]]
@@ -57,12 +68,24 @@ class ToolCall:
         """Follow the call to its end, in a task of the caller."""
         try:
             async for event in self.running:
-                if isinstance(event, Progress):
-                    self._progress = event  # a host that reads slowly gets the newest, and delays nothing
-                    self._news.set()
+                self._note(event)
             return await self.running
         finally:
             self._news.set()
+
+    def _note(self, event: Event) -> None:
+        """Keep what the host is to hear; one that reads slowly gets the newest, and delays nothing."""
+        match event:
+            case Progress():
+                self._progress, self._line = event, ""
+            case Update():
+                self._line = line_of(event) or self._line
+            case Log() if self._context is not None:
+                if not self._records.put(event, self._log_level(self._context)):
+                    return
+            case _:
+                return
+        self._news.set()
 
     async def join(
         self, context: Context, ending: asyncio.Task[Outcome], answers: types.InputResponses | None = None
@@ -81,8 +104,10 @@ class ToolCall:
                 with anyio.move_on_after(HEARTBEAT_SECONDS) as silence:
                     await self._news.wait()
                     self._news.clear()
-                if silence.cancelled_caught or self._progress is not None:
+                await self._tell_records(context)
+                if silence.cancelled_caught or self._progress is not None or self._line:
                     await self._report(context)
+            await self._tell_records(context)
             return result_of(read_output.with_handle(ending.result()), self._tool)
         except asyncio.CancelledError:
             self.running.abort("by the host")
@@ -128,6 +153,11 @@ class ToolCall:
             if future is not None and not future.done():
                 future.set_result(said)
 
+    async def _tell_records(self, context: Context) -> None:
+        for params in self._records.take():
+            notification = types.LoggingMessageNotification(params=params)
+            await context.session.send_notification(notification, context.request_id)
+
     async def _report(self, context: Context) -> None:
         """Tell the host how far the tool is, if it wants to know; without news, that it runs."""
         rising = self._rising
@@ -136,4 +166,6 @@ class ToolCall:
             done = rising.report(said.done, said.total, said.message)
         else:
             done = rising.again()
+        if self._line:  # a partial result is no step further
+            rising.message, self._line = self._line, ""
         await context.session.report_progress(done, rising.total, rising.message or None)

@@ -1,0 +1,192 @@
+"""What a tool logs, as a host of `toolcell mcp` hears it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastmcp import Client as FastClient
+from fastmcp.client.logging import LogMessage
+from fastmcp.client.transports import StdioTransport
+from mcp import types
+from mcp.shared.exceptions import MCPDeprecationWarning
+from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, host
+from tests.daemons import ROOMY, RunningDaemon
+
+from toolcell.adapters.mcp.log_records import LEVELS, RECORDS_MAX, LogRecords
+from toolcell.client import Log
+
+TOOLS = '''
+import logging
+from toolcell import ToolContext, tool
+
+@tool
+def logs(context: ToolContext) -> str:
+    """Log at every level."""
+    print("printed")
+    context.log.debug("one %s", 1)
+    context.log.info("two")
+    logging.getLogger("library").warning("three")
+    context.log.error("four \\x1b[2J \\N{RIGHT-TO-LEFT OVERRIDE}")
+    context.log.critical("five")
+    return "done"
+
+@tool
+def floods(context: ToolContext) -> str:
+    """Log far more than anybody reads."""
+    for number in range(20_000):
+        context.log.info("line %d %s", number, "x" * 100)
+    return "done"
+
+@tool
+async def pauses(context: ToolContext) -> str:
+    """Log, ask, and log again."""
+    context.log.info("before")
+    await context.ask("Go on?")
+    context.log.info("after")
+    return "done"
+
+@tool
+def shows(context: ToolContext) -> str:
+    """Show what it has."""
+    context.progress(1, 3, "one")
+    context.update("first\\nlast\\n")
+    return "done"
+'''
+SAID = [
+    ("debug", "one 1"),
+    ("info", "two"),
+    ("warning", "three"),
+    ("error", "four \x1b[2J \N{RIGHT-TO-LEFT OVERRIDE}"),
+    ("error", "five"),  # Toolcell has four levels
+]
+
+
+@pytest.fixture
+def served(make_daemon: Callable[[], RunningDaemon]) -> RunningDaemon:
+    """A daemon, and a project with tools that log."""
+    daemon = make_daemon()
+    daemon.config.write_text(ROOMY.format(directory=daemon.directory))
+    daemon.tool("kit", TOOLS)
+    daemon.start()
+    return daemon
+
+
+class Heard:
+    """What a host has heard."""
+
+    def __init__(self) -> None:
+        self.records: list[types.LoggingMessageNotificationParams] = []
+
+    async def __call__(self, params: types.LoggingMessageNotificationParams) -> None:
+        self.records.append(params)
+
+    @property
+    def said(self) -> list[tuple[str, Any]]:
+        return [(params.level, params.data) for params in self.records]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("level", "first"), [(None, 1), ("debug", 0), ("info", 1), ("notice", 2), ("error", 3), ("alert", 5)]
+)
+async def test_a_host_that_shook_hands_hears_what_its_level_lets_through(
+    served: RunningDaemon, level: types.LoggingLevel | None, first: int
+) -> None:
+    heard = Heard()
+    async with host(served, "legacy", logging_callback=heard) as client:
+        assert client.server_capabilities is not None
+        assert client.server_capabilities.logging is not None
+        if level is not None:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.set_logging_level(level)  # pyright: ignore[reportDeprecated]  # hosts do it
+        await client.call_tool("kit_logs")
+        assert heard.said == SAID[first:]
+        assert {record.logger for record in heard.records} <= {"kit_logs"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("level", "first"), [(None, 5), ("debug", 0), ("warning", 2)])
+async def test_a_request_says_itself_what_it_wants_to_hear(
+    served: RunningDaemon, level: types.LoggingLevel | None, first: int
+) -> None:
+    heard = Heard()
+    async with host(served, "2026-07-28", logging_callback=heard, log_level=level) as client:
+        await client.call_tool("kit_logs")
+        assert heard.said == SAID[first:]
+
+
+@pytest.mark.anyio
+async def test_records_around_a_question_are_all_heard(served: RunningDaemon) -> None:
+    async def accept(*_: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"allow": "once"})
+
+    heard = Heard()
+    async with host(served, "legacy", logging_callback=heard, elicitation_callback=accept) as client:
+        result = await client.call_tool("kit_pauses")
+        assert not result.is_error
+        assert heard.said == [("info", "before"), ("info", "after")]
+
+
+@pytest.mark.anyio
+async def test_a_flood_is_bounded_and_the_call_ends(served: RunningDaemon) -> None:
+    heard = Heard()
+    async with host(served, "legacy", logging_callback=heard, seconds_max=60) as client:
+        result = await client.call_tool("kit_floods")
+        assert not result.is_error
+        assert 0 < len(heard.said) <= 20_100
+
+
+@pytest.mark.anyio
+async def test_fastmcps_client_hears_them(served: RunningDaemon) -> None:
+    heard: list[LogMessage] = []
+
+    async def handle(message: LogMessage) -> None:
+        heard.append(message)
+
+    program, *arguments = command(served)
+    transport = StdioTransport(
+        program, arguments, env=environment(served), cwd=str(served.project), keep_alive=False
+    )
+    async with FastClient(transport, timeout=SECONDS_MAX, log_handler=handle) as client:
+        await client.call_tool("kit_logs")
+    assert [(message.level, message.data) for message in heard] == SAID  # it asks for all of them
+
+
+@pytest.mark.anyio
+async def test_a_partial_result_is_the_message_of_progress_and_no_step(served: RunningDaemon) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    async with host(served, "legacy") as client:
+        await client.call_tool("kit_shows", progress_callback=hear)
+    assert told[-1][1:] == (3, "last")
+    assert 1 <= told[-1][0] < 1.1
+
+
+def test_the_newest_records_are_kept_and_the_dropped_ones_counted() -> None:
+    records = LogRecords("t")
+    for number in range(RECORDS_MAX + 7):
+        assert records.put(Log("info", "log", str(number)), "info")
+    first, second, *rest = records.take()
+    assert (first.level, first.data) == (
+        "warning",
+        "7 records were dropped: the tool logged faster than they were read.",
+    )
+    assert (second.data, len(rest), rest[-1].data) == ("7", RECORDS_MAX - 1, str(RECORDS_MAX + 6))
+    assert not records
+    assert records.take() == []
+
+
+@pytest.mark.parametrize("wanted", [None, *LEVELS])
+@pytest.mark.parametrize("source", ["log", "stdout", "stderr"])
+@pytest.mark.parametrize("level", ["debug", "warning", "critical", "", "nonsense"])
+def test_only_log_records_of_the_level_are_kept(
+    source: Any, level: str, wanted: types.LoggingLevel | None
+) -> None:
+    known: Any = level if level in LEVELS else "info"
+    kept = source == "log" and wanted is not None and LEVELS.index(known) >= LEVELS.index(wanted)
+    assert LogRecords("t").put(Log(level, source, "text"), wanted) is kept
