@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import resource
 import sys
@@ -45,8 +46,10 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
     os.umask(0o077)
     state = os.path.abspath(arguments.state or _paths.state_directory())
     try:
-        os.makedirs(state, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.join(state, "scratch"), mode=0o700, exist_ok=True)
         os.listdir(state)
+        if not os.access(state, os.W_OK):  # also where it is mounted read-only
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     except OSError as error:
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"

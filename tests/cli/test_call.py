@@ -234,12 +234,12 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
 SIGNALLED = """
 import signal
 from toolcell.cli import call, main
-start = call._started
+start = call.started
 def started(*given):
     running = start(*given)
     signal.raise_signal(signal.SIGTERM)
     return running
-call._started = started
+call.started = started
 main()
 """
 

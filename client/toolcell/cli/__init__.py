@@ -19,6 +19,9 @@ COMPLETE = "_TOOLCELL_COMPLETE"
 """The variable by which a shell asks for completions."""
 
 
+OUTPUT_FAILED = 74  # `Exit.OUTPUT`
+
+
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
     from toolcell._platform import unsupported
@@ -26,8 +29,13 @@ def main() -> NoReturn:
     if (reason := unsupported(sys.platform)) is not None:
         print(f"toolcell: {reason}", file=sys.stderr)
         sys.exit(69)  # Exit.UNAVAILABLE
-    from ._ui.streams import escape_standard_streams
+    import signal
 
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a command runs: a ^C before has nothing to undo
+    from ._ui.streams import escape_standard_streams, open_standard_streams, why_output_fails
+
+    open_standard_streams()
     escape_standard_streams()
     from ._command_line.app import app
 
@@ -39,6 +47,11 @@ def main() -> NoReturn:
         app(prog_name="toolcell")
     except SystemExit as leaving:
         code = leaving.code
+    except OSError:
+        if not (why := why_output_fails()):
+            raise  # a bug: what a command knows of is a Failure
+        print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
+        code = OUTPUT_FAILED
     else:
         code = None
     if code is not None and not isinstance(code, int):

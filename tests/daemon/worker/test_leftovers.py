@@ -74,3 +74,16 @@ def test_more_than_a_new_cell_costs_is_not_removed(tmpdir: Path, monkeypatch: py
     for number in range(4):
         (tmpdir / str(number)).touch()
     assert not found.remove()
+
+
+def test_a_mount_point_of_the_host_that_the_directory_hides_is_none_of_it(
+    tmpdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = tmpdir / ".mount_of_the_host" / "below"
+    places = {str(tmpdir / "first" / "granted"), str(hidden)}
+    monkeypatch.setattr(leftovers, "_mount_points", lambda: places)
+    found = of(tmpdir)
+    hidden.mkdir(parents=True)  # what a call makes there is a leftover
+    assert found.remove()
+    assert not hidden.parent.exists()
+    assert kept(tmpdir) == KEPT[:1]

@@ -76,6 +76,7 @@ EXIT_CODES: Final[Mapping[Exit, str]] = {
     Exit.LIMIT_EXCEEDED: "The call exceeded a limit.",
     Exit.UNAVAILABLE: "No daemon runs.",
     Exit.INTERNAL: "Toolcell itself failed.",
+    Exit.OUTPUT: "The output could not be written.",
     Exit.TIMED_OUT: "The call took too long.",
     Exit.ABORTED: "The call was aborted.",
 }

@@ -44,6 +44,7 @@ async def daemon(
 
     running = find(context.socket, "running")
     if not private and not only and (context.socket is not None or answers(running.socket)):
+        refuse_stale(running.socket)
         yield running
         return
     if shared:
@@ -65,8 +66,19 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
     from toolcell.client._launch.daemon import find
     from toolcell.client._operator import operate
 
-    async with operate(find(context.socket, "running")) as found:
+    running = find(context.socket, "running")
+    refuse_stale(running.socket)
+    async with operate(running) as found:
         yield found
+
+
+def refuse_stale(socket: str) -> None:
+    """Raise Failure for a socket that a daemon has left when it was killed."""
+    from toolcell.client._launch.daemon import answers
+
+    if os.path.exists(socket) and not answers(socket):
+        message = f"No daemon runs here: nobody answers on {socket}."
+        raise Failure(Exit.UNAVAILABLE, "unavailable", message, "Start the daemon: toolcell serve")
 
 
 def tool_file(path: str) -> str:

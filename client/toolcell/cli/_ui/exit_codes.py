@@ -22,6 +22,7 @@ class Exit(IntEnum):
     LIMIT_EXCEEDED = 5
     UNAVAILABLE = 69  # EX_UNAVAILABLE of <sysexits.h>: no daemon
     INTERNAL = 70  # EX_SOFTWARE
+    OUTPUT = 74  # EX_IOERR: a full disk behind stdout
     TIMED_OUT = 124  # as timeout(1)
     ABORTED = 130  # as a shell has it: 128 and SIGINT
 

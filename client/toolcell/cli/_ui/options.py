@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -132,6 +134,7 @@ def command(function: Callable[..., Ending]) -> Callable[..., None]:
 def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
     """Run a command to its exit code."""
     try:
+        catch_interrupts()
         ending = start()
         code = ending if isinstance(ending, Exit) else _awaited(ending)
         sys.stdout.flush()
@@ -144,6 +147,12 @@ def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     return code
+
+
+def catch_interrupts() -> None:
+    """Have ^C raise KeyboardInterrupt again, which `main` has put off; where it is ignored it stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
@@ -159,7 +168,11 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
     except Unavailable as error:
         raise Failure(Exit.UNAVAILABLE, "unavailable", error.message, error.remedy) from error
     except Refused as error:
-        lost = error.reason in ("unreachable", "unavailable")
+        if error.reason == "unreachable":  # what gRPC says of it is no sentence
+            raise Failure(
+                Exit.UNAVAILABLE, "unreachable", "No daemon answers, or it has ended meanwhile.", error.remedy
+            ) from error
+        lost = error.reason == "unavailable"
         exit_code = (
             Exit.UNAVAILABLE if lost else Exit.INTERNAL if error.reason == "internal" else Exit.REFUSED
         )
@@ -170,10 +183,12 @@ def _failed(failure: Failure, as_json: bool) -> int:
     """Tell of a failure."""
     lines = failure.message.split("\n")
     lines += [line if line.startswith("  ") else f"  {line}" for line in failure.remedy.split("\n") if line]
-    print(f"toolcell: {chr(10).join(lines)}", file=sys.stderr)
+    with suppress(OSError):  # the exit code says it too
+        print(f"toolcell: {chr(10).join(lines)}", file=sys.stderr, flush=True)
     if as_json:
         said = {"code": failure.code, "message": failure.message, "remedy": failure.remedy or None}
-        print(json_text({"error": said}), flush=True)
+        with suppress(OSError):
+            print(json_text({"error": said}), flush=True)
     return failure.exit_code
 
 

@@ -8,12 +8,20 @@ of a tool that a program may read, exact unless it goes to a terminal, and `writ
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import BinaryIO, Final, TextIO, cast
 
 from toolcell._printable import printable
 
-__all__ = ["EscapingStream", "escape_standard_streams", "write_data", "write_own"]
+__all__ = [
+    "EscapingStream",
+    "escape_standard_streams",
+    "open_standard_streams",
+    "why_output_fails",
+    "write_data",
+    "write_own",
+]
 
 # What a tool returns may have half a surrogate pair; what a locale cannot encode is shown escaped as well.
 ERRORS: Final = "backslashreplace"
@@ -29,6 +37,31 @@ class EscapingStream(io.TextIOWrapper):
     def write_own(self, text: str) -> None:
         """Write a text of the command's own that may move the cursor or set colours."""
         super().write(text)
+
+
+def open_standard_streams() -> None:
+    """Open what of stdin, stdout and stderr is closed on /dev/null: the first socket would get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115  # for good
+            setattr(sys, name, stream)
+            setattr(
+                sys, f"__{name}__", stream
+            )  # else the stream that escapes would lose the buffer of this one
+
+
+def why_output_fails() -> str:
+    """Return why stdout cannot be written, as on a full disk; empty if it can. What is buffered is tried once more."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def escape_standard_streams() -> None:

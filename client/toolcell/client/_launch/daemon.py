@@ -123,7 +123,13 @@ class Private:
         if self.child is not None and not self.child.ended.is_set():
             return
         if not self._directory:
-            self._directory = tempfile.mkdtemp(prefix="toolcell-")
+            try:
+                self._directory = tempfile.mkdtemp(prefix="toolcell-")
+            except OSError as error:
+                raise Unavailable(
+                    f"The daemon cannot be started: there is no temporary directory: {error.strerror}.",
+                    "Name another with TMPDIR.",
+                ) from error
         log_path = os.path.join(self._directory, "daemon.log")
         if self.child is not None:
             self.child.close()

@@ -16,6 +16,8 @@ import subprocess
 import threading
 from typing import IO
 
+from toolcell.client.errors import Unavailable
+
 __all__ = ["DaemonProcess"]
 
 END_SECONDS = 15.0  # the ladder of an abort for what still runs, and some
@@ -28,7 +30,7 @@ class DaemonProcess:
     """A child process, from its start until it is reaped."""
 
     def __init__(self, command: list[str], log_path: str, *, life_line: bool) -> None:
-        os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+        """Start it. Raises Unavailable if its log cannot be written."""
         self._log_path = log_path
         # The child answers to no service manager but its own.
         environment = {
@@ -36,7 +38,15 @@ class DaemonProcess:
             for name, value in os.environ.items()
             if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
         }
-        with _open_log(log_path) as log:
+        try:
+            os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+            opened = _open_log(log_path)
+        except OSError as error:
+            raise Unavailable(
+                f"The daemon cannot be started: its log {log_path} cannot be written: {error.strerror}.",
+                "Name another state directory with XDG_STATE_HOME.",
+            ) from error
+        with opened as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
                 command,

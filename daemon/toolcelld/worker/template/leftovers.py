@@ -42,7 +42,8 @@ class Leftovers:
         self._kept: dict[str, _Identity | None] = {root: _identity(root) for root in self._roots}
         for root in self._roots:
             for path in mounted:
-                if path.startswith(f"{root}/"):
+                # A private temporary directory hides the mount points of the host below it, which are still listed.
+                if path.startswith(f"{root}/") and os.path.lexists(path):
                     self._kept[path] = None
                     while (path := os.path.dirname(path)) != root:
                         self._kept.setdefault(path, _identity(path))
