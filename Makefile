@@ -159,9 +159,10 @@ generate: $(READY) ## the wire types, after an edit of a .proto, and the manual 
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 
-first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md, from a run in an empty home; a minute
+first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md and docs/abort.svg, from a run in an empty home; a minute or two
 	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
 	@mv $(VENV)/first-hour.md docs/first-hour.md
+	@$(BIN)/python -m tests.first_hour.picture
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
