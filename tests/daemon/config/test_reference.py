@@ -1,0 +1,33 @@
+"""docs/configuration.md is what the models say, key by key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from toolcell._units import parse_bytes, parse_seconds
+from toolcelld.config.reference import MEANINGS, TITLES, keys_of, reference
+from toolcelld.config.schema import SECTIONS, DefaultsSection
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text() == reference(), "run make generate"
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_key_has_a_meaning_and_no_other(name: str) -> None:
+    assert set(MEANINGS[name]) == set(keys_of(SECTIONS[name]))
+    assert name in TITLES
+
+
+def test_a_default_can_be_written_as_it_is_shown() -> None:
+    section = PAGE.read_text().split("## `[defaults]`")[1].split("## ")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| `([^`]+)`", section, re.MULTILINE))
+    defaults = DefaultsSection.default()
+    assert parse_seconds(shown["timeout"].strip('"')) == defaults.timeout_seconds
+    assert parse_bytes(shown["memory"].strip('"')) == defaults.memory_bytes
+    assert int(shown["output_bytes"]) == defaults.output_bytes
