@@ -184,7 +184,10 @@ async def test_a_thousand_events_are_bounded(daemon: RunningDaemon) -> None:
             while not heard(daemon) or heard(daemon)[-1][1] != {"number": 999}:
                 await asyncio.sleep(0.05)
         assert len(heard(daemon)) < 200
-    assert "is not told, as 64 events wait" in daemon.log.read_text()
+    log = daemon.log.read_text()
+    assert "tree is not told, as 64 events wait" in log
+    assert "no more is said about its events" in log
+    assert len(log.splitlines()) < 80
 
 
 async def test_the_client_says_what_there_is_not(daemon: RunningDaemon) -> None:
@@ -195,3 +198,29 @@ async def test_the_client_says_what_there_is_not(daemon: RunningDaemon) -> None:
             session.tell("tree", {"a": "b" * 40_000})
         with pytest.raises(TypeError, match="not JSON"):
             session.tell("tree", {"a": Path()})
+
+
+async def test_a_secret_in_a_failure_is_in_no_log(daemon: RunningDaemon) -> None:
+    file = daemon.directory / "token"
+    file.write_text("hunter2-0123456789\n")
+    daemon.config.write_text(f'trust = "all"\n[secrets]\nTOKEN = {{ file = "{file}" }}\n')
+    daemon.reload()
+    daemon.tool(
+        "leaks",
+        """
+        import os
+        from toolcell import tool
+
+        def on_session(event):
+            raise ValueError(f"no {os.environ['TOKEN']}")
+
+        @tool(secrets=["TOKEN"])
+        def leaks() -> str:
+            return os.environ["TOKEN"][:7]
+        """,
+    )
+    async with daemon.connect() as session:
+        text = await logged(daemon, "on_session(start) failed: ValueError: no")
+        assert (await session.call("leaks")).text == "hunter2"  # it has it, and a part is no secret
+    assert "0123456789" not in text
+    assert "hunter2" not in text

@@ -32,6 +32,8 @@ __all__ = ["SessionEvents"]
 
 logger = logging.getLogger(__name__)
 
+LINES_MAX: Final = 50
+"""Of the log, about the events of one session: whoever tells events could fill it otherwise."""
 WAITING_MAX: Final = 64
 """Events of a session that are not told yet; the oldest are dropped."""
 HANDLER_SECONDS: Final = 5.0
@@ -54,6 +56,7 @@ class SessionEvents:
         self._waiting: deque[_Event] = deque()
         self._told: dict[str, CellSpec] = {}  # the files that have heard "start", by path
         self._task: asyncio.Task[None] | None = None
+        self._lines = 0
         self._begun = False
         self._over = False
 
@@ -88,11 +91,8 @@ class SessionEvents:
             )
         if len(self._waiting) >= WAITING_MAX:
             dropped = self._waiting.popleft()
-            logger.warning(
-                "Session %s: %s is not told, as %d events wait.",
-                self._session.id,
-                dropped.reason,
-                WAITING_MAX,
+            self._warn(
+                f"Session {self._session.id}: {dropped.reason} is not told, as {WAITING_MAX} events wait."
             )
         self._waiting.append(_Event(reason, data, session_id or self._session.id))
         self.wake()
@@ -123,6 +123,13 @@ class SessionEvents:
                 await self._tell_each(specs, self._waiting.popleft(), HANDLER_SECONDS)
             else:
                 return
+
+    def _warn(self, line: str) -> None:
+        self._lines += 1
+        if self._lines < LINES_MAX:
+            logger.warning("%s", line)
+        elif self._lines == LINES_MAX:
+            logger.warning("Session %s: no more is said about its events.", self._session.id)
 
     def _new(self, specs: Mapping[str, CellSpec]) -> dict[str, CellSpec]:
         """Return those that have not heard "start", or whose file has changed since."""
@@ -171,6 +178,6 @@ class SessionEvents:
                 await run_export(session.pool, session.hook_places, spec, ON_SESSION, told, context, seconds)
         except (HookRefused, HookFailed, TimeoutError) as failure:
             why = str(failure) or f"no worker was free within {seconds:g} s"
-            logger.warning("%s: on_session(%s) failed: %s", spec.file.path, event.reason, why[:2000])
+            self._warn(f"{spec.file.path}: on_session({event.reason}) failed: {why[:2000]}")
         except Exception:  # a bug of ours, which must not end the daemon
             logger.exception("%s: on_session(%s) was not told.", spec.file.path, event.reason)

@@ -165,7 +165,7 @@ class Conversation:
             case SessionCompactionStartData() as data:
                 self._tell("auto_compaction_start", {"tokens": data.current_tokens})
             case SessionCompactionCompleteData() as data:
-                self._tell("auto_compaction_end", {"success": data.success, "error": data.error})
+                self._tell("auto_compaction_end", {"success": data.success})
             case _:
                 pass
 

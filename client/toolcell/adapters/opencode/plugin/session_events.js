@@ -13,7 +13,7 @@ export class SessionEvents {
     if (type !== "session.status") return null
     if (status?.type === "retry") {
       this.#retrying.add(id)
-      return told("auto_retry_start", id, { attempt: status.attempt, message: String(status.message).slice(0, 1000) })
+      return told("auto_retry_start", id, { attempt: status.attempt }) // the message is the provider's, and no tool's business
     }
     return this.#retrying.delete(id) ? told("auto_retry_end", id) : null
   }
