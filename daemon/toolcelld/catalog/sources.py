@@ -18,7 +18,7 @@ from toolcelld.owners import walk
 from toolcelld.sandbox.paths import is_below
 
 __all__ = [
-    "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "sources_of",
+    "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",
 ]  # fmt: skip
 
 PLUGIN_SUFFIX = ".json"
@@ -79,27 +79,43 @@ def project_above(
 ) -> str:
     """Return the project that a directory is in: the nearest one upwards that has a place for tools, else the directory.
 
+    See `projects_above`.
+    """
+    return projects_above(directory, safe, flavours)[0]
+
+
+def projects_above(
+    directory: str, safe: Collection[str] = (), flavours: Collection[str] = OTHER_FLAVOURS
+) -> tuple[str, ...]:
+    """Return the project that a directory is in, and those around it up to the root of their git worktree.
+
     The search ends at the root of a git worktree, below the home directory, and at a directory that another user can
-    write, as any user can make a `.toolcell` in a shared directory.
+    write, as any user can make a `.toolcell` in a shared directory. What is above the nearest project counts only in a
+    worktree: nothing else says that the directories belong together.
 
     Args:
         directory: An absolute path without links.
         safe: Directories that are accepted although other users can write in them.
         flavours: The systems whose places count, beside Toolcell's own.
+
+    Returns:
+        The nearest one first; the directory alone where there is none.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
         chain = walk(directory, safe)
     except OSError:
-        return directory  # it has gone
+        return (directory,)  # it has gone
+    found: list[str] = []
+    in_worktree = False
     for step in reversed(chain):
         if step.path != directory and (step.fault_within or is_below(home, step.path)):
             break
         if makes_project(step.path, flavours):
-            return step.path
-        if os.path.lexists(os.path.join(step.path, ".git")):
+            found.append(step.path)
+        if in_worktree := os.path.lexists(os.path.join(step.path, ".git")):
             break
-    return directory
+    return tuple(found if in_worktree else found[:1]) or (directory,)
 
 
 def pack_directory(name: str) -> str:
@@ -110,13 +126,13 @@ def pack_directory(name: str) -> str:
 def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
     """Return the sources for a session's directory, in order of precedence. Blocks on the file system."""
     flavours = config.daemon.flavours
-    project = project_above(directory, config.daemon.safe_directories, flavours)
+    projects = projects_above(directory, config.daemon.safe_directories, flavours)
     places = {
-        PROJECT: ("local", [os.path.join(project, place) for place in project_places(flavours)]),
+        PROJECT: ("local", [os.path.join(projects[0], place) for place in project_places(flavours)]),
         "user": ("global", list(user_places(flavours))),
     }
     plugins = {
-        PROJECT: (os.path.join(project, PROJECT_PLUGINS),),
+        PROJECT: (os.path.join(projects[0], PROJECT_PLUGINS),),
         "user": tuple(_paths.plugin_directories()),
     }
     for name, section in config.sources.items():
@@ -132,7 +148,7 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         section = config.sources.get(name)
         if section is None:
             return Source(name, scope, tuple(directories), plugins=plugins.get(name, ()))
-        base = project if name == PROJECT else (*directories, *map(os.path.dirname, section.files))[0]
+        base = projects[0] if name == PROJECT else (*directories, *map(os.path.dirname, section.files))[0]
         python = section.python and os.path.abspath(os.path.join(base, section.python))
         programs = tuple(os.path.abspath(os.path.join(base, program)) for program in section.programs)
         return Source(
@@ -146,7 +162,9 @@ def sources_of(config: Config, directory: str) -> tuple[Source, ...]:
         )
 
     found = tuple(source(name, *place) for name, place in places.items())
-    found = tuple(_asked(one, project) if one.name == PROJECT else one for one in found)
+    found = tuple(
+        part for one in found for part in (_levels(one, projects) if one.name == PROJECT else (one,))
+    )
     if config.only:
         return tuple(_source_of(path, found) for path in config.only)
     found = tuple(part for one in found for part in (one, *_listed(config, one), *_packaged(config, one)))
@@ -186,6 +204,16 @@ def _precedence(config: Config, source: str) -> tuple[bool, bool, int]:
         return source != BUILTIN, True, -PRIORITIES.get(source, 1)
     priority = PRIORITIES.get(source, 1) if section.priority is None else section.priority
     return source != BUILTIN, not section.pinned, -priority
+
+
+def _levels(nearest: Source, projects: Sequence[str]) -> Iterator[Source]:
+    """Yield the source of each project, with what it asks for itself."""
+    for project in projects:
+        places = [
+            tuple(os.path.join(project, os.path.relpath(place, projects[0])) for place in kind)
+            for kind in (nearest.directories, nearest.plugins)
+        ]
+        yield _asked(replace(nearest, directories=places[0], plugins=places[1]), project)
 
 
 def _asked(source: Source, directory: str) -> Source:

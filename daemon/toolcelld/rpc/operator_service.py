@@ -22,7 +22,7 @@ from toolcelld.calls.history import CallSummary
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.catalog.sources import PROJECT, project_above
+from toolcelld.catalog.sources import project_above
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason
@@ -37,7 +37,7 @@ from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
 from toolcelld.rpc.shown_values import shown_arguments, shown_result
-from toolcelld.rpc.trust_request import TrustRequest, encode_trusted
+from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ class Operator(rpc.OperatorServicer):
         if project != pin.catalog.directory:
             pin = await self._pin(project)
             pin.close()
-        files = tuple(file for file in pin.scanned if file.source == PROJECT)
+        files = tuple(file for file in pin.scanned if is_of(project, file))
         return TrustRequest(pin.catalog, files, self._daemon.ruleset)
 
     async def _look(self, directory: str) -> Catalog:

@@ -11,14 +11,19 @@ from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.sources import PROJECT, ToolFile
+from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory
 from toolcelld.config.grants import Grant
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, digest_of
 from toolcelld.rpc.encoding import encode_problem, timestamp
 
-__all__ = ["TrustRequest", "encode_trusted"]
+__all__ = ["TrustRequest", "encode_trusted", "is_of"]
+
+
+def is_of(project: str, file: ToolFile) -> bool:
+    """Whether a file is a project's own: not the user's, and not that of a project around it."""
+    return file.source == PROJECT and project_directory(file) == project
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class TrustRequest:
     def tools(self) -> tuple[ToolInfo, ...]:
         """Those of the project, also where a stronger one hides them: tomorrow it may be gone."""
         found = (tool for tools in self.catalog.files.values() for tool in tools)
-        return tuple(tool for tool in found if tool.file.source == PROJECT)
+        return tuple(tool for tool in found if is_of(self.catalog.directory, tool.file))
 
     def granted(self, digest: str, *, pinned: bool) -> Trusted:
         """The trust in it. Raises `Refusal` where it is not what was shown, or not all of it is known."""

@@ -92,6 +92,53 @@ def test_an_agents_directory_without_tools_hides_no_project_above(project: Path)
     assert [file.stem for file in look(project / "sub")] == ["u"]
 
 
+def test_every_level_of_a_worktree_is_looked_in_the_nearest_first(project: Path) -> None:
+    put(project / ".git/HEAD")
+    put(project / ".opencode/tools/lint.py")
+    put(project / ".toolcell/tools/top.py")
+    put(project / "sub/.claude/tools/lint.py")
+    put(project / "sub/deep/.toolcell/tools/own.py")
+    put(project.parent / ".toolcell/tools/outside.py")
+    (project / "sub/deep/er").mkdir()
+    found = look(project / "sub/deep/er")
+    assert [str(Path(file.path).relative_to(project)) for file in found] == [
+        "sub/deep/.toolcell/tools/own.py",
+        "sub/.claude/tools/lint.py",
+        ".toolcell/tools/top.py",
+        ".opencode/tools/lint.py",
+    ]
+    assert {file.source for file in found} == {"project"}
+    assert [project_directory(file) for file in found] == [
+        str(project / "sub/deep"), str(project / "sub"), str(project), str(project),
+    ]  # fmt: skip
+    assert project_above(str(project / "sub/deep/er")) == str(project / "sub/deep")
+
+
+def test_each_level_asks_for_itself(project: Path) -> None:
+    put(project / ".git/HEAD")
+    put(project / ".toolcell/tools/top.py")
+    put(project / "sub/.toolcell/tools/own.py")
+    (project / ".toolcell/config.toml").write_text('requires = ["attrs"]\n')
+    (project / "sub/.toolcell/config.toml").write_text('requires = ["idna"]\n')
+    assert [(file.stem, file.requires) for file in look(project / "sub")] == [
+        ("own", ("idna",)),
+        ("top", ("attrs",)),
+    ]
+    (project / "sub/.toolcell/config.toml").unlink()
+    assert [(file.stem, file.requires) for file in look(project / "sub")] == [
+        ("own", ()),
+        ("top", ("attrs",)),
+    ]
+
+
+def test_the_levels_end_where_another_user_can_write(project: Path) -> None:
+    put(project / ".git/HEAD")
+    put(project / ".toolcell/tools/top.py")
+    put(project / "sub/.toolcell/tools/own.py")
+    project.chmod(0o777)
+    assert [file.stem for file in look(project / "sub")] == ["own"]
+
+
 def test_a_flavour_that_is_not_named_is_not_looked_in(project: Path, home: Path) -> None:
     put(project / ".toolcell/tools/t.py")
     put(project / "sub/.claude/tools/u.py")
