@@ -210,7 +210,10 @@ class Project:
 def project() -> Iterator[Project]:
     """A project without a daemon, in a short directory: a socket's path has at most some hundred bytes."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
-        yield Project(Path(directory), Path(directory) / "project")
+        made = Project(Path(directory), Path(directory) / "project")
+        yield made
+        if any(Path(directory).glob("**/daemon.sock")):
+            made.run("stop", "-q")  # a call has started it
 
 
 def user_daemon(home: Path, through: Sequence[str] = ()) -> RunningDaemon:

@@ -50,7 +50,8 @@ def main() -> NoReturn:
     except OSError:
         if not (why := why_output_fails()):
             raise  # a bug: what a command knows of is a Failure
-        print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
+        with contextlib.suppress(OSError):  # that is full, too
+            print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
         code = OUTPUT_FAILED
     else:
         code = None

@@ -81,7 +81,7 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
     only = () if file is None else (file,)
     _check_session(options, file)
     async with daemon(
-        context, private=options.private, shared=options.session is not None, only=only
+        context, private=options.private, shared=not (options.private or only), only=only
     ) as selected_daemon:
         ask = asking(terminal, options.allow_all)
         async with _session(selected_daemon, options.session, terminal, ask) as session:
