@@ -24,7 +24,8 @@ KILLS ?= tests/process/test_kill_matrix.py
 AGENTS ?= tests/adapters
 # By their marks: "" for all.
 AGENTS_SELECTED ?= not nightly
-AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent))
+AGENT_SOURCES := $(foreach agent,claude copilot opencode,client/toolcell/adapters/$(agent) tests/adapters/$(agent)) \
+  $(foreach name,http logging structured,tests/adapters/test_mcp_$(name).py)
 # The tests of control groups are skipped where the kernel has no controllers for a user service.
 SERVICE ?= tests/systemd tests/process/test_groups.py tests/process/test_control_groups.py
 # The tests wait for other processes more than they compute. The tests of a file share a daemon, so they stay together;

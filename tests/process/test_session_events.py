@@ -99,6 +99,7 @@ async def test_a_failing_handler_is_logged_and_harms_nothing(daemon: RunningDaem
     await logged(daemon, "on_session(shutdown) failed")
 
 
+@pytest.mark.slow
 async def test_a_handler_that_asks_hangs_or_dies_loses_its_worker_only(daemon: RunningDaemon) -> None:
     for name, body in {
         "asks": "await context.ask('May I?')",
@@ -175,6 +176,7 @@ async def test_a_call_without_a_session_starts_no_handler(daemon: RunningDaemon)
     assert heard(daemon) == []
 
 
+@pytest.mark.slow
 async def test_a_thousand_events_are_bounded(daemon: RunningDaemon) -> None:
     daemon.tool("hears", HEARS.replace("heard.append", "__import__('time').sleep(0.02); heard.append"))
     async with daemon.connect() as session:
