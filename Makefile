@@ -182,7 +182,7 @@ $(READY): pyproject.toml
 	@echo "Installing into $(VENV); about a minute the first time"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -qq --group dev
-	@$(BIN)/python -m pip install -qq --no-build-isolation --editable . # with hatchling of the group, and no programs of client/hatch_build.py
+	@$(BIN)/python -m pip install -qq --no-build-isolation --group dev --editable . # with hatchling of the group, and no programs of client/hatch_build.py
 	@touch $@
 
 # Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
