@@ -105,7 +105,7 @@ async def test_a_call_finds_what_the_import_made_and_nothing_of_an_earlier_call(
 LEAVES = """
     @tool(isolation="call")
     def t(context: ToolContext) -> list[str]:
-        found = sorted(str(path.relative_to(scratch())) for path in scratch().rglob("*"))
+        found = sorted(os.listdir(scratch()))  # not below: the tree may be a clone in /tmp, which strict cells see
         found += sorted(os.listdir("/dev/shm")) if {strict} else []
         deep = scratch() / "left" / "closed"
         deep.mkdir(parents=True)
