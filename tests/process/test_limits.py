@@ -63,6 +63,17 @@ def assert_passed(outcome: Outcome, key: str, pattern: str, raised: str) -> None
     assert outcome.stopped == "killed"
 
 
+def assert_too_many_processes(outcome: Outcome) -> None:
+    """Seen from outside, or refused by the kernel, where the cell has a user namespace and its user no privileges."""
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "processes"), outcome
+    first, *others = outcome.message.splitlines()
+    assert re.match(
+        r"(\d+ of 16 processes and threads after .*; most of them |16 processes and threads after )", first
+    ), first
+    assert "To raise it: [tool.bomb] processes = 32 in ~/.config/toolcell/config.toml" in others
+    assert outcome.stopped == (None if first.startswith("16 ") else "killed")
+
+
 async def test_memory_of_one_process_is_held(daemon: RunningDaemon) -> None:
     outcome = await exceed(daemon, "fill(500)", memory="64MiB")
     assert_passed(outcome, "memory", r"\d+ MiB of 64 MiB after .*; most of it in .* \(pid \d+\)", '"128MiB"')
@@ -111,7 +122,25 @@ for _ in range(200):
 time.sleep(SECONDS_MAX)
 """
     outcome = await exceed(daemon, body, processes=16)
-    assert_passed(outcome, "processes", r"\d+ of 16 processes and threads after .*; most of them ", "32")
+    assert_too_many_processes(outcome)
+
+
+async def test_forks_quicker_than_any_look_are_refused_and_the_limit_is_named(daemon: RunningDaemon) -> None:
+    body = """
+for _ in range(200):
+    below(time.sleep, SECONDS_MAX)
+"""
+    assert_too_many_processes(await exceed(daemon, body, processes=16, sandbox="strict"))
+
+
+async def test_a_descriptor_that_would_block_is_no_limit(daemon: RunningDaemon) -> None:
+    body = """
+read, write = os.pipe()
+os.set_blocking(read, False)
+os.read(read, 1)
+"""
+    outcome = await exceed(daemon, body, processes=16)
+    assert (outcome.kind, outcome.cause) == ("tool_error", None), outcome
 
 
 async def test_threads_count_as_processes(daemon: RunningDaemon) -> None:
@@ -121,11 +150,7 @@ for _ in range(200):
 time.sleep(SECONDS_MAX)
 """
     outcome = await exceed(daemon, body, processes=16)
-    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "processes"), outcome
-    first, *others = outcome.message.splitlines()
-    # Seen from outside, or refused by the kernel, where the cell has a user namespace and its user no privileges.
-    assert re.match(r"(\d+ of )?16 processes and threads after ", first), first
-    assert "To raise it: [tool.bomb] processes = 32 in ~/.config/toolcell/config.toml" in others
+    assert_too_many_processes(outcome)
 
 
 async def test_processor_time_is_of_all_processes_together(daemon: RunningDaemon) -> None:

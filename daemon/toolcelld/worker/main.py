@@ -390,6 +390,8 @@ class _Worker:
             return None
         if error.errno == errno.EMFILE:
             return "open_files"
+        if error.errno == errno.EAGAIN:  # of a fork, or of a descriptor that would block
+            return "processes" if _is_thread_refused() else None
         return "file_size" if error.errno == errno.EFBIG else None
 
     def complete(self, awaitable: Any) -> Any:
@@ -429,6 +431,15 @@ class _Worker:
                 if thread.name.startswith("toolcell-pool"):
                     thread.join(POOL_JOIN_SECONDS)
         return tasks + threading.active_count() - 1
+
+
+def _is_thread_refused() -> bool:
+    """Return whether the kernel refuses one more thread, as it refuses one more process."""
+    try:
+        threading.Thread(target=int).start()  # returns at once
+    except RuntimeError:
+        return True
+    return False
 
 
 async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
