@@ -48,7 +48,7 @@ def test_nothing_that_was_given_is_replaced_or_changed(adapter: ClaudeAdapter) -
     mine = HookMatcher(matcher="Bash", hooks=[hook])
     given: dict[str, Any] = {
         "mcp_servers": {"other": OTHER},
-        "hooks": {"PreToolUse": [mine], "Stop": [mine]},
+        "hooks": {"PreToolUse": [mine], "PreCompact": [mine], "Stop": [mine]},
         "allowed_tools": ["Read"],
         "max_buffer_size": 5,
         "cwd": "elsewhere",
@@ -57,13 +57,18 @@ def test_nothing_that_was_given_is_replaced_or_changed(adapter: ClaudeAdapter) -
     }
     made = options(adapter, **given)
     assert made.mcp_servers == {"other": OTHER, "toolcell": adapter.server()}
-    assert made.hooks == {"PreToolUse": [mine, *adapter.hooks()["PreToolUse"]], "Stop": [mine]}
+    ours = adapter.hooks()
+    assert made.hooks == {
+        "PreToolUse": [mine, *ours["PreToolUse"]],
+        "PreCompact": [mine, *ours["PreCompact"]],
+        "Stop": [mine],
+    }
     assert made.allowed_tools == ["Read", "mcp__toolcell"]
     assert (made.max_buffer_size, made.model, made.env) == (5, "a model", {"A": "B"})
     assert made.cwd == "elsewhere"
     # The user's own lists are as they were.
     assert given["mcp_servers"] == {"other": OTHER}
-    assert given["hooks"] == {"PreToolUse": [mine], "Stop": [mine]}
+    assert given["hooks"] == {"PreToolUse": [mine], "PreCompact": [mine], "Stop": [mine]}
     assert given["allowed_tools"] == ["Read"]
 
 
