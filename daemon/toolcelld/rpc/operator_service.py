@@ -36,6 +36,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.preparation import prepare
 from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
@@ -406,6 +407,13 @@ class Operator(rpc.OperatorServicer):
             return await self._daemon.catalogs.open(directory, wait_seconds=LOOK_SECONDS_MAX)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+
+    async def Prepare(
+        self, request: pb.PrepareRequest, context: Context
+    ) -> AsyncIterator[pb.PrepareResponse]:
+        async with refusals(context):
+            async for answer in prepare(self._daemon, request.directory):
+                yield answer
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon

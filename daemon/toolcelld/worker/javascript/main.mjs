@@ -32,6 +32,7 @@ const exit = process.exit.bind(process);
 
 class Worker {
     #layers;
+    #packages; // the directories of packages that were installed for the file
     #directory = "/";
     #project = "";
     #tools = new Map();
@@ -43,8 +44,9 @@ class Worker {
     #cpuSeconds = 0;
     #reported = new Set(); // imported files of the project
 
-    constructor(layers) {
+    constructor({ layers, packages }) {
         this.#layers = layers;
+        this.#packages = packages;
         this.#loading.promise.catch(() => {});
         process.exit = (status) => {
             throw new Error(`called process.exit(${status ?? ""})`);
@@ -110,7 +112,7 @@ class Worker {
                 );
             leftovers.watch();
             const load = async () =>
-                toolsOf(await importFile(path, Buffer.from(content)), content.toString(), stem, describe);
+                toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), stem, describe);
             const found = await Promise.race([load(), this.#loading.promise]);
             this.#tools = found.tools;
             const inside = directory.endsWith("/") ? directory : `${directory}/`;
@@ -246,4 +248,5 @@ function lineOf(error, path) {
     return at < 0 ? 0 : parseInt(trace.slice(at + path.length + 1)) || 0;
 }
 
-new Worker(JSON.parse(process.argv[2]).layers);
+delete process.env.NODE_PATH; // ours, which Bun has read: see engine.py
+new Worker(JSON.parse(process.argv[2]));
