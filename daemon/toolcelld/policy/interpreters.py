@@ -64,10 +64,12 @@ def interpreter_of(
     if (engine := file.engine) is not None:  # the user's own, also for a file of an untrusted project
         program = engine.program
         place = _packages_of(file, home, root, packages) if trusted else ""
-        kept = (place,) if place else ()
-        readable = (program, *_packages_beside(file, home), *kept)
-        libraries = tuple(os.path.join(place, INSTALLED) for place in kept)
-        return Interpreter(program, "", libraries, "", program, readable, engine.state, engine.name)
+        beside = _packages_beside(file, home)
+        readable = (program, *beside, *((place,) if place else ()))
+        # Those beside the file, too: Bun lists the directories above, which a cell of baseline cannot.
+        libraries = [path for path in beside if os.path.basename(path) == INSTALLED]
+        libraries += [os.path.join(place, INSTALLED)] if place else []
+        return Interpreter(program, "", tuple(libraries), "", program, readable, engine.state, engine.name)
     if not trusted:
         return None
     if file.python is not None:
