@@ -10,7 +10,8 @@ import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
-import { normalise, sendResult } from "./results.mjs";
+import { json, normalise, sendResult } from "./results.mjs";
+import { ToolError } from "./shims/toolcell.mjs";
 import { described, toolsOf } from "./tools.mjs";
 
 const PROTOCOL_VERSION = 1;
@@ -189,6 +190,7 @@ class Worker {
             if (error instanceof SyntaxError && !ran)
                 return failed("invalid_arguments", `the arguments are not JSON: ${error.message}`, false);
             if (error instanceof Denied) return failed("denied", error.message, ran);
+            if (error instanceof ToolError) return toldBy(error, ran);
             call.log("error", traceOf(error));
             return failed("tool_error", messageOf(error), ran);
         }
@@ -197,6 +199,17 @@ class Worker {
 
 function failed(kind, text, ran) {
     return { kind, result: { blocks: text ? [{ type: "text", text }] : [] }, ran };
+}
+
+/** The outcome of a call whose tool reports a failure. */
+function toldBy(error, ran) {
+    const outcome = failed("tool_error", messageOf(error), ran);
+    try {
+        if (error.details !== undefined) outcome.result.details = json(error.details);
+    } catch {
+        // What JSON cannot carry is left out: the message is what counts.
+    }
+    return outcome;
 }
 
 function turn() {

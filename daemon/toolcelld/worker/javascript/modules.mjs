@@ -15,6 +15,7 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 const PLUGIN = "shims/plugin.mjs";
 const PI = "shims/pi.mjs";
 const STAND_INS = new Map([
+    ["toolcell", "shims/toolcell.mjs"],
     ["@opencode-ai/plugin", PLUGIN],
     ["@opencode-ai/plugin/tool", PLUGIN],
     ["@atomic/plugin", PLUGIN],
