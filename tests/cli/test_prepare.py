@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -31,6 +32,9 @@ export default {
   },
 }
 """
+LATE = """
+export default { description: "Say it", args: {}, execute: async () => (await import("dep")).default.word }
+"""
 DEP = 'module.exports = { word: "found", place: __filename }\n'
 
 
@@ -54,10 +58,10 @@ def of_all(served: Registry) -> Iterator[RunningDaemon]:
 
 @pytest.fixture
 def daemon(of_all: RunningDaemon) -> Iterator[RunningDaemon]:
-    """The same without what an earlier test has installed."""
-    shutil.rmtree(of_all.state / "packages", ignore_errors=True)
+    """The same; what a test has installed is removed after it."""
     with renewed(of_all):
         yield of_all
+    shutil.rmtree(of_all.state / "packages", ignore_errors=True)
 
 
 @pytest.fixture
@@ -241,6 +245,24 @@ def test_packages_of_the_project_itself_are_left_as_they_are(trusted: Project, p
     assert (done.code, packages.asked) == (0, [])
     assert "present: it has node_modules, which is used as it is" in done.out
     assert trusted.run("call", "say").out.startswith("own|")
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["bun", "node"])
+async def test_a_session_that_is_open_has_the_packages_in_its_next_call(
+    engine: str, trusted: Project, daemon: RunningDaemon, packages: Registry
+) -> None:
+    daemon.configure(f'[source.project]\nruntime = "{engine}"\n')
+    (trusted.tools / "say.ts").write_text(LATE)
+    packages.lock(trusted.directory, "bun", "dep")
+    async with daemon.connect() as session:
+        before = await session.call("say")
+        assert (before.kind.value, "dep" in before.text) == ("tool_error", True), before
+        done = await asyncio.to_thread(trusted.run, "prepare")
+        assert done.code == 0, done
+        after = await session.call("say")
+        assert (after.kind.value, after.text) == ("ok", "found"), after
 
 
 @pytest.mark.slow
