@@ -69,6 +69,7 @@ class ScriptsHook(BuildHookInterface[Any]):
                 "--prefix",
                 place,
                 "--ignore-scripts",
+                "--omit=dev",
                 "--no-audit",
                 "--no-fund",
                 *IMPATIENT,

@@ -34,6 +34,8 @@ from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, too
 from toolcelld.calls.call import Call
 from toolcelld.calls.definitions import Definitions
 from toolcelld.calls.history import CallHistory
+from toolcelld.calls.installation import Installations
+from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.description import Broken, Description
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
@@ -62,7 +64,7 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.probe import probe_host
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.pool.worker import Worker
-from toolcelld.rpc.agent_service import ToolCell
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator, OperatorEvent
@@ -141,7 +143,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
-            make_worker=lambda name, spec, on_change: Worker(name, spec, on_change, self._prepare),
+            make_worker=lambda name, spec, on_change: Worker(name, spec, on_change, self.prepare),
         )
         self.preparing: dict[str, str] = {}  # by tool file: what is done for its environment now
         self._environments = Environments(
@@ -149,6 +151,9 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self.environment,
             uv=lambda: self.config.environments.uv or "",
             source_builds=lambda: self.config.environments.source_builds,
+        )
+        self.installations = Installations(
+            lambda: self.ruleset.host_paths, self._prefork_for, self._worker_changed
         )
         self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
         spill = self.config.spill
@@ -186,7 +191,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         kept = [self.options.state_directory, os.path.dirname(self.socket)]
         kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
         hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
-        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment)
+        packages = os.path.join(os.path.realpath(self.options.state_directory), "packages")
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, packages)
 
     async def trust(self, trusted: Trusted) -> bool:
         """Trust a project from the next call on. Return whether the decision was stored."""
@@ -280,7 +286,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             )
         return self._preforks[key]
 
-    async def _prepare(self, spec: CellSpec) -> CellSpec:
+    async def prepare(self, spec: CellSpec) -> CellSpec:
         """Return a spec with the environment of its requirements. Raises `BuildError`."""
         interpreter = self._environments.built(spec.requirements)
         if interpreter is None:
@@ -294,6 +300,15 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             finally:
                 self._tell_preparing(path, "")
         return spec.beside(interpreter)
+
+    def has_environment(self, spec: CellSpec) -> bool:
+        """Whether the environment of a spec's requirements is there."""
+        return self._environments.built(spec.requirements) is not None
+
+    async def look_again(self) -> list[Catalog]:
+        """Decide anew what cells get after packages were installed, and describe what could not be described without them."""
+        self.ruleset = replace(self.ruleset)  # permits that were decided before name no packages
+        return await self.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)
 
     def _tell_preparing(self, path: str, text: str) -> None:
         if text:

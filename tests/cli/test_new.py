@@ -46,6 +46,10 @@ def test_a_tool_in_typescript_works_and_names_what_is_missing_without_an_engine(
     engine = {"PATH": f"{BUN.parent}:/usr/bin:/bin"}
     said = project.run("call", "./.toolcell/tools/hello.ts", "name=Ada", "times:=2", env=engine)
     assert (said.code, said.out) == (0, "Hello Ada!\nHello Ada!\n"), said
+    types = project.tools / "toolcell.d.ts"
+    assert 'declare module "toolcell"' in types.read_text()
+    checked = project.run("check", env=engine)
+    assert (checked.code, checked.out) == (0, ".toolcell/tools/hello.ts   hello\n"), "types are no tool file"
     again = project.run("new", "typescript", "hello")
     assert (again.code, "is there already" in again.err) == (2, True)
     for name in ("a b", "_mine", "a__b", "9"):

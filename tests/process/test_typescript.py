@@ -727,3 +727,41 @@ async def test_a_tool_asks_where_somebody_answers(daemon: RunningDaemon) -> None
         assert await text_of(session, "asks") == '[[true,true],["b",true,"you"]]'
         assert asked == ["Which?", "Sure?\nReally?", "Name?"]
         assert await text_of(alone, "asks") == "[[false,false],[null,false,null]]"
+
+
+TOOLCELL = """
+import { tool, ToolError } from "toolcell"
+
+export default tool({
+  description: "Halve",
+  args: { n: { type: "integer" }, how: { enum: ["down", "up"], default: "down" } },
+  execute({ n, how }) {
+    if (n === 0) throw new ToolError("nothing to halve", { details: { n } })
+    if (n === 1) throw new ToolError("a circle", { details: ((it) => (it.it = it))({}) })
+    return how === "up" ? Math.ceil(n / 2) : Math.floor(n / 2)
+  },
+})
+"""
+
+
+async def test_the_package_of_our_own_need_not_be_installed_and_its_error_is_told_as_it_is(
+    daemon: RunningDaemon,
+) -> None:
+    write(daemon, halve_ts=TOOLCELL)
+    async with daemon.connect() as session:
+        assert session.catalog.problems == ()
+        schema = session.catalog.tools["halve"].input_schema
+        assert (schema["required"], schema["properties"]["how"]["default"]) == (["n"], "down")
+        assert await text_of(session, "halve", n=7) == "3"
+        assert await text_of(session, "halve", n=7, how="up") == "4"
+        call = session.call("halve", {"n": 0})
+        logged = [event async for event in call if isinstance(event, Log)]
+        outcome = await call
+        assert (outcome.kind.value, outcome.text, outcome.details) == (
+            "tool_error",
+            "nothing to halve",
+            {"n": 0},
+        )
+        assert logged == [], "it is no fault of the tool that a stack would show"
+        outcome = await session.call("halve", {"n": 1})
+        assert (outcome.kind.value, outcome.text, outcome.details) == ("tool_error", "a circle", None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolcelld.pool.fair_queue import Places
     from toolcelld.pool.pool import Pool
 
-__all__ = ["BoundHook", "HookFailed", "HookRefused", "run_export", "run_hook"]
+__all__ = ["BoundHook", "HookFailed", "HookRefused", "Listener", "run_export", "run_hook", "run_in"]
 
 RESULT_BYTES_MAX: Final = 4 * 2**20
 """Of what a hook returns; the most text that a model reads of one call is half of it twice, as text and as details."""
@@ -57,8 +57,8 @@ class _Result(NamedTuple):
     payload: bytes
 
 
-class _Listener:
-    """Receives what the worker sends for one run of a hook."""
+class Listener:
+    """Receives what the worker sends for one run of a function that is no tool's call."""
 
     def __init__(self, sequence: int) -> None:
         self.result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
@@ -153,24 +153,38 @@ async def run_export(
 ) -> Any:
     """Run an export of a file that is no tool's call, in at most `seconds`; see `run_hook`."""
     worker = await _lease(pool, places, spec)
-    listener = _Listener(worker.calls + 1)
     clean = False
+    try:
+        result = await _result_of(worker, Listener(worker.calls + 1), export, arguments, context, seconds)
+        worker.cell.stdio.drain()
+        clean = not result.message.threads and worker.cell.is_clear()
+    finally:
+        _give_back(pool, places, worker, clean=clean)
+    return _value(result)
+
+
+async def run_in(
+    worker: Worker, listener: Listener, export: str, arguments: bytes, context: CallContext, seconds: float
+) -> Any:
+    """Run an export in a worker that nothing else uses, in at most `seconds`; see `run_hook`. The caller ends the worker."""
+    return _value(await _result_of(worker, listener, export, arguments, context, seconds))
+
+
+async def _result_of(
+    worker: Worker, listener: Listener, export: str, arguments: bytes, context: CallContext, seconds: float
+) -> _Result:
     try:
         try:
             worker.begin(export, arguments, context, listener)
         except FrameError as error:
             raise HookFailed(f"the call cannot be sent to it: {error}") from error
         async with asyncio.timeout(seconds):
-            result = await listener.result
-        worker.cell.stdio.drain()
-        clean = not result.message.threads and worker.cell.is_clear()
+            return await listener.result
     except TimeoutError:
         raise HookFailed(f"it did not return within {seconds:g} s") from None
     finally:
         if listener.result.done() and not listener.result.cancelled():
             listener.result.exception()  # it may have failed after the time had passed
-        _give_back(pool, places, worker, clean=clean)
-    return _value(result)
 
 
 async def _lease(pool: Pool, places: Places, spec: CellSpec) -> Worker:

@@ -20,7 +20,7 @@ from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
 from toolcelld.sandbox.paths import is_below
 
-__all__ = ["CatalogRegistry", "DirectoryError", "Pin"]
+__all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
 
 DESCRIBING_MAX = (
     4  # files described concurrently: two processors are common, and importing also waits for the disk
@@ -91,7 +91,7 @@ class CatalogRegistry:
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
-        watched = self._watched(await asyncio.to_thread(_resolved, directory))
+        watched = self._watched(await asyncio.to_thread(resolved, directory))
         pin = watched.pin()
         try:
             await watched.rescan(watched.known, self._or_configured(wait_seconds))
@@ -104,7 +104,7 @@ class CatalogRegistry:
 
     async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:
         """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
-        pin = self._watched(await asyncio.to_thread(_resolved, directory)).pin()
+        pin = self._watched(await asyncio.to_thread(resolved, directory)).pin()
         try:
             return await self._refreshed(pin, wait_seconds)
         finally:
@@ -157,11 +157,11 @@ class CatalogRegistry:
         return watched
 
 
-def _resolved(directory: str) -> str:
+def resolved(directory: str) -> str:
     """Return the resolved path of an existing directory. Raises `DirectoryError`."""
     if "\0" in directory or not os.path.isabs(directory):
         raise DirectoryError("the directory must be an absolute path")
-    resolved = os.path.realpath(directory)
-    if not os.path.isdir(resolved):
+    real = os.path.realpath(directory)
+    if not os.path.isdir(real):
         raise DirectoryError(f"{directory} is not a directory; name one that exists")
-    return resolved
+    return real

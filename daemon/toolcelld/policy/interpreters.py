@@ -5,6 +5,7 @@
     for a trusted project, the environment at its root: `.venv`, else `venv`, else
     Toolcell's own interpreter
 
+For a trusted project, and the user's own files, an engine also gets the packages that `toolcell prepare` has installed.
 A file of an untrusted project has Toolcell's own. The environment is looked for beside the directory that holds the
 tools, then at the root of the worktree.
 """
@@ -15,6 +16,14 @@ import os
 
 from toolcelld.catalog.sources import ToolFile, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
+from toolcelld.environments.packages import (
+    INSTALLED,
+    MANIFEST,
+    Opened,
+    declares,
+    installed,
+    manifest_above,
+)
 from toolcelld.environments.requirements import (
     NO_REQUIREMENTS,
     Requirements,
@@ -23,13 +32,23 @@ from toolcelld.environments.requirements import (
     in_file,
 )
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.sandbox.paths import is_below, open_plain
 
-__all__ = ["interpreter_of", "missing_module", "packages_not_granted", "requirements_of"]
+__all__ = [
+    "interpreter_of",
+    "manifest_of",
+    "missing_module",
+    "opened_of",
+    "packages_not_granted",
+    "requirements_of",
+]
 
 _PROJECT = "project"
 
 
-def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) -> Interpreter | None:
+def interpreter_of(
+    file: ToolFile, home: str, *, root: str = "", trusted: bool, packages: str = ""
+) -> Interpreter | None:
     """Return the interpreter for the cells of a file; None is Toolcell's own.
 
     Args:
@@ -37,14 +56,20 @@ def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) 
         home: The user's home directory.
         root: The root of its project; empty, the default, for the directory that holds the tools' directory.
         trusted: Whether the file is the user's, or its project is trusted.
+        packages: Where packages of scripts are kept; empty, the default, for nowhere.
 
     Raises:
         Refusal: The interpreter that its source names cannot be used.
     """
     if (engine := file.engine) is not None:  # the user's own, also for a file of an untrusted project
         program = engine.program
-        readable = (program, *_packages_beside(file, home))
-        return Interpreter(program, "", (), "", program, readable, engine.state, engine.name)
+        place = _packages_of(file, home, root, packages) if trusted else ""
+        beside = _packages_beside(file, home)
+        readable = (program, *beside, *((place,) if place else ()))
+        # Those beside the file, too: Bun lists the directories above, which a cell of baseline cannot.
+        libraries = [path for path in beside if os.path.basename(path) == INSTALLED]
+        libraries += [os.path.join(place, INSTALLED)] if place else []
+        return Interpreter(program, "", tuple(libraries), "", program, readable, engine.state, engine.name)
     if not trusted:
         return None
     if file.python is not None:
@@ -57,6 +82,32 @@ def interpreter_of(file: ToolFile, home: str, *, root: str = "", trusted: bool) 
         return find(executable, home) if executable is not None else None
     except InterpreterError:
         return None  # a tool may not need it; the error of an import names it
+
+
+def manifest_of(file: ToolFile, home: str, root: str = "") -> str:
+    """Return the directory whose `package.json` says what a file in TypeScript or JavaScript imports; empty if there is none.
+
+    Args:
+        file: The file.
+        home: The user's home directory.
+        root: As in `interpreter_of`.
+    """
+    if file.source == _PROJECT:
+        return manifest_above(file.directory, root or project_directory(file))
+    found = manifest_above(file.directory, "/")
+    return "" if is_below(home, found or "/") else found
+
+
+def opened_of(file: ToolFile) -> Opened:
+    """Return how files beside a tool file are opened: of a project, which comes with links of its author's, without any."""
+    return open_plain if file.source == _PROJECT else os.open
+
+
+def _packages_of(file: ToolFile, home: str, root: str, packages: str) -> str:
+    """Return the directory with the packages that were installed for a file; empty if there is none."""
+    if not packages or not os.path.isdir(packages) or not (directory := manifest_of(file, home, root)):
+        return ""
+    return installed(packages, directory, opened_of(file))
 
 
 def _packages_beside(file: ToolFile, home: str) -> tuple[str, ...]:
@@ -124,7 +175,7 @@ def missing_module(
         config: The path of the user's configuration, as it is shown.
     """
     if file.engine is not None:
-        return _missing_package(file, module)
+        return _missing_package(file, module, home, trusted=trusted)
     package = module.partition(".")[0]
     if interpreter is not None:
         return (
@@ -155,17 +206,23 @@ def missing_module(
     )
 
 
-def _missing_package(file: ToolFile, module: str) -> str:
+def _missing_package(file: ToolFile, module: str, home: str, *, trusted: bool) -> str:
     """Return how to get a package that a file in TypeScript or JavaScript imports."""
-    directory = above = file.directory
-    while above != "/":
-        if os.path.lexists(os.path.join(above, "package.json")):
-            directory = above
-            break
-        above = os.path.dirname(above)
     parts = module.split("/")
     package = "/".join(parts[: 2 if module.startswith("@") else 1])
-    return (
-        f"{package} is not installed; nothing is installed during a call. To install it in {directory}:\n"
-        f"  bun add --ignore-scripts {package}   or   npm install --ignore-scripts {package}"
-    )
+    directory = manifest_of(file, home, _topmost(file.directory, home)) or file.directory
+    told = f"{package} is not installed; nothing is installed during a call."
+    if not declares(directory, package, opened_of(file)):
+        return (
+            f"{told} To install it in {directory}:\n"
+            f"  bun add --ignore-scripts {package}   or   npm install --ignore-scripts {package}"
+        )
+    project = f" {project_directory(file)}" if file.source == _PROJECT else ""
+    trust = "" if trusted else f"toolcell trust{project}   and then   "
+    return f"{told} To install what {directory}/{MANIFEST} asks for:\n  {trust}toolcell prepare{project}"
+
+
+def _topmost(directory: str, home: str) -> str:
+    """Return the directory above one that is the first below the home directory, or below the root."""
+    top = home if is_below(directory, home) and directory != home else "/"
+    return os.path.join(top, os.path.relpath(directory, top).split(os.sep)[0])

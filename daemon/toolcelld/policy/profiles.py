@@ -58,6 +58,7 @@ class HostPaths:
         str, ...
     ] = ()  # where the daemon keeps its state, its socket, its tokens and its configuration
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # the daemon's own
+    packages: str = ""  # where packages of scripts are kept
 
 
 def enclosure_of(settings: Settings, host: HostCapabilities) -> Enclosure | None:

@@ -152,9 +152,7 @@ class Ruleset:
         if may is None and self.config.trust == "ask":
             raise _untrusted(file, name)
         file = file if may is not None else _without_programs(file)
-        interpreter = interpreter_of(
-            file, self.host_paths.home, root=project.directory, trusted=may is not None
-        )
+        interpreter = self._interpreter(file, project.directory, may)
         changed = standing is Standing.CHANGED
         policy, secrets = policy_of(name, file, settings, may, project, self.host_paths, changed=changed)
         if homeless := [secret for secret in secrets if secret not in self.config.secrets]:
@@ -224,10 +222,10 @@ class Ruleset:
         root = ""
         # Scripts look upwards for what they import, also in a project that is not trusted; its calls may read it, too.
         if file.source == PROJECT and (may is not None or file.engine is not None):
-            root = self._root_of(file)
+            root = self.root_of(file)
             if may is None and is_below(self.host_paths.home, root):
                 root = ""
-        interpreter = interpreter_of(file, self.host_paths.home, root=root, trusted=may is not None)
+        interpreter = self._interpreter(file, root, may)
         policy, secrets = policy_of_describing(file, settings, may, self.host_paths)
         directory = file.directory if file.directory in policy.readable or policy == OPEN else "/"
         if root and policy.enclosure != "none":
@@ -237,7 +235,15 @@ class Ruleset:
         limits = _of_cell(self.config.defaults)
         return replace(spec, limits=limits, owner="describe", secrets=replace(spec.secrets, whole=False))
 
-    def _root_of(self, file: ToolFile) -> str:
+    def _interpreter(self, file: ToolFile, root: str, may: Grant | None) -> Interpreter | None:
+        paths = self.host_paths
+        return interpreter_of(file, paths.home, root=root, trusted=may is not None, packages=paths.packages)
+
+    def trusts_file(self, file: ToolFile) -> bool:
+        """Whether a file is the user's own, or of a project that is trusted with it."""
+        return file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+
+    def root_of(self, file: ToolFile) -> str:
         """Return the root of the project of a file. Blocks on the file system."""
         directory = project_directory(file)
         try:
@@ -249,7 +255,7 @@ class Ruleset:
 
     def remedy(self, file: ToolFile, module: str, interpreter: Interpreter | None) -> str:
         """How to get a module that a file could not import with that interpreter."""
-        trusted = file.source != PROJECT or self.config.trust == "all" or self.trusts.of(file) is not None
+        trusted = self.trusts_file(file)
         return missing_module(
             file, module, interpreter, self.host_paths.home, trusted=trusted, config=CONFIG_FILE
         )

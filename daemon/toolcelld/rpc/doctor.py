@@ -1,11 +1,12 @@
 """What this host can give a cell, layer by layer, for people who want to know why something is missing.
 
 What can be had was found out by building cells (see `host`); here it is only told, with the settings of
-the kernel that most often stand in the way, and what would mend them. Nothing is tried here, and nothing changed.
+the kernel that most often stand in the way, and what would mend them. Nothing is tried here but the engine of TypeScript, and nothing changed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 from collections.abc import Iterator, Sequence
@@ -13,19 +14,27 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
+from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here
+from toolcelld.errors import Refusal
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
+from toolcelld.pool.pool import Pool
+from toolcelld.safe_read import read_regular
 from toolcelld.sandbox import linux
 from toolcelld.sandbox.policy import Enclosure
+from toolcelld.worker import engine as worker
 
-__all__ = ["Diagnosis", "Finding", "diagnose"]
+__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine"]
+
 
 State = Literal["in use", "available", "missing", "unknown"]
 
 ENCLOSURES: Final[tuple[Enclosure, ...]] = ("strict", "baseline", "none")
+VERSION_BYTES_MAX: Final = 10_000
+"""Of the file by which an engine says its version."""
 SPILL_NEARLY_FULL: Final = 0.9
 
 _SETTINGS: Final = (
@@ -66,8 +75,15 @@ class Diagnosis:
         return self.enclosure is not None
 
 
-def diagnose(ruleset: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagnosis:
-    """Tell what there is. Reads some small files of /proc and /sys."""
+def diagnose(ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_bytes: int) -> Diagnosis:
+    """Tell what there is. Reads some small files of /proc and /sys.
+
+    Args:
+        ruleset: The rules in force.
+        groups: The control groups of the daemon.
+        engine: What `look_at_engine` has found.
+        spill_bytes: The size of the outputs on disk.
+    """
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(ruleset.config, "", {}, "")
     enclosure = enclosure_of(settings, ruleset.host_paths.host)
@@ -76,7 +92,7 @@ def diagnose(ruleset: Ruleset, groups: CgroupTree, *, spill_bytes: int) -> Diagn
         *_layers(ruleset, enclosure),
         *_kernel(),
         _groups(groups),
-        _engine(),
+        engine,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
@@ -132,11 +148,29 @@ def _kernel() -> Iterator[Finding]:
             yield Finding("host", name, "missing", meaning, f"sysctl -w {name}={_MENDED[bad]}")
 
 
-def _engine() -> Finding:
+async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
+    """Tell which engine runs TypeScript, and its version, which it says itself in a cell."""
     name = "engine for TypeScript"
-    if (engine := engine_here()) is None:
+    engine = await asyncio.to_thread(engine_here)
+    if engine is None:
         return Finding("host", name, "missing", "there is neither bun nor node", INSTALLING)
-    return Finding("host", name, "available", f"{engine.name}, {engine.program}")
+    where = f"{engine.name}, {engine.program}"
+    path = os.path.join(os.path.dirname(worker.MAIN), "version.mjs")
+    content = await asyncio.to_thread(read_regular, path, VERSION_BYTES_MAX)
+    place = os.path.dirname(path)
+    file = ToolFile(path, "user", "global", "engine", content, f"engine {engine.key}", place, engine=engine)
+    try:
+        described = await pool.describe(await asyncio.to_thread(ruleset.describing, file))
+    except Refusal as refusal:  # no cell can be had, which the profiles say too
+        return Finding("host", name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
+    if described.broken is not None or not described.tools:
+        reason = (
+            described.broken.message.splitlines()[0] if described.broken is not None else "it says nothing"
+        )
+        return Finding("host", name, "missing", f"{where}: {reason}", INSTALLING)
+    return Finding(
+        "host", name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}"
+    )
 
 
 def _groups(groups: CgroupTree) -> Finding:

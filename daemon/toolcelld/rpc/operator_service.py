@@ -34,8 +34,9 @@ from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
-from toolcelld.rpc.doctor import diagnose
+from toolcelld.rpc.doctor import diagnose, look_at_engine
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.preparation import prepare
 from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
@@ -407,9 +408,17 @@ class Operator(rpc.OperatorServicer):
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
 
+    async def Prepare(
+        self, request: pb.PrepareRequest, context: Context
+    ) -> AsyncIterator[pb.PrepareResponse]:
+        async with refusals(context):
+            async for answer in prepare(self._daemon, request.directory):
+                yield answer
+
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
-        found = diagnose(daemon.ruleset, daemon.groups, spill_bytes=daemon.spills.usage_bytes)
+        engine = await look_at_engine(daemon.ruleset, daemon.pool)
+        found = diagnose(daemon.ruleset, daemon.groups, engine, spill_bytes=daemon.spills.usage_bytes)
         return pb.DoctorResponse(
             healthy=found.healthy,
             sandbox=found.sandbox,

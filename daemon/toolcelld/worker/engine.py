@@ -46,7 +46,11 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
         os.set_blocking(number, True)
     os.chdir("/")  # where no file of the project configures the engine; the worker goes back
     environment = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
-    facts = json.dumps({"layers": [*plan.layers, f"engine {engine.program}"]})
+    if engine.engine == "bun" and engine.packages:
+        environment["NODE_PATH"] = os.pathsep.join(
+            engine.packages
+        )  # the worker unsets it for what a tool starts
+    facts = json.dumps({"layers": [*plan.layers, f"engine {engine.program}"], "packages": engine.packages})
     words = [engine.program, *OPTIONS[engine.engine], MAIN, facts]
     if policy.enclosure == "none" or policy.execute:
         os.execve(engine.program, words, environment)

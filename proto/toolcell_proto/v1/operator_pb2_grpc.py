@@ -110,6 +110,11 @@ class OperatorStub(object):
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.FromString,
                 _registered_method=True)
+        self.Prepare = channel.unary_stream(
+                '/toolcell.v1.Operator/Prepare',
+                request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.SerializeToString,
+                response_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.FromString,
+                _registered_method=True)
         self.Doctor = channel.unary_unary(
                 '/toolcell.v1.Operator/Doctor',
                 request_serializer=toolcell__proto_dot_v1_dot_operator__pb2.DoctorRequest.SerializeToString,
@@ -227,6 +232,13 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Prepare(self, request, context):
+        """Installs the packages that the tools of a directory ask for; cancelling it ends what it has started.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Doctor(self, request, context):
         """Reports what this host can provide for a cell, layer by layer, and what is missing.
         """
@@ -311,6 +323,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.FromString,
                     response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Prepare': grpc.unary_stream_rpc_method_handler(
+                    servicer.Prepare,
+                    request_deserializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.FromString,
+                    response_serializer=toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.SerializeToString,
             ),
             'Doctor': grpc.unary_unary_rpc_method_handler(
                     servicer.Doctor,
@@ -724,6 +741,33 @@ class Operator(object):
             '/toolcell.v1.Operator/Explain',
             toolcell__proto_dot_v1_dot_operator__pb2.ExplainRequest.SerializeToString,
             toolcell__proto_dot_v1_dot_operator__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Prepare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolcell.v1.Operator/Prepare',
+            toolcell__proto_dot_v1_dot_operator__pb2.PrepareRequest.SerializeToString,
+            toolcell__proto_dot_v1_dot_operator__pb2.PrepareResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,8 @@ class OperatorStub:
     """Lists the trusted projects."""
     Explain: _aio.UnaryUnaryMultiCallable[_operator_pb2.ExplainRequest, _operator_pb2.ExplainResponse]
     """Says what a tool may reach, and which rule says so."""
+    Prepare: _aio.UnaryStreamMultiCallable[_operator_pb2.PrepareRequest, _operator_pb2.PrepareResponse]
+    """Installs the packages that the tools of a directory ask for; cancelling it ends what it has started."""
     Doctor: _aio.UnaryUnaryMultiCallable[_operator_pb2.DoctorRequest, _operator_pb2.DoctorResponse]
     """Reports what this host can provide for a cell, layer by layer, and what is missing."""
 
@@ -177,6 +179,14 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_pb2.ExplainRequest, _abc.Awaitable[_operator_pb2.ExplainResponse]],
     ) -> _abc.Awaitable[_operator_pb2.ExplainResponse]:
         """Says what a tool may reach, and which rule says so."""
+
+    @_abc_1.abstractmethod
+    def Prepare(
+        self,
+        request: _operator_pb2.PrepareRequest,
+        context: _aio.ServicerContext[_operator_pb2.PrepareRequest, _abc.AsyncIterator[_operator_pb2.PrepareResponse]],
+    ) -> _abc.AsyncIterator[_operator_pb2.PrepareResponse]:
+        """Installs the packages that the tools of a directory ask for; cancelling it ends what it has started."""
 
     @_abc_1.abstractmethod
     def Doctor(

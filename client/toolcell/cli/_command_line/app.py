@@ -349,6 +349,20 @@ def trust(
 
 @app.command(cls=Command)
 @command
+def prepare(
+    context: CommandContext,
+    project: Annotated[
+        str, typer.Argument(metavar="[DIR]", help="Whose tools ask for packages; default: the current one.")
+    ] = ".",
+) -> Ending:
+    """Install the packages that the tools of a directory ask for."""
+    from toolcell.cli import prepare
+
+    return prepare.prepare(context, project)
+
+
+@app.command(cls=Command)
+@command
 def doctor(context: CommandContext) -> Ending:
     """Show which sandbox layers this host supports, and what is missing."""
     from toolcell.cli import trust

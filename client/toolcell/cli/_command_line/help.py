@@ -14,7 +14,7 @@ __all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summa
 
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
-    "Write tools": ("new", "init", "check", "dev"),
+    "Write tools": ("new", "init", "prepare", "check", "dev"),
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
     "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
@@ -33,6 +33,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "output": ("toolcell output 3f2a", "toolcell output 3f2a --lines 100:200"),
     "new": ("toolcell new python", "toolcell new json git", "toolcell new typescript"),
     "init": ("toolcell init", "toolcell init word_count"),
+    "prepare": ("toolcell prepare", "toolcell prepare ~/src/project --json"),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
     "dev": ("toolcell dev", "toolcell dev word_count text='one two two'", "toolcell dev ./lint.py path=src"),
     "status": ("toolcell status", "toolcell status --json"),

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import resources
 
 from toolcell._printable import json_text
 from toolcell.cli._new import plugin
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli.init import FIRST_TOOL, init
+from toolcell.cli.init import FIRST_TOOL, TOOLS_DIRECTORY, init
 
 __all__ = ["new"]
 
@@ -62,20 +63,22 @@ async def greet(name: str, ctx: Context) -> str:
 if __name__ == "__main__":
     mcp.run()
 '''
-TYPESCRIPT = """\
-import {{ tool }} from "@opencode-ai/plugin"
+TYPES = "toolcell.d.ts"
+TYPESCRIPT = f"""\
+/// <reference path="./{TYPES}" />
+import {{{{ tool }}}} from "toolcell"
 
-// {name}: the package need not be installed; Toolcell has what a tool needs of it.
-export default tool({{
+// {{name}}: the package need not be installed; the file above has its types, for editors.
+export default tool({{{{
   description: "Greet a person",
-  args: {{
-    name: tool.schema.string().describe("Who is greeted"),
-    times: tool.schema.number().int().default(1).describe("How often"),
-  }},
-  async execute(args) {{
-    return Array(args.times).fill(`Hello ${{args.name}}!`).join("\\n")
-  }},
-}})
+  args: {{{{
+    name: {{{{ type: "string", description: "Who is greeted" }}}},
+    times: {{{{ type: "integer", description: "How often", default: 1 }}}},
+  }}}},
+  async execute(args, context) {{{{
+    return Array(args.times).fill(`Hello ${{{{args.name}}}}!`).join("\\n")
+  }}}},
+}}}})
 """
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,40}")
@@ -138,10 +141,24 @@ def _json(context: CommandContext, file: str | None) -> Exit:
     return Exit.OK
 
 
+def _typescript(context: CommandContext, file: str | None) -> Exit:
+    """Write a tool in TypeScript, and beside it the types of what it imports, which may be of an older version there."""
+    done = init(context, file, TYPESCRIPT, ".ts")
+    path = file or FIRST_TOOL
+    directory = os.path.dirname(path) if "/" in path else TOOLS_DIRECTORY
+    types = os.path.join(directory, TYPES)
+    try:
+        with open(types, "wb") as created:
+            created.write(resources.files("toolcell.cli._new").joinpath(TYPES).read_bytes())
+    except OSError as error:
+        raise Failure(Exit.USAGE, "usage", f"{types} cannot be written: {error.strerror}.") from error
+    return done
+
+
 KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
     "python": init,
     "json": _json,
     "factory": partial(init, text=FACTORY),
     "fastmcp": partial(init, text=FASTMCP),
-    "typescript": partial(init, text=TYPESCRIPT, suffix=".ts"),
+    "typescript": _typescript,
 }

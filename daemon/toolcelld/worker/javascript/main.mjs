@@ -10,7 +10,8 @@ import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
-import { normalise, sendResult } from "./results.mjs";
+import { json, normalise, sendResult } from "./results.mjs";
+import { ToolError } from "./shims/toolcell.mjs";
 import { described, toolsOf } from "./tools.mjs";
 
 const PROTOCOL_VERSION = 1;
@@ -32,6 +33,7 @@ const exit = process.exit.bind(process);
 
 class Worker {
     #layers;
+    #packages; // the directories of packages that were installed for the file
     #directory = "/";
     #project = "";
     #tools = new Map();
@@ -43,8 +45,9 @@ class Worker {
     #cpuSeconds = 0;
     #reported = new Set(); // imported files of the project
 
-    constructor(layers) {
+    constructor({ layers, packages }) {
         this.#layers = layers;
+        this.#packages = packages;
         this.#loading.promise.catch(() => {});
         process.exit = (status) => {
             throw new Error(`called process.exit(${status ?? ""})`);
@@ -110,7 +113,7 @@ class Worker {
                 );
             leftovers.watch();
             const load = async () =>
-                toolsOf(await importFile(path, Buffer.from(content)), content.toString(), stem, describe);
+                toolsOf(await importFile(path, Buffer.from(content), this.#packages), content.toString(), stem, describe);
             const found = await Promise.race([load(), this.#loading.promise]);
             this.#tools = found.tools;
             const inside = directory.endsWith("/") ? directory : `${directory}/`;
@@ -187,6 +190,7 @@ class Worker {
             if (error instanceof SyntaxError && !ran)
                 return failed("invalid_arguments", `the arguments are not JSON: ${error.message}`, false);
             if (error instanceof Denied) return failed("denied", error.message, ran);
+            if (error instanceof ToolError) return toldBy(error, ran);
             call.log("error", traceOf(error));
             return failed("tool_error", messageOf(error), ran);
         }
@@ -195,6 +199,17 @@ class Worker {
 
 function failed(kind, text, ran) {
     return { kind, result: { blocks: text ? [{ type: "text", text }] : [] }, ran };
+}
+
+/** The outcome of a call whose tool reports a failure. */
+function toldBy(error, ran) {
+    const outcome = failed("tool_error", messageOf(error), ran);
+    try {
+        if (error.details !== undefined) outcome.result.details = json(error.details);
+    } catch {
+        // What JSON cannot carry is left out: the message is what counts.
+    }
+    return outcome;
 }
 
 function turn() {
@@ -246,4 +261,5 @@ function lineOf(error, path) {
     return at < 0 ? 0 : parseInt(trace.slice(at + path.length + 1)) || 0;
 }
 
-new Worker(JSON.parse(process.argv[2]).layers);
+delete process.env.NODE_PATH; // ours, which Bun has read: see engine.py
+new Worker(JSON.parse(process.argv[2]));

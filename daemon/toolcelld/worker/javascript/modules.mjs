@@ -1,7 +1,7 @@
 // How the imports of a tool file are resolved, and how TypeScript becomes JavaScript.
 //
-// The engine resolves first, so what a project has installed is used. What it does not find is looked for among the
-// libraries that Toolcell has with it, and, as bundlers do, under the endings that an import leaves out. Bun does the
+// The engine resolves first, so what a project has installed is used. What it does not find is looked for where Toolcell
+// has installed packages for the project (to Bun NODE_PATH says where), then among the libraries that Toolcell has with it, and, as bundlers do, under the endings that an import leaves out. Bun does the
 // latter and the translation itself; Node gets both from here.
 
 import fs from "node:fs";
@@ -15,6 +15,7 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 const PLUGIN = "shims/plugin.mjs";
 const PI = "shims/pi.mjs";
 const STAND_INS = new Map([
+    ["toolcell", "shims/toolcell.mjs"],
     ["@opencode-ai/plugin", PLUGIN],
     ["@opencode-ai/plugin/tool", PLUGIN],
     ["@atomic/plugin", PLUGIN],
@@ -32,6 +33,7 @@ const SOURCE = /\.([mc]?[jt]s|[jt]sx)$/;
 const TEXT = /\.(txt|md)$/;
 const ENDINGS = [".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"];
 const INDICES = ["index.ts", "index.tsx", "index.mts", "index.js", "index.mjs"];
+const PACKAGE = /^(@|[a-z0-9][^:]*$)/i; // and no path or address
 const MODULE_SYNTAX = /^\s*(import|export)\b/m;
 
 const own = createRequire(import.meta.url);
@@ -48,13 +50,13 @@ export function imported() {
     return [...loaded].filter((file) => !file.startsWith(HERE));
 }
 
-/** Imports a file with this content, whatever is at its path by now. */
-export async function importFile(file, content) {
+/** Imports a file with this content, whatever is at its path by now; `packages` are directories like `node_modules`. */
+export async function importFile(file, content, packages) {
     if (!isFile(path.join(HERE, "vendor", "zod.mjs")))
         throw new Error(
             "Toolcell was built without its libraries for TypeScript; run make engines and install it again",
         );
-    if (!process.versions.bun) prepareNode(file, content);
+    if (!process.versions.bun) prepareNode(file, content, packages);
     else if (await prepareBun(file, content.toString())) return compiled(file, content.toString());
     return import(pathToFileURL(file).href);
 }
@@ -99,8 +101,9 @@ function exactly(file) {
     return new RegExp(`^${file.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`);
 }
 
-function prepareNode(file, content) {
+function prepareNode(file, content, packages) {
     const url = pathToFileURL(file).href;
+    const beside = packages.map((place) => pathToFileURL(path.join(path.dirname(place), "_.mjs")).href);
     module.registerHooks({
         resolve(specifier, context, next) {
             if (specifier === url) return { url, shortCircuit: true }; // it may be gone by now
@@ -109,6 +112,12 @@ function prepareNode(file, content) {
             try {
                 return next(specifier, context);
             } catch (error) {
+                for (const parentURL of PACKAGE.test(specifier) ? beside : [])
+                    try {
+                        return next(specifier, { ...context, parentURL });
+                    } catch {
+                        continue; // the first error names the file that imports it
+                    }
                 const found = unfinished(specifier, context.parentURL) ?? standIn(specifier);
                 if (found === null) throw error;
                 return { url: pathToFileURL(found).href, shortCircuit: true };

@@ -70,7 +70,8 @@ function text(value) {
     return { type: "text", text: value };
 }
 
-function json(value) {
+/** Returns a value as JSON. Throws ResultError for one that JSON cannot carry. */
+export function json(value) {
     let data;
     try {
         data = JSON.stringify(value, (_, each) => {

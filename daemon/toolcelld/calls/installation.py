@@ -1,0 +1,224 @@
+"""Installs the packages of tools in TypeScript and JavaScript: bun or npm, in a cell that reaches the registry alone.
+
+    a private directory  gets copies of package.json and the lock file
+    the cell             installs there, with scripts off; it can write nothing else, and reads nothing of the user's
+    a rename             makes the result visible, when the cell is empty
+
+The program in the cell reads what strangers wrote, so what it leaves is only ever read inside of cells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from toolcelld.calls.hook_run import HookFailed, HookRefused, Listener, run_in
+from toolcelld.catalog.sources import ToolFile
+from toolcelld.config.hosts import ports_of
+from toolcelld.environments.packages import (
+    INSTALLED,
+    MANIFEST,
+    Lock,
+    Manager,
+    Manifest,
+    PackagesError,
+    find_manager,
+    registry_of,
+)
+from toolcelld.lifecycle import WorkerEvent, WorkerState
+from toolcelld.network.refusals import Refused
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.policy.profiles import HostPaths
+from toolcelld.pool.prefork import PreforkedCells
+from toolcelld.pool.startup import StartFailed
+from toolcelld.pool.worker import Worker
+from toolcelld.protocol.messages import CallContext
+from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
+
+__all__ = ["Installations"]
+
+INSTALL: Final = b'''
+import subprocess
+from toolcell import tool
+
+KEPT_BYTES_MAX = 16_384
+
+@tool
+def install(words: list[str]) -> dict[str, object]:
+    """Run a program; return its exit status and the end of what it printed."""
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        kept = b""
+        while piece := process.stdout.read1(KEPT_BYTES_MAX):
+            kept = (kept + piece)[-KEPT_BYTES_MAX:]
+    return {"status": process.returncode, "text": kept.decode(errors="replace")}
+'''
+INSTALL_SECONDS_MAX: Final = 600.0
+"""As for a command of uv: large packages over a slow connection."""
+LOAD_SECONDS_MAX: Final = 10.0
+"""For loading the few lines above, which takes milliseconds."""
+MESSAGE_CHARACTERS_MAX: Final = 1500
+LIMITS: Final = CellLimits(
+    memory_bytes=4 * 2**30, processes=256, open_files=4096, file_size_bytes=2**30, disk_bytes=2**30
+)
+"""A lock of thousands of packages takes npm a gigabyte."""
+PLACES: Final = ("project", "cache")
+"""The directories of an installation; the first one is the result."""
+CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
+"""Variables that name a file of certificates, which the cell then reads."""
+CONTEXT: Final = CallContext(
+    session_id="", message_id="", call_id="", agent="", agent_name="", directory="", worktree=""
+)
+
+
+class _Refusals(Listener):
+    """A listener that keeps which hosts the program asked for and may not reach."""
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(sequence)
+        self.refused: list[str] = []
+
+    def on_refused(self, refused: Refused) -> None:
+        self.refused.append(refused.why)
+
+
+class Installations:
+    """The packages in a state directory.
+
+    Args:
+        host_paths: Returns what of this host is known now; its `packages` is where they are kept.
+        prefork_for: Returns the preforked cells for a cell's specification.
+        on_change: Called after every change of a worker's state.
+    """
+
+    def __init__(
+        self,
+        host_paths: Callable[[], HostPaths],
+        prefork_for: Callable[[CellSpec], PreforkedCells],
+        on_change: Callable[[Worker], None],
+    ) -> None:
+        self._host_paths = host_paths
+        self._prefork_for = prefork_for
+        self._on_change = on_change
+        self._turn = asyncio.Lock()  # one at a time, as each loads a network and a disk
+
+    def choose(self, manifest: Manifest) -> tuple[Lock, Manager]:
+        """Return the lock file to install from, and the program that does: the first whose program is there.
+
+        Raises:
+            PackagesError: There is no program for any.
+        """
+        paths = self._host_paths()
+        path = paths.environment.get("PATH", os.defpath)
+        failures: list[str] = []
+        for lock in manifest.locks:
+            try:
+                return lock, find_manager(lock.engine, path, paths.home)
+            except PackagesError as error:
+                failures.append(f"{os.path.join(manifest.directory, lock.name)}: {error}")
+        raise PackagesError("\n".join(failures))
+
+    def is_installed(self, manifest: Manifest, lock: Lock) -> bool:
+        """Whether the packages of a lock file are there."""
+        return os.path.isdir(os.path.join(self._host_paths().packages, manifest.key(lock)))
+
+    async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
+        """Install what a lock file says, unless it is there. When cancelled, the cell is ended and nothing is left.
+
+        Raises:
+            PackagesError: It cannot be installed.
+        """
+        if lacking := self._host_paths().host.missing("strict"):
+            raise PackagesError(
+                f"packages are installed in a cell that reaches their registry alone, and this host cannot give it: {lacking}\n"
+                "  To see what is missing: toolcell doctor\n"
+                f"  To install them yourself, in {manifest.directory}: "
+                f"{'bun install' if manager.name == 'bun' else 'npm ci'} --ignore-scripts"
+            )
+        async with self._turn:
+            if self.is_installed(manifest, lock):
+                return
+            work = os.path.join(self._host_paths().packages, "work")
+            try:
+                await asyncio.to_thread(_lay_out, work, manifest, lock)
+                await self._run(work, manager)
+                await asyncio.to_thread(_publish, work, self._host_paths().packages, manifest.key(lock))
+            except OSError as error:
+                raise PackagesError(f"the packages cannot be kept: {error}") from error
+            finally:
+                await asyncio.shield(asyncio.to_thread(shutil.rmtree, work, ignore_errors=True))
+
+    async def _run(self, work: str, manager: Manager) -> None:
+        worker = Worker("packages", self._spec(work, manager), self._on_change)
+        listener = _Refusals(1)
+        arguments = json.dumps({"words": manager.words}).encode()
+        try:
+            await worker.start(self._prefork_for(worker.spec), load_seconds=LOAD_SECONDS_MAX)
+            worker.fire(WorkerEvent.LEASE)
+            found = await run_in(worker, listener, "install", arguments, CONTEXT, INSTALL_SECONDS_MAX)
+        except (StartFailed, HookFailed, HookRefused) as error:
+            raise PackagesError(f"{manager.name} cannot be run: {error}") from error
+        finally:
+            if worker.pid and worker.state is not WorkerState.DEAD:
+                await worker.end()  # also when cancelled: the directory is its own until it is empty
+        told = cast("Mapping[str, Any]", found)
+        if told["status"]:
+            text = str(told["text"]).strip()[-MESSAGE_CHARACTERS_MAX:] or f"exit status {told['status']}"
+            refused = "".join(f"\n  {why}" for why in listener.refused)
+            registry = registry_of(self._host_paths().environment)[0]
+            raise PackagesError(f"{manager.name} cannot install from {registry}:\n{text}{refused}")
+
+    def _spec(self, work: str, manager: Manager) -> CellSpec:
+        paths = self._host_paths()
+        address, entry = registry_of(paths.environment)
+        certificates = {name: paths.environment[name] for name in CERTIFICATES if paths.environment.get(name)}
+        project, cache = (os.path.join(work, name) for name in PLACES)
+        environment = {
+            **certificates,
+            "PATH": os.defpath,
+            "HOME": "/tmp",  # noqa: S108  # of the cell alone
+            "npm_config_registry": address,
+            "npm_config_cache": cache,
+            "npm_config_fetch_retry_mintimeout": "1000",
+            "npm_config_fetch_retry_maxtimeout": "4000",
+            "npm_config_logs_max": "0",
+            "BUN_CONFIG_REGISTRY": address,
+            "BUN_INSTALL_CACHE_DIR": cache,
+            "BUN_TMPDIR": cache,  # from where it renames, and a cell cannot rename between directories
+        }
+        policy = SandboxPolicy(
+            "strict",
+            readable=(*manager.readable, *certificates.values()),
+            writable=(project, cache),
+            hidden=tuple(dict.fromkeys((paths.home, *paths.hidden))),
+            network="proxy",
+            hosts=(entry,),
+            ports=ports_of((entry,)),
+        )
+        file = ToolFile("/install.py", "packages", "local", "install", INSTALL, "packages", "/")
+        return CellSpec(file, project, tuple(sorted(environment.items())), LIMITS, policy, owner="packages")
+
+
+def _lay_out(work: str, manifest: Manifest, lock: Lock) -> None:
+    """Make the directory of an installation, with copies of what it is from."""
+    shutil.rmtree(work, ignore_errors=True)  # of a daemon that was killed
+    for name in PLACES:
+        os.makedirs(os.path.join(work, name), mode=0o700)
+    project = os.path.join(work, PLACES[0])
+    for name, content in ((MANIFEST, manifest.content), (lock.name, lock.content)):
+        with open(os.path.join(project, name), "xb") as file:
+            file.write(content)
+
+
+def _publish(work: str, packages: str, key: str) -> None:
+    """Give the result its name. Raises `PackagesError` if there is none."""
+    project = os.path.join(work, PLACES[0])
+    made = os.path.join(project, INSTALLED)
+    if os.path.islink(made) or not os.path.isdir(made):
+        raise PackagesError(
+            "nothing was installed: all that the lock file has are optional packages of other systems."
+        )
+    os.rename(project, os.path.join(packages, key))

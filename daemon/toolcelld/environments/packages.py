@@ -1,0 +1,297 @@
+"""The packages of tools in TypeScript and JavaScript: what a project's lock file asks for, and where it is kept.
+
+    package.json + lock file + platform ─ bun or npm, in a cell ─▶ state directory/packages/KEY/node_modules
+
+They are kept under the digest of both files, as environments of Python are, so equal ones share a directory, an edit
+never changes what a worker uses, and nothing is written into a project, where programs outside of cells would run it.
+The engine looks there after the project's own `node_modules`.
+
+Only these two files are read, and only as bytes; what they say is for the program that installs, in its cell. No
+configuration of the project counts: a `.npmrc` or a `bunfig.toml` could name another registry, or send it a token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from toolcelld.environments.engine import EngineName, find_engine
+from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+
+__all__ = [
+    "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "declares", "find_manager", "installed", "manifest_above",
+    "read_manifest", "registry_of",
+]  # fmt: skip
+
+FORMAT: Final = "1"
+"""Part of every key; changed when packages are installed in another way."""
+MANIFEST: Final = "package.json"
+INSTALLED: Final = "node_modules"
+LOCKS: Final[Mapping[str, EngineName]] = {"bun.lock": "bun", "bun.lockb": "bun", "package-lock.json": "node"}
+"""In order of preference, with the engine whose program installs from it."""
+FOREIGN: Final = {"yarn.lock": "yarn", "pnpm-lock.yaml": "pnpm"}
+MANIFEST_BYTES_MAX: Final = 2**20
+LOCK_BYTES_MAX: Final = 32 * 2**20
+"""A lock of ten thousand packages has a third of it."""
+SECTIONS: Final = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
+REGISTRY: Final = "https://registry.npmjs.org/"
+"""What bun and npm take where nothing else is configured."""
+NO_ADDRESS: Final = "the registry of packages is no address as https://host/ without a password."
+REGISTRY_VARIABLES: Final = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "BUN_CONFIG_REGISTRY")
+OPTIONS: Final[Mapping[EngineName, tuple[str, ...]]] = {
+    "bun": ("install", "--frozen-lockfile", "--ignore-scripts", "--no-progress", "--backend", "copyfile"),
+    "node": ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"),
+}
+NPM: Final = "npm/bin/npm-cli.js"
+NPM_PLACES: Final = ("../lib/node_modules", "../share/nodejs", "../share")
+"""Where the npm of a node is, from the directory of the program."""
+
+
+Opened: TypeAlias = Callable[[str, int], int]
+"""Opens a file as `os.open` does; of a project without following links."""
+
+
+class PackagesError(Exception):
+    """Packages cannot be installed; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock file."""
+
+    name: str
+    content: bytes
+
+    @property
+    def engine(self) -> EngineName:
+        """The engine whose program installs from it."""
+        return LOCKS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a directory asks for: its `package.json` and its lock files."""
+
+    directory: str
+    content: bytes
+    locks: tuple[Lock, ...]
+
+    def key(self, lock: Lock) -> str:
+        """The name of the directory with the packages of this lock file."""
+        facts = json.dumps([FORMAT, lock.name, platform.machine(), *platform.libc_ver()])
+        digest = hashlib.blake2b(facts.encode(), digest_size=16)
+        for content in (self.content, lock.content):
+            digest.update(b"%d\0%s" % (len(content), content))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """A program that installs packages."""
+
+    name: str
+    words: tuple[str, ...]
+    """The command, which installs what the lock file of the working directory says and runs no script."""
+    readable: tuple[str, ...]
+    """What its cell has to read."""
+
+
+def manifest_above(directory: str, top: str) -> str:
+    """Return the nearest directory with a `package.json`, upwards from one to another; empty if there is none.
+
+    Args:
+        directory: An absolute path.
+        top: The last directory that is looked at.
+    """
+    here = directory
+    while here != "/" and (here == top or here.startswith(top.rstrip("/") + "/")):
+        if os.path.lexists(os.path.join(here, MANIFEST)):
+            return here
+        here = os.path.dirname(here)
+    return ""
+
+
+def read_manifest(directory: str, opened: Opened) -> Manifest | None:
+    """Return what a directory asks for; None if its `package.json` names no package.
+
+    Args:
+        directory: A directory that has a `package.json`.
+        opened: Opens its files.
+
+    Raises:
+        PackagesError: It cannot be installed.
+    """
+    content = _read(os.path.join(directory, MANIFEST), MANIFEST_BYTES_MAX, opened)
+    asked = _parsed(content, os.path.join(directory, MANIFEST))
+    if not any(asked.get(section) for section in SECTIONS):
+        return None
+    if asked.get("workspaces"):
+        raise PackagesError(
+            f"{directory}/{MANIFEST} has workspaces, whose packages lie elsewhere in the project.\n"
+            f"  Install them there: bun install --ignore-scripts   or   npm ci --ignore-scripts"
+        )
+    locks = tuple(
+        Lock(name, _read(path, LOCK_BYTES_MAX, opened))
+        for name in LOCKS
+        if os.path.lexists(path := os.path.join(directory, name))
+    )
+    if not locks:
+        raise PackagesError(_without_lock(directory))
+    return Manifest(directory, content, locks)
+
+
+def _without_lock(directory: str) -> str:
+    for name, manager in FOREIGN.items():
+        if os.path.lexists(os.path.join(directory, name)):
+            return (
+                f"{directory} has a {name}; packages are installed from bun.lock or package-lock.json.\n"
+                f"  Install them there: {manager} install --ignore-scripts"
+            )
+    return (
+        f"{directory} has no lock file, so what would be installed is not said.\n"
+        "  To make one: bun install --lockfile-only   or   npm install --package-lock-only"
+    )
+
+
+def _read(path: str, bytes_max: int, opened: Opened) -> bytes:
+    try:
+        return read_regular(path, bytes_max, opened=opened)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PackagesError(f"{path} is a link, which is not followed in a project.") from error
+        raise PackagesError(f"{path}: {error.strerror}") from error
+    except NotRegularError as error:
+        raise PackagesError(f"{path} is {error}, not a file.") from error
+    except TooLargeError as error:
+        raise PackagesError(f"{path} has more than {bytes_max // 2**20} MiB.") from error
+
+
+def _parsed(content: bytes, path: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise PackagesError(f"{path} is not JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise PackagesError(f"{path} is no JSON object.")
+    return cast("Mapping[str, Any]", found)
+
+
+def declares(directory: str, package: str, opened: Opened) -> bool:
+    """Whether a directory has a lock file, and its `package.json` names this package."""
+    try:
+        manifest = read_manifest(directory, opened)
+    except PackagesError:
+        return False
+    if manifest is None:
+        return False
+    asked = _parsed(manifest.content, MANIFEST)
+    return any(isinstance(names := asked.get(section), dict) and package in names for section in SECTIONS)
+
+
+def installed(place: str, directory: str, opened: Opened) -> str:
+    """Return the directory that has the packages which a directory asks for now; empty if there is none.
+
+    Args:
+        place: Where packages are kept.
+        directory: A directory that has a `package.json`.
+        opened: As in `read_manifest`.
+    """
+    if not os.path.isdir(place):
+        return ""  # none was ever installed
+    names = (name for name in (MANIFEST, *LOCKS) if os.path.lexists(os.path.join(directory, name)))
+    facts = [(name, *_state(os.path.join(directory, name))) for name in names]
+    return next(
+        (
+            found
+            for key in _keys(directory, tuple(facts), opened)
+            if os.path.isdir(os.path.join(found := os.path.join(place, key), INSTALLED))
+        ),
+        "",
+    )
+
+
+def _state(path: str) -> tuple[int, ...]:
+    with contextlib.suppress(OSError):
+        status = os.lstat(path)
+        return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    return ()
+
+
+@functools.lru_cache(maxsize=256)
+def _keys(directory: str, facts: tuple[tuple[str | int, ...], ...], opened: Opened) -> tuple[str, ...]:  # noqa: ARG001  # facts: what the result depends on
+    with contextlib.suppress(PackagesError):
+        manifest = read_manifest(directory, opened)
+        return tuple(manifest.key(lock) for lock in manifest.locks) if manifest is not None else ()
+    return ()
+
+
+def find_manager(engine: EngineName, path: str, home: str) -> Manager:
+    """Return the program that installs from the lock files of an engine.
+
+    Args:
+        engine: As `Lock.engine`.
+        path: As in `find_engine`.
+        home: As in `find_engine`.
+
+    Raises:
+        PackagesError: It is not there.
+    """
+    found = find_engine(engine, path, home)
+    if engine == "bun":
+        if found is None:
+            raise PackagesError(
+                "bun installs from it, and is not on PATH.\n  To install it: npm install --global bun"
+            )
+        return Manager("bun", (found.program, *OPTIONS[engine]), (found.program,))
+    if found is not None:
+        here = os.path.dirname(found.program)
+        for place in NPM_PLACES:
+            script = os.path.realpath(os.path.join(here, place, NPM))
+            if os.path.isfile(script):
+                package = os.path.dirname(os.path.dirname(script))
+                return Manager("npm", (found.program, script, *OPTIONS[engine]), (found.program, package))
+    raise PackagesError(
+        "npm installs from it, and is not beside a node on PATH.\n  It comes with node 24 or later."
+    )
+
+
+def registry_of(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the address of the registry, and its entry for a list of hosts.
+
+    It is what the daemon's environment says, else the `registry` of the user's `.npmrc`. A token is not read: it would
+    be given to a program that reads other people's packages.
+
+    Raises:
+        PackagesError: The address is none.
+    """
+    address = next((environment[name] for name in REGISTRY_VARIABLES if environment.get(name)), "")
+    address = address or _configured(os.path.join(environment.get("HOME", "/"), ".npmrc")) or REGISTRY
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise PackagesError(NO_ADDRESS) from error
+    if parts.scheme not in ("http", "https") or not host or parts.username or not address.isprintable():
+        raise PackagesError(NO_ADDRESS)
+    entry = f"[{host}]" if ":" in host else host
+    return address, entry if port is None else f"{entry}:{port}"
+
+
+def _configured(path: str) -> str:
+    """Return the registry that an `.npmrc` names; empty if it names none."""
+    try:
+        lines = read_regular(path, MANIFEST_BYTES_MAX).decode(errors="replace").splitlines()
+    except (OSError, NotRegularError, TooLargeError):
+        return ""
+    pairs = (line.partition("=") for line in lines)
+    found = [value.strip().strip("\"'") for name, _, value in pairs if name.strip() == "registry"]
+    return found[-1] if found else ""

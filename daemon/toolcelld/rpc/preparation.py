@@ -1,0 +1,149 @@
+"""Installs the packages that the tools of a directory ask for, before their first call: the RPC `Prepare`.
+
+For tools in TypeScript and JavaScript this is the only time, see `toolcelld.calls.installation`; environments of Python
+would be built at the first call, see `toolcelld.environments.builder`. Places with the same packages share one
+installation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolcell_proto.v1 import operator_pb2 as pb
+from toolcelld.catalog.problem import is_script
+from toolcelld.catalog.registry import DirectoryError, resolved
+from toolcelld.catalog.scan import scan
+from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory, sources_of
+from toolcelld.environments.builder import BuildError
+from toolcelld.environments.engine import engine_here
+from toolcelld.environments.packages import INSTALLED, PackagesError, read_manifest
+from toolcelld.environments.requirements import has_block
+from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.policy.interpreters import manifest_of, opened_of
+
+if TYPE_CHECKING:
+    from toolcelld.server import Daemon
+
+__all__ = ["prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one place needs."""
+
+    path: str
+    state: str  # "installing" where there is something to do; else how it stands
+    message: str
+    work: Callable[[], Awaitable[object]] | None = None
+
+
+async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareResponse]:
+    """Install what the tools of a directory ask for, and tell how it stands with each place.
+
+    Args:
+        daemon: The daemon.
+        directory: An absolute path.
+
+    Raises:
+        Refusal: The directory cannot be read.
+    """
+    try:
+        steps = await asyncio.to_thread(_steps, daemon, directory)
+    except DirectoryError as error:
+        raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
+    worked = False
+    for step in steps:
+        yield pb.PrepareResponse(path=step.path, state=step.state, message=step.message)
+        if step.work is None:
+            continue
+        try:
+            await step.work()
+        except (BuildError, PackagesError) as error:
+            yield pb.PrepareResponse(path=step.path, state="failed", message=str(error))
+        else:
+            worked = True
+            yield pb.PrepareResponse(path=step.path, state="installed", message=step.message)
+    if worked:
+        await daemon.look_again()
+
+
+def _steps(daemon: Daemon, directory: str) -> list[_Step]:
+    """Return what the tool files of a directory need, each place once. Blocks on the file system. Raises `DirectoryError`."""
+    place = resolved(directory)
+    found = scan(sources_of(daemon.config, place), place)
+    steps: dict[str, _Step] = {}
+    if engine_here() is None:
+        for problem in found.problems:
+            if is_script(problem.path) and problem.reason == "unused":
+                steps[problem.path] = _Step(problem.path, "failed", problem.message)
+    for file in found.files:
+        path = _place_of(daemon, file)
+        if not path or path in steps:
+            continue
+        step = (_of_script if file.engine is not None else _of_python)(daemon, file, path)
+        if step is not None:
+            allowed = step.state == "present" or _is_trusted(daemon, file)
+            steps[path] = step if allowed else _refused(file, path)
+    return list(steps.values())
+
+
+def _place_of(daemon: Daemon, file: ToolFile) -> str:
+    """Return what a file's packages are listed in: a directory with `package.json`, or itself; empty for nothing."""
+    if file.engine is None:
+        return file.path if file.requires or has_block(file.content) else ""
+    root = daemon.ruleset.root_of(file) if file.source == PROJECT else ""
+    return manifest_of(file, daemon.ruleset.host_paths.home, root)
+
+
+def _is_trusted(daemon: Daemon, file: ToolFile) -> bool:
+    ruleset = daemon.ruleset
+    if not ruleset.trusts_file(file):
+        return False
+    if file.source != PROJECT or ruleset.config.trust == "all":
+        return True
+    try:
+        return not ruleset.find_project(project_directory(file)).fault
+    except OSError:
+        return False
+
+
+def _refused(file: ToolFile, path: str) -> _Step:
+    project = project_directory(file)
+    message = (
+        f"nothing is installed for a project that is not trusted.\n  To trust it: toolcell trust {project}"
+    )
+    return _Step(path, "refused", message)
+
+
+def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
+    if os.path.lexists(os.path.join(directory, INSTALLED)):
+        return _Step(directory, "present", f"it has {INSTALLED}, which is used as it is")
+    installations = daemon.installations
+    try:
+        manifest = read_manifest(directory, opened_of(file))
+        if manifest is None:
+            return None
+        lock, manager = installations.choose(manifest)
+    except PackagesError as error:
+        return _Step(directory, "failed", str(error))
+    message = f"the packages of {lock.name}, by {manager.name}"
+    if installations.is_installed(manifest, lock):
+        return _Step(directory, "present", message)
+    return _Step(directory, "installing", message, lambda: installations.install(manifest, lock, manager))
+
+
+def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
+    try:
+        spec = daemon.ruleset.describing(file)
+    except Refusal as refusal:
+        return _Step(path, "failed", refusal.message)
+    if not spec.requirements:
+        return None if daemon.ruleset.trusts_file(file) else _refused(file, path)
+    message = f"{', '.join(spec.requirements.packages) or f'Python {spec.requirements.python}'}, by uv"[:500]
+    if daemon.has_environment(spec):
+        return _Step(path, "present", message)
+    return _Step(path, "installing", message, lambda: daemon.prepare(spec))
