@@ -26,6 +26,7 @@ from toolcell.client.forms import QUESTION
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
+from .program import Programs
 from .sub_sessions import ClaudeSubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
@@ -59,9 +60,10 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self._origins = Callers()
         self._sub_sessions = ClaudeSubSessions(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
-        self._server: Server[Any] = Server(
+        self._server: Server[asyncio.Future[None]] = Server(
             SERVER,
             version=VERSION,
+            lifespan=Programs().connection,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )
@@ -152,7 +154,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         return {}
 
     async def _call_tool(
-        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+        self, context: ServerRequestContext[asyncio.Future[None], Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         use_id = (context.meta or {}).get(USE_ID)
         origin = await self._origins.of(use_id if isinstance(use_id, str) else "")
@@ -161,14 +163,16 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         running = asyncio.create_task(call, name=f"{params.name} of {use_id}")  # awaited below, come what may
         if origin.call_id is not None:
             self._callers[origin.call_id] = origin.session_id
+        waited: set[asyncio.Future[Any]] = {running, context.lifespan_context}
         try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            # The SDK's cancellation is repeated until it is obeyed, and a call that is cancelled twice is left at once.
-            running.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({running})
-            raise
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if not running.done():  # cancelled by the SDK, or the program has ended
+                # The SDK's cancellation is repeated until it is obeyed, and a call that is cancelled twice is left at once.
+                running.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({running})
             self._callers.pop(origin.call_id or "", None)
+        if running.cancelled():  # the program has ended, and reads no result
+            return types.CallToolResult(content=[], is_error=True)
         return running.result()
