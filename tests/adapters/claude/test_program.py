@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from tests.adapters.claude.test_claude import SECONDS_MAX, appears, gone, proces
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.claude.program import MARK, Programs
+from toolcell.adapters.claude.program import MARK, Connection, Programs
 
 pytestmark = pytest.mark.anyio
 
@@ -71,8 +72,13 @@ async def sleeper(mark: bytes = MARK) -> AsyncGenerator[Process]:
     """A child as the SDK starts them, or not."""
     name, _, value = (mark + b"1").decode().partition("=")
     process = await asyncio.create_subprocess_exec(
-        "sleep", "60", env={"PATH": os.environ["PATH"], name: value}
+        *("sh", "-c", "echo it runs; read never"),
+        env={"PATH": os.environ["PATH"], name: value},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
+    assert process.stdout is not None
+    await process.stdout.readline()  # by then the kernel shows its environment
     try:
         yield process
     finally:
@@ -81,41 +87,41 @@ async def sleeper(mark: bytes = MARK) -> AsyncGenerator[Process]:
             await process.wait()
 
 
-async def finished(ended: asyncio.Future[None]) -> None:
+async def finished(connection: Connection) -> None:
     async with asyncio.timeout(SECONDS_MAX):
-        await ended
+        await connection.ended
 
 
 async def test_of_two_that_were_started_at_once_both_must_have_ended() -> None:
-    async with sleeper() as one, sleeper() as other, Programs().connection(None) as ended:
+    async with sleeper() as one, sleeper() as other, Programs().connection(None) as connection:
         one.kill()
         await one.wait()
-        assert not ended.done()
+        assert not connection.ended.done()
         other.kill()
-        await finished(ended)
+        await finished(connection)
 
 
 async def test_a_program_that_has_a_connection_is_not_the_one_behind_another() -> None:
     programs = Programs()
     async with (
         sleeper() as one,
-        programs.connection(None) as ended,
+        programs.connection(None) as connection,
         sleeper() as other,
-        programs.connection(None) as others,
+        programs.connection(None) as other_connection,
     ):
         one.kill()
-        await finished(ended)
-        assert not others.done()
+        await finished(connection)
+        assert not other_connection.ended.done()
         other.kill()
-        await finished(others)
+        await finished(other_connection)
 
 
 async def test_other_children_are_passed_over_and_without_a_program_nothing_ends() -> None:
-    async with sleeper(b"OTHER=") as other, Programs().connection(None) as ended:
+    async with sleeper(b"OTHER=") as other, Programs().connection(None) as connection:
         other.kill()
         await other.wait()
         await asyncio.sleep(0)
-        assert not ended.done()
+        assert not connection.ended.done()
 
 
 async def test_a_program_that_ended_while_it_was_looked_for_has_ended(
@@ -127,5 +133,5 @@ async def test_a_program_that_ended_while_it_was_looked_for_has_ended(
     async with sleeper():
         with monkeypatch.context() as patched:
             patched.setattr(os, "pidfd_open", reaped)
-            async with Programs().connection(None) as ended:
-                await finished(ended)
+            async with Programs().connection(None) as connection:
+                await finished(connection)

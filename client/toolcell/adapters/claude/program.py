@@ -11,11 +11,23 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
-__all__ = ["Programs"]
+from toolcell.adapters.pinned import PinnedDefinitions
+
+__all__ = ["Connection", "Programs"]
 
 MARK = b"CLAUDE_AGENT_SDK_VERSION="
 """The SDK puts it into the environment of each program that it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection of a program with the server."""
+
+    ended: asyncio.Future[None]
+    """Done when the program has ended; never done where it was not found, as one of another user."""
+    pinned: PinnedDefinitions = field(default_factory=PinnedDefinitions)
 
 
 class Programs:
@@ -25,11 +37,11 @@ class Programs:
         self._taken: set[int] = set()
 
     @asynccontextmanager
-    async def connection(self, server: object) -> AsyncGenerator[asyncio.Future[None]]:
-        """Yield what is done when the program behind a new connection has ended, for the time of the connection.
+    async def connection(self, server: object) -> AsyncGenerator[Connection]:
+        """Yield a new connection, for the time that it exists.
 
-        Of programs that were started at the same time it is not known which one it is: then all of them must have
-        ended. Where none is found, as for one of another user, it is never done.
+        Of programs that were started at the same time it is not known which one it is of: then all of them must have
+        ended.
         """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         candidates = set(_started()) - self._taken
@@ -40,7 +52,7 @@ class Programs:
                 alive = candidates.copy()
                 for pid in candidates:
                     _watch(pid, alive, ended, watches)
-                yield ended
+                yield Connection(ended)
         finally:
             if len(candidates) == 1:
                 self._taken -= candidates
