@@ -61,7 +61,6 @@ def wanted(name: str, model: str, config: dict[str, Any]) -> tuple[list[str], di
                 "ANTHROPIC_API_KEY": "none",
                 "DISABLE_AUTOUPDATER": "1",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "ENABLE_TOOL_SEARCH": "false",
             }
         case "copilot":
             return [program, "-p", "go", "--allow-all-tools"], {

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from toolcell import Denied
 from toolcell.client import (
     Answer,
     Ask,
@@ -347,6 +348,10 @@ async def _no(ask: Ask) -> Answer:
     return False
 
 
+async def _no_because(ask: Ask) -> Answer:
+    raise Denied("too many \ud800 rows" + "." * 2000)  # half a character, which a message has no bytes for
+
+
 async def _broken(ask: Ask) -> Answer:
     raise LookupError("no dialog here")
 
@@ -357,6 +362,7 @@ async def _broken(ask: Ask) -> Answer:
         (_yes, pb.Answer(allowed=True)),
         (_always, pb.Answer(allowed=True, always=True)),
         (_no, pb.Answer()),
+        (_no_because, pb.Answer(message="too many ? rows" + "." * 985)),
         (_broken, pb.Answer(message="the agent could not ask: LookupError: no dialog here")),
     ],
 )

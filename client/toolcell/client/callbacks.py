@@ -2,6 +2,7 @@
 
 A failure in the application's own code is not raised: a question becomes a denial with the reason, and a request
 becomes a failed reply, which the tool gets as a `ToolError`.
+`Denied` is no failure: its message is the reason that the tool gets.
 
 Calls made from the task of a service, or from tasks that it starts (such as an agent session's), name the requesting
 call as their parent, so that the daemon detects a cycle before a call waits for itself.
@@ -15,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+from toolcell._results.errors import Denied
 from toolcell.client._transport.messages import read_json
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
@@ -23,7 +25,10 @@ from .call import Call
 __all__ = ["SERVED", "Answer", "Ask", "AskCallback", "Service", "answer", "serve"]
 
 Answer: TypeAlias = bool | Literal["always"]
-"""The answer to a question: True allows it, False denies it, "always" allows it and the patterns in `Ask.always`."""
+"""The answer to a question: True allows it, False denies it, "always" allows it and the patterns in `Ask.always`.
+
+A callback denies with a reason by raising `toolcell.Denied`; the reason has at most 1000 characters.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +61,16 @@ SERVED: ContextVar[str] = ContextVar("toolcell_served", default="")
 
 
 async def answer(callback: AskCallback, call: Call, ask: pb.Ask) -> pb.Answer:
-    """Ask the application; an exception of its callback is a denial with the reason."""
+    """Ask the application; `Denied` and other exceptions of its callback are denials with the reason."""
     question = Ask(
         call, ask.question, ask.permission, tuple(ask.patterns), tuple(ask.always), read_json(ask.details)
     )
     try:
         decision = await callback(question)
+    except Denied as denied:
+        return pb.Answer(call_id=call.id, ask_id=ask.ask_id, allowed=False, message=_reason(str(denied)))
     except Exception as error:  # noqa: BLE001  the application's own code, and the tool waits for an answer
-        reason = f"the agent could not ask: {type(error).__name__}: {error}"
+        reason = _reason(f"the agent could not ask: {type(error).__name__}: {error}")
         return pb.Answer(call_id=call.id, ask_id=ask.ask_id, allowed=False, message=reason)
     return pb.Answer(call_id=call.id, ask_id=ask.ask_id, allowed=bool(decision), always=decision == "always")
 
@@ -80,8 +87,13 @@ async def serve(services: Mapping[str, Service], call: Call, request: pb.Request
     try:
         reply.result = _encoded(await service(call, **cast("dict[str, Any]", arguments)))
     except Exception as error:  # noqa: BLE001  the application's own code, and the tool waits for an answer
-        reply.message = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]
+        reply.message = _reason(f"{type(error).__name__}: {error}")
     return reply
+
+
+def _reason(text: str) -> str:
+    """Return a text that fits a message to the daemon: bounded, and without half characters, which UTF-8 has not."""
+    return text[:REASON_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
 def _encoded(result: object) -> bytes:

@@ -228,7 +228,8 @@ async def connect(
         allow: Patterns of the names of the tools that the session sees; default: all.
         deny: Patterns of the names of tools that it does not see; default: none.
         limits: Limits for every call, which lower the configured ones; default: none.
-        ask: Called with an `Ask` for every question of a tool; returns True, False or "always". Default: all are denied.
+        ask: Called with an `Ask` for every question of a tool; returns True, False or "always", or raises
+            `toolcell.Denied` with the reason for the tool. Default: all are denied.
         services: Functions by name that serve `context.request`, called as `service(call, **arguments)`; default: none.
         on_catalog: Called with every new `Catalog`. Default: None, and the session does not follow changes.
         daemon: "start" (the default) starts the user's daemon if it does not run, "running" never starts one,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import os
 import re
 import select
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 import pytest
 from copilot import CopilotSession
+from copilot._jsonrpc import JsonRpcError
 from copilot.rpc import PermissionDecisionApproveForSession, PermissionDecisionReject
 from copilot.session import (
     ModelCapabilitiesOverride,
@@ -217,6 +219,19 @@ async def test_calls_of_one_message_run_side_by_side(kit: RunningDaemon, start: 
         assert await copilot.use(Use("kit_echo", {"text": "a"}), Use("kit_echo", {"text": "b"})) == ["a", "b"]
 
 
+async def test_a_first_turn_logs_no_warning_of_the_sdk(
+    kit: RunningDaemon, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK tries a method that the program lacks, and has another way; other failures are logged as before."""
+    async with start(kit) as copilot:
+        assert await copilot.use(Use("kit_echo", {"text": "a"})) == ["a"]
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    other = logging.getLogger("copilot._jsonrpc")
+    other.warning("failed", exc_info=JsonRpcError(-32601, "no such"), extra={"method": "session.send"})
+    other.warning("failed", exc_info=JsonRpcError(-32603, "broken"), extra={"method": "session.sendAndWait"})
+    assert [record.getMessage() for record in caplog.records if record.name == other.name] == ["failed"] * 2
+
+
 # Questions
 
 
@@ -278,6 +293,28 @@ async def test_a_question_that_is_denied_is_read_by_the_model(kit: RunningDaemon
     error = completed(events, use).error
     assert error is not None
     assert error.code == "denied"
+
+
+SAYS_WHY = """
+from toolcell import Denied, ToolContext, tool
+
+@tool
+async def why(context: ToolContext) -> str:
+    try:
+        await context.ask("Deploy?")
+    except Denied as denied:
+        return f"The tool was told: {denied}"
+    return "deployed"
+"""
+
+
+async def test_what_a_user_says_with_a_rejection_reaches_the_tool(kit: RunningDaemon, start: Start) -> None:
+    kit.tool("says", SAYS_WHY)
+    person = Person(PermissionDecisionReject(feedback="not on a Friday"))
+    async with start(kit, on_permission_request=person.decide) as copilot:
+        told, shown = await copilot.use(Use("says_why"), Use("kit_asks", {"path": "c.txt"}))
+        assert told == "The tool was told: the user refused: not on a Friday"
+        assert "the user refused: not on a Friday" in shown  # a tool that does not catch it
 
 
 @pytest.mark.parametrize(

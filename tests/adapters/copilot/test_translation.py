@@ -24,6 +24,7 @@ from copilot.session import AttributedPermissionResult, PermissionNoResult, Perm
 from copilot.tools import ToolInvocation, ToolResult
 from tests.adapters.kit.kit import PICTURE
 
+from toolcell import Denied
 from toolcell.adapters import read_output
 from toolcell.adapters.copilot.convert import answer_of, line_of, result_of, tool_of
 from toolcell.client import Answer, FileData, ImageData, Kind, Outcome, Progress, ResourceLink, Text
@@ -56,6 +57,11 @@ def test_a_file_that_copilot_has_no_place_for_is_named() -> None:
     assert result.binary_results_for_llm is None
 
 
+CONTEXT = PermissionDecisionContext(
+    PermissionDecisionOutcome.PROMPTED_USER,
+    next(iter(PermissionDecisionSource)),
+    PermissionDecisionSurface.SDK,
+)
 DECISIONS: list[tuple[PermissionRequestResult, Answer]] = [
     (PermissionDecisionApproveOnce(), True),
     (PermissionDecisionApproved(), True),
@@ -73,12 +79,21 @@ DECISIONS: list[tuple[PermissionRequestResult, Answer]] = [
 @pytest.mark.parametrize(("decision", "answer"), DECISIONS, ids=lambda value: getattr(value, "kind", value))
 def test_only_a_clear_yes_is_one(decision: PermissionRequestResult, answer: Answer) -> None:
     assert answer_of(decision) == answer
-    context = PermissionDecisionContext(
-        PermissionDecisionOutcome.PROMPTED_USER,
-        next(iter(PermissionDecisionSource)),
-        PermissionDecisionSurface.SDK,
-    )
-    assert answer_of(AttributedPermissionResult(decision, context)) == answer
+    assert answer_of(AttributedPermissionResult(decision, CONTEXT)) == answer
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        PermissionDecisionReject("not on a Friday"),
+        PermissionDecisionDeniedInteractivelyByUser("not on a Friday"),
+    ],
+    ids=lambda decision: decision.kind,
+)
+def test_the_feedback_of_a_rejection_is_the_reason_of_the_denial(decision: PermissionRequestResult) -> None:
+    for said in (decision, AttributedPermissionResult(decision, CONTEXT)):
+        with pytest.raises(Denied, match=r"^the user refused: not on a Friday$"):
+            answer_of(said)
 
 
 def test_a_tool_says_what_it_is() -> None:

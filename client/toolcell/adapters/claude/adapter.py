@@ -26,6 +26,7 @@ from toolcell.client.forms import QUESTION
 
 from .callers import Callers
 from .convert import OUTPUT_BYTES, result_of, tool_of
+from .program import Connection, Programs
 from .sub_sessions import ClaudeSubSessions
 
 __all__ = ["SERVER", "ClaudeAdapter"]
@@ -59,9 +60,10 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         self._origins = Callers()
         self._sub_sessions = ClaudeSubSessions(self.observe)
         self._callers: dict[str, str] = {}  # the agent's session that waits for a call, by the call
-        self._server: Server[Any] = Server(
+        self._server: Server[Connection] = Server(
             SERVER,
             version=VERSION,
+            lifespan=Programs().connection,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )
@@ -133,13 +135,13 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
     # What Claude Code calls
 
     async def _list_tools(
-        self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[Connection, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         # A client lists when it begins or resumes, and not by itself again: files may have changed since the last one,
         # and what is still being described would be missing.
         with suppress(Refused):  # then what is known has to do
             await self.session.reload()
-        await self.session.described(DESCRIBED_SECONDS_MAX)
+        context.lifespan_context.pinned.listed((await self.session.described(DESCRIBED_SECONDS_MAX)).tools)
         return types.ListToolsResult(tools=self.tools())
 
     async def _before(self, said: HookInput, use_id: str | None, context: HookContext) -> HookJSONOutput:
@@ -152,7 +154,7 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         return {}
 
     async def _call_tool(
-        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+        self, context: ServerRequestContext[Connection, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         use_id = (context.meta or {}).get(USE_ID)
         origin = await self._origins.of(use_id if isinstance(use_id, str) else "")
@@ -161,14 +163,19 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
         running = asyncio.create_task(call, name=f"{params.name} of {use_id}")  # awaited below, come what may
         if origin.call_id is not None:
             self._callers[origin.call_id] = origin.session_id
+        waited: set[asyncio.Future[Any]] = {running, context.lifespan_context.ended}
         try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            # The SDK's cancellation is repeated until it is obeyed, and a call that is cancelled twice is left at once.
-            running.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({running})
-            raise
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if not running.done():  # cancelled by the SDK, or the program has ended
+                # The SDK's cancellation is repeated until it is obeyed, and a call that is cancelled twice is left at once.
+                running.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({running})
             self._callers.pop(origin.call_id or "", None)
-        return running.result()
+        if running.cancelled():  # the program has ended, and reads no result
+            return types.CallToolResult(content=[], is_error=True)
+        result = running.result()
+        if note := context.lifespan_context.pinned.note(self.session.catalog.tools.get(params.name)):
+            result.content.append(types.TextContent(text=note))
+        return result

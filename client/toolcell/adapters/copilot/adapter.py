@@ -69,6 +69,8 @@ OWN_TOOLS = frozenset(
     }
 )  # fmt: skip
 """Of Copilot itself; a session that the adapter makes asks its program for more."""
+SDK_LOGGER = "copilot._jsonrpc"
+METHOD_NOT_FOUND = -32601  # of JSON-RPC
 ROOM_BYTES = 1024
 """For the daemon's notice, the message of a failure, and our own note."""
 
@@ -82,6 +84,7 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        logging.getLogger(SDK_LOGGER).addFilter(_is_news)
         self.own_tools = OWN_TOOLS
         self._conversations: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
         self._running: dict[str, tuple[Conversation, ToolInvocation]] = {}
@@ -324,6 +327,17 @@ async def _own_tools(client: CopilotClient) -> frozenset[str]:
         logger.debug("Copilot did not list its tools: %s", error)
         return frozenset()
     return frozenset(tool.name for tool in listed.tools)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a record of the SDK says more than that the program has no `session.sendAndWait`.
+
+    `send_and_wait` tries that method in each session first, and with an older program waits for events instead; its
+    warning has a traceback, which Python prints where the application configured no logging.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    missing = getattr(error, "code", None) == METHOD_NOT_FOUND
+    return not (missing and getattr(record, "method", None) == "session.sendAndWait")
 
 
 def _resolved(directory: str | os.PathLike[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 
+from copilot.rpc import PermissionDecisionDeniedInteractivelyByUser, PermissionDecisionReject
 from copilot.session import (
     AttributedPermissionResult,
     PermissionRequestResult,
@@ -17,6 +18,7 @@ from copilot.session import (
 from copilot.session_events import PermissionRequestCustomTool
 from copilot.tools import Tool, ToolBinaryResult, ToolHandler, ToolResult, ToolResultType
 
+from toolcell import Denied
 from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, Question, ToolInfo
 
 __all__ = ["answer_of", "input_of", "line_of", "question_of", "result_of", "tool_of", "value_of"]
@@ -35,6 +37,8 @@ ALWAYS = frozenset(
         "approved-for-location",
     }
 )
+REJECTED = PermissionDecisionReject, PermissionDecisionDeniedInteractivelyByUser
+"""What a user says no with, and perhaps why."""
 
 
 def tool_of(info: ToolInfo, handler: ToolHandler, *, deferred: bool = True) -> Tool:
@@ -92,9 +96,11 @@ def question_of(ask: Ask, tool_call_id: str | None) -> PermissionRequestCustomTo
 
 
 def answer_of(decision: PermissionRequestResult | AttributedPermissionResult) -> Answer:
-    """What was decided; whatever is not a clear yes is a no."""
-    kind = decision.result.kind if isinstance(decision, AttributedPermissionResult) else decision.kind
-    return "always" if kind in ALWAYS else kind in ONCE
+    """What was decided; whatever is not a clear yes is a no. Raises Denied with the feedback of a rejection."""
+    result = decision.result if isinstance(decision, AttributedPermissionResult) else decision
+    if isinstance(result, REJECTED) and result.feedback:
+        raise Denied(f"the user refused: {result.feedback}")
+    return "always" if result.kind in ALWAYS else result.kind in ONCE
 
 
 def input_of(question: Question) -> UserInputRequest:

@@ -209,7 +209,10 @@ class Conversation:
             await asyncio.wait(self._calls)
 
     async def ask(self, ask: Ask, tool_call_id: str | None) -> Answer:
-        """Answer a tool's question through the permission handler of the session."""
+        """Answer a tool's question through the permission handler of the session.
+
+        Raises Denied where it was rejected with feedback.
+        """
         if self._ask is not None:
             return await self._ask(ask)
         if self._decide is None or self.session is None:

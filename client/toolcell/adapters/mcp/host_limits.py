@@ -12,7 +12,7 @@ from typing import Any
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 from toolcell.client import Limits
 
-__all__ = ["limits_of", "meta_of", "reads_structured"]
+__all__ = ["limits_of", "meta_of", "pins_definitions", "reads_structured"]
 
 # The host's own cut, less our note below it; some hosts count the text as JSON, so that a little more is left.
 _LIMITS: dict[str, Limits] = {
@@ -31,6 +31,11 @@ def limits_of(host: str) -> Limits:
 def reads_structured(host: str) -> bool:
     """Whether that host is given structured content. The hosts above would show it in place of the text, or after it."""
     return not any(name in host.lower() for name in _LIMITS)
+
+
+def pins_definitions(host: str) -> bool:
+    """Whether that host keeps the definition of a tool for a conversation, also after it has listed a newer one."""
+    return "claude" in host.lower()
 
 
 def meta_of(host: str) -> dict[str, Any] | None:

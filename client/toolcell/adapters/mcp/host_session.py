@@ -25,6 +25,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
+from toolcell.adapters.pinned import PinnedDefinitions
 from toolcell.client import (
     Answer,
     Ask,
@@ -41,7 +42,7 @@ from toolcell.client.forms import QUESTION
 
 from .convert import failure, result_of, tools_of
 from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
-from .host_limits import limits_of, reads_structured
+from .host_limits import limits_of, pins_definitions, reads_structured
 from .log_records import DEFAULT_LEVEL, level_of
 from .tool_call import Context, ToolCall
 
@@ -68,14 +69,15 @@ class HostSession:
         self._daemon: Start = daemon
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
-        # All mutable state: the session once it is asked for, and its limits, what the host was last shown and by
-        # which connection it hears of changes, the calls under way, the level of log records that it wants, and the host's root once it has told.
+        # All mutable state: the session once it is asked for, and its limits, what the host was last shown, what its
+        # model keeps of that, by which connection it hears of changes, the calls under way, the level of log records that it wants, and the host's root once it has told.
         self._group = asyncio.TaskGroup()
         self._staying: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Session] | None = None
         self._changed = asyncio.Event()
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
+        self._pinned = PinnedDefinitions()
         self._talks: dict[str, tuple[ToolCall, asyncio.Task[Any]]] = {}
         self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root: str | None = None
@@ -120,6 +122,8 @@ class HostSession:
             with suppress(Refused):
                 catalog = await session.reload()
         self._shown = catalog.tools
+        if pins_definitions(client_name(context)):
+            self._pinned.listed(catalog.tools)
         if context.session.can_send_request:  # it shook hands, and hears of changes without asking
             self._listener = context.session
         return types.ListToolsResult(tools=tools_of(read_output.offered(catalog), client_name(context)))
@@ -181,7 +185,8 @@ class HostSession:
         except (TypeError, ValueError) as error:
             return failure(str(error))
         tool = session.catalog.tools.get(params.name) if reads_structured(client_name(context)) else None
-        talk = ToolCall(running, tool, self._log_level, lambda time: self._sealed(call_id, time))
+        note = self._pinned.note(session.catalog.tools.get(params.name))
+        talk = ToolCall(running, tool, self._log_level, lambda time: self._sealed(call_id, time), note)
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))

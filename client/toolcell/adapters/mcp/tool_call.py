@@ -41,17 +41,20 @@ class ToolCall:
         tool: ToolInfo | None,
         log_level: Callable[[Context], types.LoggingLevel | None],
         state: Callable[[int], str],
+        note: str = "",
     ) -> None:
         """`tool` is what is called, if the host was given its output schema.
 
         `log_level` is the least level of log records that a request wants, None for no record.
         `state` is what a host says to come back to the call, for the first, second… time that it is asked.
+        `note` is a text after the result; default: none.
         """
         self.running = running
         self._tool = tool
         self._log_level = log_level
         self._records = LogRecords(running.tool)
         self._state = state
+        self._note_text = note
         self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
@@ -108,7 +111,10 @@ class ToolCall:
                 if silence.cancelled_caught or self._progress is not None or self._line:
                     await self._report(context)
             await self._tell_records(context)
-            return result_of(read_output.with_handle(ending.result()), self._tool)
+            result = result_of(read_output.with_handle(ending.result()), self._tool)
+            if self._note_text:
+                result.content.append(types.TextContent(text=self._note_text))
+            return result
         except asyncio.CancelledError:
             self.running.abort("by the host")
             with anyio.CancelScope(shield=True):

@@ -97,7 +97,8 @@ def _joined(entry: dict[str, Any]) -> Command:
 
 
 HOSTS: dict[str, McpHost] = {
-    "claude": McpHost("Claude Code", "mcpServers", _claude, _split(type="stdio"), _joined),
+    # Else Claude Code starts its first turn before the bridge has answered, and hides the tools behind a search.
+    "claude": McpHost("Claude Code", "mcpServers", _claude, _split(type="stdio", alwaysLoad=True), _joined),
     "copilot": McpHost("Copilot CLI", "mcpServers", _copilot, _split(type="local", tools=["*"]), _joined),
     "opencode": McpHost(
         "OpenCode",
