@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import sys
@@ -60,10 +59,9 @@ async def test_the_parts_make_a_session_with_the_tools(
 ) -> None:
     async with adapted(kit) as adapter, run() as client:
         decide = options.pop("on_permission_request")
-        names: dict[str, Any] = {"adapter": adapter, "client": client, "decide": decide, "options": options}
-        code = compile(PARTS, str(PAGE), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        await eval(code, names)  # noqa: S307  the page is ours
-        session = names["session"]
+        names: dict[str, Any] = {}
+        exec(PARTS, names)
+        session = await names["create_session"](client, adapter, decide, **options)
         assert isinstance(session, CopilotSession)
         copilot = Copilot(client, adapter, session, model)
         assert await copilot.use(Use("kit_asks", {"path": "a"})) == ["wrote a"]
