@@ -61,6 +61,11 @@ def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
     assert sorted(pages_of(navigation)) == sorted([*pages, "index.md", "changes.md", "contributing.md"])
 
 
+def test_a_block_in_a_list_is_indented_as_the_generator_of_the_site_needs_it() -> None:
+    indents = {len(indent) for page in PAGES for indent in re.findall(r"^( *)```", read(page), re.MULTILINE)}
+    assert indents <= {0, 4}
+
+
 def test_every_page_has_one_sentence_on_a_line() -> None:
     """As far as a full stop shows it, which ends no abbreviation here."""
     ends = re.compile(r"^(?!\||\s*[-*] |\d+\. |#|<).*[a-z`)]\. [A-Z`]")
