@@ -9,10 +9,9 @@ from typing import Final
 
 from .pages import Block, blocks
 
-__all__ = ["AGENTS", "RUN_ELSEWHERE", "kind_of", "python", "stem_of"]
+__all__ = ["RUN_ELSEWHERE", "kind_of", "needs_an_agent", "python", "stem_of"]
 
-AGENTS: Final = ("docs/agents/claude.md", "docs/agents/copilot.md", "docs/agents/opencode.md")
-"""Pages whose Python needs the SDK of an agent; tests/adapters has their tests."""
+AGENT: Final = re.compile(r"^from toolcell\.adapters\.(claude|copilot|opencode) ", re.MULTILINE)
 RUN_ELSEWHERE: Final = {
     **{
         f"docs/agents/{name}.md": f"tests/adapters/{name}/test_docs.py"
@@ -27,6 +26,11 @@ RUN_ELSEWHERE: Final = {
 def python() -> list[Block]:
     """Return the Python of all pages."""
     return blocks("python")
+
+
+def needs_an_agent(block: Block) -> bool:
+    """Return whether a snippet imports an adapter whose agent's SDK only the tests of the adapters have."""
+    return AGENT.search(block.text) is not None
 
 
 def kind_of(block: Block) -> str:

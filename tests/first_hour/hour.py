@@ -106,7 +106,7 @@ from toolcell.adapters.claude import ClaudeAdapter, options
 async def main() -> None:
     async with ClaudeAdapter.connect(directory=".") as adapter:
         chosen = options(adapter)
-        print(*chosen.allowed_tools, *chosen.mcp_servers)
+        print(*chosen.allowed_tools)
 
 
 asyncio.run(main())
@@ -268,7 +268,7 @@ def _sdks(person: Newcomer, wheel: Path) -> None:
     )
     person.types(f"pip install --quiet '../{wheel.name}[claude,copilot,opencode]'", quiet=True)
     person.writes("with_claude.py", CLAUDE)
-    assert person.types("python with_claude.py") == "mcp__toolcell toolcell"
+    assert person.types("python with_claude.py") == "mcp__toolcell"
     person.writes("with_copilot.py", COPILOT)
     assert person.types("python with_copilot.py").split()[0] == "duration"
     (entry,) = re.findall(

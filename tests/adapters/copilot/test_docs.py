@@ -49,7 +49,7 @@ async def test_the_five_minutes_end_with_a_greeting(
     assert "hello" in await run(toolcell, "tools")
     (daemon.project / "agent.py").write_text(example)
     asked, _, said = (await run(sys.executable, "agent.py", says=b"y\n")).partition(" [y/N] ")
-    assert "'toolName': 'hello'" in asked
+    assert "tool_name='hello'" in asked
     assert said == "It said: Hello Ada!\n"
     assert results(model.script.requests[-1]) == {use.id: "Hello Ada!"}
 
