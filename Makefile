@@ -44,7 +44,7 @@ FUZZ ?= tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -160,6 +160,11 @@ generate: $(READY) ## the wire types, after an edit of a .proto, the manual page
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
+
+docs: $(READY) ## the site of the documentation, in build/site; a link that leads nowhere fails; five seconds
+	@$(BIN)/python -m pip install -qq --group docs
+	@$(BIN)/python docs/site.py
+	@$(BIN)/zensical build --strict --clean --config-file build/zensical.toml
 
 first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-hour.md and docs/abort.svg, from a run in an empty home; a minute or two
 	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md

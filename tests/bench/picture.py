@@ -1,4 +1,7 @@
-"""The figures of a report as a picture: horizontal bars on a logarithmic scale, readable on light and on dark."""
+"""The figures of a report as a picture: horizontal bars on a logarithmic scale, readable on light and on dark.
+
+The picture has a ground of its own: a page may be light where the reader's system is dark, as one with a switch is.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ NAMES_WIDTH: Final = 230
 FIGURES_WIDTH: Final = 140
 ROW: Final = 24
 TOP: Final = 44
+PADDING: Final = 14
 STYLE: Final = """
+.ground { fill: #ffffff }
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .faint { fill: #59636e; font-size: 11px }
 .grid { stroke: #d1d9e0 }
@@ -24,6 +29,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .ours { fill: #0969da }
 .tail { stroke: #59636e }
 @media (prefers-color-scheme: dark) {
+  .ground { fill: #0d1117 }
   text { fill: #f0f6fc }
   .faint { fill: #9198a1 }
   .grid { stroke: #3d444d }
@@ -41,13 +47,15 @@ def bars(title: str, latencies: Mapping[str, Latency]) -> str:
     most = 10 ** math.ceil(math.log10(max(latency.p99 for _, latency in ordered) * 1.0001))
     span = WIDTH - NAMES_WIDTH - FIGURES_WIDTH
     bottom = TOP + ROW * len(ordered)
+    width, height = WIDTH + 2 * PADDING, bottom + 28 + 2 * PADDING
 
     def x(milliseconds: float) -> float:
         return NAMES_WIDTH + span * math.log10(milliseconds / least) / math.log10(most / least)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 28}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-PADDING} {-PADDING} {width} {height}" role="img">',
         f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f'<rect class="ground" x="{-PADDING}" y="{-PADDING}" width="{width}" height="{height}" rx="8"/>',
         f'<text x="0" y="18">{escape(title)}</text>',
     ]
     mark = least

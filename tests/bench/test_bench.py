@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +52,10 @@ def test_the_picture_is_well_formed_whatever_the_names_are() -> None:
     svg = bars("a < b & c", {"<script>": Latency(0.5, 2.0, 10), STRICT: Latency(1.0, 400.0, 10)})
     root = ElementTree.fromstring(svg)  # noqa: S314  # it was written here
     assert root.tag.endswith("svg")
-    assert len(root.findall("{*}rect")) == 2
+    assert [rect.get("class") for rect in root.findall("{*}rect")] == ["ground", "bar", "ours"]
     assert "<script>" not in svg
+    light, dark = svg.split("@media (prefers-color-scheme: dark)")
+    assert set(re.findall(r"[.\w]+ {", light)) <= set(re.findall(r"[.\w]+ {", dark)) | {"media {"}
 
 
 def test_a_missing_contender_is_an_error_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

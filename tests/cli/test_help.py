@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
+from tests.cli.command_lines import PROGRAM, parse
 
 from toolcell._version import VERSION
-from toolcell.cli._command_line.app import app
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES, GROUPS
 from toolcell.cli._command_line.man_page import man_page, roff
 from toolcell.cli._ui.exit_codes import Exit
 
 MAN_PAGE = Path(__file__).parents[2] / "docs" / "toolcell.1"
-PROGRAM: Any = get_command(app)
 
 
 def commands(command: Any = PROGRAM, words: str = "") -> Iterator[tuple[str, Any]]:
@@ -47,13 +44,7 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
 
 @pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
 def test_an_example_is_a_command_line(line: str) -> None:
-    words = shlex.split(line.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
-    assert words.pop(0) == "toolcell"
-    command, context = PROGRAM, typer.Context(PROGRAM, info_name="toolcell")
-    while words and words[0] in getattr(command, "commands", {}):
-        command = command.commands[words[0]]
-        context = typer.Context(command, info_name=words.pop(0), parent=context)
-    assert command.parse_args(context, words) == []  # an option or a word too many raises
+    parse(shlex.split(line.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"')))
 
 
 @pytest.mark.parametrize("columns", [60, 80])

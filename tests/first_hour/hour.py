@@ -106,7 +106,7 @@ from toolcell.adapters.claude import ClaudeAdapter, options
 async def main() -> None:
     async with ClaudeAdapter.connect(directory=".") as adapter:
         chosen = options(adapter)
-        print(*chosen.allowed_tools, *chosen.mcp_servers)
+        print(*chosen.allowed_tools)
 
 
 asyncio.run(main())
@@ -214,7 +214,10 @@ def _stuck(person: Newcomer, wheel: Path) -> None:
 
 def _network(person: Newcomer, wheel: Path) -> None:
     person.says(
-        "## The network", "", "A tool says which hosts it needs. Here a service on port 8080 has the prices."
+        "## The network",
+        "",
+        "A tool says which hosts it needs.",
+        "Here a service on port 8080 has the prices.",
     )
     person.writes(".toolcell/tools/price.py", PRICE)
     said = person.types("toolcell call price sku=ABC-001", code=3)
@@ -237,7 +240,8 @@ def _packages(person: Newcomer, wheel: Path) -> None:
     said = person.types("toolcell call duration seconds=7200", code=3)
     assert "pip install uv" in said, said
     person.says(
-        "The message has what is missing, and how to get it. What the tool asks for can be shown only then."
+        "The message has what is missing, and how to get it.",
+        "What the tool asks for can be shown only then.",
     )
     person.types("pip install --quiet uv", "toolcell trust --yes", "toolcell call duration seconds=7200")
 
@@ -250,7 +254,7 @@ def _hosts(person: Newcomer, wheel: Path) -> None:
     for host, path in HOSTS.items():
         assert "toolcell" in (person.home / path).read_text(), host
     person.says(
-        "What they start is a bridge to the same daemon. Any MCP client can ask it, such as this one:"
+        "What they start is a bridge to the same daemon.", "Any MCP client can ask it, such as this one:"
     )
     person.writes("client.py", CLIENT)
     said = person.types("python client.py")
@@ -260,11 +264,11 @@ def _hosts(person: Newcomer, wheel: Path) -> None:
 
 def _sdks(person: Newcomer, wheel: Path) -> None:
     person.says(
-        "## In an application of your own", "", "The adapters are extras. What each gives to its agent:"
+        "## In an application of your own", "", "The adapters are extras.", "What each gives to its agent:"
     )
     person.types(f"pip install --quiet '../{wheel.name}[claude,copilot,opencode]'", quiet=True)
     person.writes("with_claude.py", CLAUDE)
-    assert person.types("python with_claude.py") == "mcp__toolcell toolcell"
+    assert person.types("python with_claude.py") == "mcp__toolcell"
     person.writes("with_copilot.py", COPILOT)
     assert person.types("python with_copilot.py").split()[0] == "duration"
     (entry,) = re.findall(

@@ -38,7 +38,18 @@ COMMAND: Final = ("call", "manual", "pages=40")
 LEFT: Final = "pgrep --full '[s]leep 7007007' || echo Nothing is left."
 # In pixels; a glyph of the usual monospaced fonts is 0.6 of its size wide.
 SIZE, LINE, WIDTH, PADDING = 14, 22, 0.602, 18
-COLOURS: Final = {"prompt": "#1a7f37", "abort": "#cf222e", "plain": "#1f2328"}
+STYLE: Final = f"""
+text {{ font: {SIZE}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328; white-space: pre }}
+.ground {{ fill: #f6f8fa; stroke: #d1d9e0 }}
+.prompt {{ fill: #1a7f37 }}
+.abort {{ fill: #cf222e }}
+@media (prefers-color-scheme: dark) {{
+  text {{ fill: #e6edf3 }}
+  .ground {{ fill: #161b22; stroke: #3d444d }}
+  .prompt {{ fill: #3fb950 }}
+  .abort {{ fill: #ff7b72 }}
+}}
+"""
 
 
 def lines_of(text: str) -> list[str]:
@@ -78,17 +89,14 @@ def shown() -> list[str]:
 
 
 def drawn(lines: Sequence[str]) -> str:
-    """Return a picture of a terminal with these lines, on a light ground."""
+    """Return a picture of a terminal with these lines, on a ground of its own, light or dark as the reader's system."""
     width = round(max(map(len, lines)) * SIZE * WIDTH) + 2 * PADDING
     height = len(lines) * LINE + 2 * PADDING
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         "<title>A call is aborted with Ctrl-C, and no process of it is left</title>",
-        (
-            f"<style>text {{ font: {SIZE}px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
-            f"fill: {COLOURS['plain']}; white-space: pre }}</style>"
-        ),
-        f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="#f6f8fa" stroke="#d1d9e0"/>',
+        f"<style>{STYLE}</style>",
+        f'<rect class="ground" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
     ]
     for number, line in enumerate(lines):
         kind = "prompt" if line.startswith("$ ") else "abort" if "abort" in line else "plain"
@@ -96,7 +104,7 @@ def drawn(lines: Sequence[str]) -> str:
         # The width is given, so that every font has the same columns.
         length = round(len(line) * SIZE * WIDTH)
         parts.append(
-            f'<text x="{PADDING}" y="{y}" xml:space="preserve" textLength="{length}" style="fill: {COLOURS[kind]}">'
+            f'<text class="{kind}" x="{PADDING}" y="{y}" xml:space="preserve" textLength="{length}">'
             f"{html.escape(line)}</text>"
         )
     return "\n".join([*parts, "</svg>", ""])

@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions
@@ -48,9 +49,9 @@ async def test_the_five_minutes_end_with_a_greeting(daemon: RunningDaemon, home:
 
 async def test_the_parts_are_what_the_one_line_makes_of_them(kit: RunningDaemon) -> None:
     async with adapted(kit) as adapter:
-        names = {"adapter": adapter}
+        names: dict[str, Any] = {}
         exec(PARTS, names)
-        chosen = names["chosen"]
+        chosen = names["chosen"](adapter)
         assert isinstance(chosen, ClaudeAgentOptions)
         made = options(adapter)
         assert (chosen.mcp_servers, chosen.hooks) == (made.mcp_servers, made.hooks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import sys
@@ -50,7 +49,7 @@ async def test_the_five_minutes_end_with_a_greeting(
     assert "hello" in await run(toolcell, "tools")
     (daemon.project / "agent.py").write_text(example)
     asked, _, said = (await run(sys.executable, "agent.py", says=b"y\n")).partition(" [y/N] ")
-    assert "'toolName': 'hello'" in asked
+    assert "tool_name='hello'" in asked
     assert said == "It said: Hello Ada!\n"
     assert results(model.script.requests[-1]) == {use.id: "Hello Ada!"}
 
@@ -60,10 +59,9 @@ async def test_the_parts_make_a_session_with_the_tools(
 ) -> None:
     async with adapted(kit) as adapter, run() as client:
         decide = options.pop("on_permission_request")
-        names: dict[str, Any] = {"adapter": adapter, "client": client, "decide": decide, "options": options}
-        code = compile(PARTS, str(PAGE), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        await eval(code, names)  # noqa: S307  the page is ours
-        session = names["session"]
+        names: dict[str, Any] = {}
+        exec(PARTS, names)
+        session = await names["create_session"](client, adapter, decide, **options)
         assert isinstance(session, CopilotSession)
         copilot = Copilot(client, adapter, session, model)
         assert await copilot.use(Use("kit_asks", {"path": "a"})) == ["wrote a"]

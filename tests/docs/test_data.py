@@ -1,0 +1,84 @@
+"""TOML and JSON of the pages are what the models accept: the user's configuration, that of a project, and plugin files."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import TypeAdapter
+
+from toolcell._plugins.load import read
+from toolcell._plugins.models import Handler
+from toolcell.cli._mcp_install.hosts import HOSTS
+from toolcelld.config.load import ConfigError, load
+from toolcelld.config.project_file import parse
+
+from .pages import Block, blocks
+
+USER: Final = "~/.config/toolcell/config.toml"
+TOML: Final = blocks("toml")
+JSON: Final = blocks("json")
+
+
+def file_of(block: Block) -> str:
+    """Return the file that a block is of: its first line says it where it is not the user's configuration."""
+    named = re.match(r"# (\S+\.toml)\n", block.text)
+    return named[1] if named else USER
+
+
+def faults(block: Block, place: Path) -> str:
+    """Return what is wrong with a block of TOML; "" if nothing is."""
+    path = place / "config.toml"
+    path.write_text(block.text)
+    try:
+        match file_of(block):
+            case "~/.config/toolcell/config.toml":
+                load([str(path)], required=True)
+            case ".toolcell/config.toml":
+                parse(str(path), block.text.encode())
+            case "pyproject.toml":
+                points = tomllib.loads(block.text)["project"]["entry-points"]["toolcell.tools"]
+                assert all(re.fullmatch(r"[\w.]+", module) for module in points.values())
+            case other:
+                return f"no file of ours: {other}"
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in TOML])
+def test_a_configuration_of_a_page_is_valid(block: Block, tmp_path: Path) -> None:
+    assert faults(block, tmp_path) == ""
+
+
+def test_a_wrong_configuration_is_noticed(tmp_path: Path) -> None:
+    wrong = Block("page.md", 1, "toml", "[defaults]\ntimout = 5\n")
+    assert "timout" in faults(wrong, tmp_path)
+    wrong = Block("page.md", 1, "toml", '# .toolcell/config.toml\ntrust = "all"\n')
+    assert "trust" in faults(wrong, tmp_path)
+    wrong = Block("page.md", 1, "toml", "# other.toml\n")
+    assert "other.toml" in faults(wrong, tmp_path)
+
+
+def test_every_json_is_what_its_page_says(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for block in JSON:
+        data = json.loads(block.text)
+        if "tools" in data:
+            found = read(block.text.encode(), str(tmp_path), describe=True)
+            assert not found.problems, block.place
+            seen.add("plugin file")
+        elif "type" in data:
+            TypeAdapter[object](Handler).validate_python(data)
+            seen.add("handler")
+        elif "mcpServers" in data:
+            seen.add("host")  # tests/adapters/test_mcp_docs.py compares it with what the command prints
+        else:
+            server = data["customizations"]["vscode"]["mcp"]["servers"]["toolcell"]
+            assert server == HOSTS["vscode"].entry(["toolcell", "mcp"]), block.place
+            seen.add("devcontainer")
+    assert seen == {"plugin file", "handler", "host", "devcontainer"}
