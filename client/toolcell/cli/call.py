@@ -51,7 +51,19 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._ui import outcome_text
 
-__all__ = ["CallOptions", "asking", "call", "file_of", "services", "shown", "started", "tell", "tool_of"]
+__all__ = [
+    "CallOptions",
+    "asking",
+    "call",
+    "file_of",
+    "interrupts",
+    "services",
+    "shown",
+    "started",
+    "tell",
+    "tool_of",
+    "wait_for_catalog",
+]
 
 LINGER_SECONDS = 0.0  # the call ends with this process
 PATTERNS_SHOWN_MAX = 8
@@ -90,7 +102,7 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                 await wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
-            with _interrupts(
+            with interrupts(
                 terminal,
                 selected_daemon,
                 lambda: started(session, name, arguments, options.timeout_seconds),
@@ -263,7 +275,7 @@ def services(terminal: Terminal) -> dict[str, Service]:
 
 
 @contextmanager
-def _interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
+def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
     """Start a call; while it runs, ^C and a polite kill abort it, and the second one leaves at once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
