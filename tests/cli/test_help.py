@@ -47,7 +47,7 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
 
 @pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
 def test_an_example_is_a_command_line(line: str) -> None:
-    words = shlex.split(line.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
+    words = shlex.split(line.partition(" | ")[0].removeprefix('eval "$(').removesuffix(')"'))
     assert words.pop(0) == "toolcell"
     command, context = PROGRAM, typer.Context(PROGRAM, info_name="toolcell")
     while words and words[0] in getattr(command, "commands", {}):

@@ -347,7 +347,7 @@ def test_a_compiled_test_file_is_not_run(project: Project) -> None:
     compiled.parent.mkdir()
     checked_hash = b"\3\0\0\0" + importlib.util.source_hash(path.read_bytes())
     compiled.write_bytes(importlib.util.MAGIC_NUMBER + checked_hash + marshal.dumps(code))
-    plain = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", path]
+    plain = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(path)]
     subprocess.run(plain, cwd=project.directory, check=True, capture_output=True, timeout=SECONDS_MAX)
     (project.directory / "hidden").unlink()  # without Toolcell it is run
     assert run(project).code == 0

@@ -27,6 +27,7 @@ from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json
 from toolcell.cli._ui.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.cli._ui.streams import write_data
+from toolcell.cli._ui.tables import fitted
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
     Answer,
@@ -322,4 +323,4 @@ def tell(
     for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
         terminal.note(f"{remark}\n")
     if message := outcome_text.message(running.tool, outcome):
-        terminal.say(message)
+        terminal.say(fitted(message, sys.stderr))

@@ -9,7 +9,6 @@ names; they are read in the cell.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json
+from toolcell.cli._ui.tables import columns_of, fitted
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.call import asking, file_of, interrupts, services, shown, started, wait_for_catalog
 from toolcell.client import Catalog, Kind, Outcome, Session, connect
@@ -208,7 +208,7 @@ async def _run(
     terminal: Terminal, found: Daemon, session: Session, tested: _Tested, timeout_seconds: float | None
 ) -> _Done:
     name = tested.tool(session.catalog)
-    arguments = {"files": list(tested.tests), "width": shutil.get_terminal_size().columns}
+    arguments = {"files": list(tested.tests), "width": columns_of(sys.stdout)}
     with interrupts(terminal, found, lambda: started(session, name, arguments, timeout_seconds)) as running:
         show = shown(terminal, running)
         async for event in running:
@@ -221,7 +221,5 @@ async def _run(
 def _tell(terminal: Terminal, done: _Done) -> None:
     for remark in outcome_text.remarks(done.tool, done.outcome, datetime.now().astimezone()):
         terminal.note(f"{remark}\n")
-    if done.counts:
-        print(done.line(), flush=True)
-    else:
-        print(outcome_text.message(done.tool, done.outcome) or f"{clean(done.tool)}: no result", flush=True)
+    ending = outcome_text.message(done.tool, done.outcome) or f"{clean(done.tool)}: no result"
+    print(fitted(done.line() if done.counts else ending, sys.stdout), flush=True)

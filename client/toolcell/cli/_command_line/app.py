@@ -342,7 +342,12 @@ def init(
 def new(
     context: CommandContext,
     kind: Annotated[
-        str, typer.Argument(metavar="python|json|factory|fastmcp|typescript", autocompletion=completing.kinds)
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="python, json, factory, fastmcp or typescript.",
+            autocompletion=completing.kinds,
+        ),
     ],
     file: Annotated[
         str | None, typer.Argument(help="A path, or a name for the directory of that kind; default: hello.")

@@ -62,7 +62,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "completion": (
         'eval "$(toolcell completion bash)"',
-        "toolcell completion fish > ~/.config/fish/completions/toolcell.fish",
+        "toolcell completion fish | source",
     ),
     "version": ("toolcell version", "toolcell version --json"),
 }
