@@ -97,6 +97,7 @@ def _run(
             state_directory=state,
             config_paths=(arguments.config,) if arguments.config else None,
             only=tuple(arguments.only),
+            tests=arguments.tests,
             idle_exit_seconds=arguments.idle_exit,
             private=arguments.private,
             drain_seconds=arguments.drain,
@@ -164,6 +165,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="serve this tool file and no other; may come again",
+    )
+    parser.add_argument(
+        "--tests", action="store_true", help="run the tests of a tool where it is called, in its place"
     )
     parser.add_argument(
         "--idle-exit", type=_seconds, metavar="SECONDS", help="end after so long without a session"

@@ -95,6 +95,7 @@ class DaemonOptions:
     state_directory: str
     config_paths: tuple[str, ...] | None = None  # None: those of the user
     only: tuple[str, ...] = ()  # tool files; empty: all that the sources have
+    tests: bool = False  # whether calls run the tests of tools in place of the tools
     idle_exit_seconds: float | None = None
     private: bool = False  # ends with its stdin
     drain_seconds: float = DRAIN_SECONDS
@@ -348,7 +349,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     def _load_config(self) -> Config:
         paths = self.options.config_paths
         loaded = load(paths, required=paths is not None)
-        return replace(loaded, only=self.options.only)
+        return replace(loaded, only=self.options.only, tests=self.options.tests)
 
     async def reload(self) -> tuple[int, int, list[Any]]:
         """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""

@@ -44,7 +44,8 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
 
 @pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
 def test_an_example_is_a_command_line(line: str) -> None:
-    parse(shlex.split(line.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"')))
+    line = line.partition(" | ")[0].partition(" > ")[0]
+    parse(shlex.split(line.removeprefix('eval "$(').removesuffix(')"')))
 
 
 @pytest.mark.parametrize("columns", [60, 80])

@@ -46,7 +46,7 @@ def started(project: Project) -> Generator[RunningDaemon]:
 def test_without_a_daemon_status_says_so_and_where_its_files_would_be(project: Project) -> None:
     done = project.run("status")
     assert done.code == 69
-    assert done.out.splitlines()[:2] == ["No daemon runs.", f"  socket      {project.socket}"]
+    assert done.out.splitlines()[:2] == ["No daemon runs.", f"  socket  {project.socket}"]
     assert "toolcell serve" in done.err
     found = project.run("status", "--json")
     assert found.code == 69

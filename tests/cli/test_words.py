@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -78,22 +76,3 @@ def test_a_table_into_a_pipe_is_not_cut_and_has_no_spaces_at_the_end(
     assert heading == "A      N  DIRECTORY"
     assert first == "x      1  " + "/d" * 300
     assert second == "long  22  [bold]"
-
-
-@pytest.mark.parametrize("columns", [60, 80, 200])
-def test_a_table_on_a_terminal_fits_and_loses_no_word(
-    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(columns))
-    row = (
-        "layer",
-        "no-new-privileges and signal scope of every process",
-        "available",
-        "of strict, baseline and none",
-    )
-    print_table(("WHAT", "NAME", "STATE", "DETAIL"), [row, ("host", "kernel", "missing", "/long" * 30)])
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    assert max(len(line.rstrip()) for line in shown.splitlines()) <= columns
-    assert set(" ".join(row).split()) <= set(shown.split())
-    assert shown.count("/") == 30

@@ -285,9 +285,9 @@ def test_every_limit_can_be_lowered_by_a_call() -> None:
     assert dict(message.ListFields()) == dict.fromkeys(pb.Limits.DESCRIPTOR.fields, 7)
 
 
-def test_a_refusal_names_its_field_and_says_nothing_twice() -> None:
+def test_a_refusal_says_nothing_twice_and_no_field_of_the_contract_without_need() -> None:
     fields = [("call.tool", "no tool 'nope'"), ("call.call_id", "is too long")]
     refusal = refusal_of(status(grpc.StatusCode.NOT_FOUND, "UNKNOWN_TOOL", "no tool 'nope'", fields=fields))
     assert (refusal.code, refusal.reason) == (grpc.StatusCode.NOT_FOUND, "unknown_tool")
-    assert refusal.message == "call.tool: no tool 'nope'\n  call.call_id: is too long"
+    assert refusal.message == "no tool 'nope'\n  call.call_id: is too long"
     assert refusal.remedy == "See what the directory offers: toolcell tools"

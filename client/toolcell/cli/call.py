@@ -27,6 +27,7 @@ from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json
 from toolcell.cli._ui.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.cli._ui.streams import write_data
+from toolcell.cli._ui.tables import fitted
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import (
     Answer,
@@ -51,7 +52,19 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from ._ui import outcome_text
 
-__all__ = ["CallOptions", "asking", "call", "file_of", "services", "shown", "started", "tell", "tool_of"]
+__all__ = [
+    "CallOptions",
+    "asking",
+    "call",
+    "file_of",
+    "interrupts",
+    "services",
+    "shown",
+    "started",
+    "tell",
+    "tool_of",
+    "wait_for_catalog",
+]
 
 LINGER_SECONDS = 0.0  # the call ends with this process
 PATTERNS_SHOWN_MAX = 8
@@ -90,7 +103,7 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                 await wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
-            with _interrupts(
+            with interrupts(
                 terminal,
                 selected_daemon,
                 lambda: started(session, name, arguments, options.timeout_seconds),
@@ -263,7 +276,7 @@ def services(terminal: Terminal) -> dict[str, Service]:
 
 
 @contextmanager
-def _interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
+def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
     """Start a call; while it runs, ^C and a polite kill abort it, and the second one leaves at once."""
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -310,4 +323,4 @@ def tell(
     for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
         terminal.note(f"{remark}\n")
     if message := outcome_text.message(running.tool, outcome):
-        terminal.say(message)
+        terminal.say(fitted(message, sys.stderr))

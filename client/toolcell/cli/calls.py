@@ -5,6 +5,7 @@ A plural noun lists, a noun with a name shows one. Without a daemon there is not
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
-from toolcell.cli._ui.tables import print_table
+from toolcell.cli._ui.tables import fitted, print_facts, print_table
 from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
@@ -74,6 +75,7 @@ def _print_calls(found: Sequence[pb.CallInfo]) -> None:
             for call in found
         ],
         right=("RAN",),
+        wrap=("TOOL", "STATE", "DIRECTORY"),
     )
 
 
@@ -103,8 +105,7 @@ def _print_story(answer: op.GetCallResponse) -> None:
         facts += _figures(call.outcome.facts)
     if answer.arguments:
         facts.append(("arguments", answer.arguments))
-    for name, value in facts:
-        print(f"{name:10} {clean(value)}")
+    print_facts(facts)
     print()
     began = time_of(answer.story[0].time) if answer.story else None
     for line in answer.story:
@@ -124,7 +125,7 @@ def _print_story(answer: op.GetCallResponse) -> None:
     if outcome is not None:
         said = [*outcome_text.remarks(call.tool, outcome, datetime.now().astimezone())]
         if message := outcome_text.message(call.tool, outcome):
-            said.append(message)
+            said.append(fitted(message, sys.stdout))
         if said:
             print("\n".join(["", *said]))
 
@@ -173,8 +174,8 @@ async def sessions(context: CommandContext, session_id: str | None) -> Exit:
     if context.as_json:
         print_json({"session": record(found[0]), "calls": [_record(call) for call in running]})
         return Exit.OK
-    for name, value in record(found[0]).items():
-        print(f"{name:15} {'-' if value is None else clean(str(value))}")
+    values = record(found[0]).items()
+    print_facts((name, "-" if value is None else str(value)) for name, value in values)
     print()
     _print_calls(running)
     return Exit.OK
@@ -200,6 +201,7 @@ def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo]) -> 
             for session in found
         ],
         right=("CALLS", "ENDED"),
+        wrap=("AGENT", "DIRECTORY"),
     )
 
 
@@ -229,6 +231,7 @@ async def ps(context: CommandContext) -> Exit:
             for worker in found
         ],
         right=("PID", "MEMORY", "CALLS"),
+        wrap=("FILE",),
     )
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")

@@ -18,6 +18,7 @@ from toolcell._printable import json_text
 from ._ui.connect import CommandContext, daemon
 from ._ui.exit_codes import Exit, Failure
 from ._ui.format import clean
+from ._ui.tables import print_prose
 
 __all__ = ["check", "show"]
 
@@ -53,10 +54,10 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
         print(json_text({"files": found["files"], "mistakes": found["mistakes"], "notes": notes}))
     else:
         for line in (*found["mistakes"], *notes):
-            print(clean(line))
+            print_prose(clean(line))
         if not found["mistakes"]:
             read = [file["path"] for file in found["files"] if file["read"]]
-            print(
+            print_prose(
                 f"The configuration can be used: {', '.join(map(clean, read)) or 'no file, only defaults'}."
             )
     return Exit.FAILED if found["mistakes"] else Exit.OK

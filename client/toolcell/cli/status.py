@@ -24,6 +24,7 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
+from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
 from toolcell.client._launch.daemon import Daemon, answers, find
@@ -56,8 +57,7 @@ async def status(context: CommandContext) -> Exit:
             if found is None
             else f"A daemon runs: process {found.pid}, {found.state} for {_for(found)}."
         )
-        for name, value in rows:
-            print(f"  {name:11} {clean(value)}")
+        print_facts(rows, indent=2)
         terminal = Terminal(quiet=context.quiet)
         if found is None:
             terminal.note(f"{START_IT}; an agent's first session starts one too.\n")

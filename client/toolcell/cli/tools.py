@@ -16,6 +16,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
+from toolcell.cli._ui.tables import print_prose, print_table
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client._transport.messages import read_catalog
@@ -36,7 +37,7 @@ async def tools(context: CommandContext, name: str | None) -> Exit:
             return Exit.OK
         answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
     if not context.as_json:
-        print(answer.text)
+        print_prose(answer.text)
         return Exit.OK
     catalog = read_catalog([answer.catalog])
     print_json(
@@ -59,16 +60,17 @@ async def _one_tool(context: CommandContext, client: Operator, name: str) -> Non
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
     print(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
-    print("\n".join(f"  {clean(line)}" for line in found.description.splitlines()))
+    print_prose("\n".join(f"  {_indented(line)}" for line in found.description.splitlines()))
     print(f"\nFile: {shown_path(found.path)}")
     if hints:
         print(f"Hints: {', '.join(hints)}")
     print(f"\nArguments, as the model sees them:\n{json_text(found.input_schema, indent=2)}")
-    print("\nSettings:")
-    keys = max((len(setting.key) for setting in answer.settings), default=0)
-    values = max((len(setting.value) for setting in answer.settings), default=0)
-    for setting in answer.settings:
-        print(f"  {setting.key:{keys}}  {setting.value:{values}}  {setting.origin}")
+    print()
+    print_table(
+        ("SETTING", "VALUE", "FROM"),
+        [(setting.key, setting.value, setting.origin) for setting in answer.settings],
+        wrap=("VALUE", "FROM"),
+    )
 
 
 async def check(context: CommandContext, files: Sequence[str]) -> Exit:
@@ -130,10 +132,11 @@ def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> N
     for path, names, problems in reports:
         place = f"{shown_path(path):{width}}   "
         if names:
-            print(f"{place}{', '.join(names)}")
+            print_prose(f"{place}{', '.join(names)}")
         for wrong in problems:
-            for line in _complaint(place, wrong):
-                print(line)
+            first, *rest = _complaint(place, wrong)
+            print_prose(first)
+            print("\n".join(rest), end="\n" if rest else "")  # to be copied
 
 
 def _complaint(place: str, wrong: Problem) -> Iterator[str]:

@@ -12,7 +12,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record
-from toolcell.cli._ui.tables import print_table
+from toolcell.cli._ui.tables import print_prose, print_table
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client._operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
@@ -32,6 +32,7 @@ async def trusted(context: CommandContext) -> Exit:
     print_table(
         ("DIRECTORY", "CODE", "MAY HAVE"),
         [(it.directory, "pinned" if it.pinned else "any", _may_have(it)) for it in trusts],
+        wrap=("DIRECTORY", "MAY HAVE"),
     )
     return Exit.OK
 
@@ -59,7 +60,7 @@ async def trust(
             return await _revoke(context, client, directory)
         asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
         if not context.as_json and not context.quiet:
-            print("\n".join(_asks(asked)))
+            print_prose("\n".join(_asks(asked)))
         if show:
             done = Exit.OK
         else:
@@ -95,7 +96,7 @@ async def _grant(
             break
         if not context.as_json and not context.quiet:
             print("\nKnown now, after their files could be described:")
-            print("\n".join(_lines(new, asked.directory)))
+            print_prose("\n".join(_lines(new, asked.directory)))
     if not context.as_json and not context.quiet:
         how = "as its code is now" if pinned else "whatever its code will be, as long as it asks for no more"
         print(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
@@ -194,6 +195,7 @@ async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
         print_table(
             ("WHAT", "VALUE", "BECAUSE OF"),
             [(it.kind, it.answer or "none", it.rule) for it in answers],
+            wrap=("VALUE", "BECAUSE OF"),
         )
     else:
         for it in answers:
@@ -218,15 +220,16 @@ def _print_doctor(answer: op.DoctorResponse) -> None:
     print_table(
         ("WHAT", "NAME", "STATE", "DETAIL"),
         [(it.kind, it.name, it.state, it.detail) for it in answer.findings],
+        wrap=("NAME", "DETAIL"),
     )
     remedies = [it for it in answer.findings if it.remedy]
     if remedies:
         print("\nTo mend it:")
     for it in remedies:
-        print(f"  {clean(it.name)}: {clean(it.remedy)}")
+        print_prose(f"  {clean(it.name)}: {clean(it.remedy)}")
     default = f'[defaults] sandbox = "{clean(answer.sandbox)}"'
     if answer.healthy:
         same = "" if answer.sandbox == answer.enclosure else f", which is {answer.enclosure} on this host"
-        print(f"\nTools run under {default}{same}.")
+        print_prose(f"\nTools run under {default}{same}.")
     else:
-        print(f"\nTools cannot run: this host cannot give {default}.")
+        print_prose(f"\nTools cannot run: this host cannot give {default}.")

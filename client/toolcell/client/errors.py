@@ -96,11 +96,15 @@ class Unavailable(Exception):
 
 
 def refusal_of(status: status_pb2.Status) -> Refusal:
-    """Decode a Status; violations of fields and quotas become lines of the message."""
+    """Decode a Status; what violations of fields and quotas add to the message becomes lines of it.
+
+    A field is a name of the contract, so it is named only with what the message does not say; a quota is for people.
+    """
     code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
     reason = code.name.lower()
     retry_seconds: float | None = None
     blamed: list[tuple[str, str]] = []
+    quotas: set[str] = set()
     for detail in status.details:
         if detail.Unpack(info := error_details_pb2.ErrorInfo()):
             if info.domain == DOMAIN and info.reason:
@@ -109,13 +113,14 @@ def refusal_of(status: status_pb2.Status) -> Refusal:
             blamed += [(violation.field, violation.description) for violation in bad.field_violations]
         elif detail.Unpack(quota := error_details_pb2.QuotaFailure()):
             blamed += [(violation.subject, violation.description) for violation in quota.violations]
+            quotas.update(violation.subject for violation in quota.violations)
         elif detail.Unpack(retry := error_details_pb2.RetryInfo()):
             retry_seconds = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
     message = status.message or code.name
     for what, why in blamed:
         if why not in message:
             message += f"\n  {what}: {why}"
-        elif what not in message:
+        elif what in quotas and what not in message:
             message = f"{what}: {message}"
     remedy = f"Try again in {retry_seconds:g} s." if retry_seconds is not None else REMEDIES.get(reason, "")
     return Refusal(code, reason, message, remedy)

@@ -317,7 +317,7 @@ class Call(Machine[CallState, CallEvent]):
         told: tuple[events.Event, ...]
         if isinstance(ending, Refusal):
             told = (events.Refused(ending, call_id=self.id),)
-            text = f"refused: {ending.reason}"
+            text = f"refused: {ending.reason.lower()}"
         else:
             if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
                 ending, body = outcome.unread(ending), EMPTY_BODY

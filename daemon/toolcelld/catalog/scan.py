@@ -3,7 +3,7 @@
 `scan` only reads the file system: it runs in a thread, keeps no state and never runs a file.
 It reads one level of each directory. A `*.py` file is a tool file and so is a package, `name/__init__.py`; where an engine
 is there, so are `*.ts` and `*.js` files, their variants, and `name/index.ts`. Names that
-begin with "_" or "." are helper modules. What is not run is noted, see `problem`. A directory of plugins has
+begin with "_" or "." are helper modules, and the tests of tools (`toolcell._paths.is_test`) are no tools. What is not run is noted, see `problem`. A directory of plugins has
 `*.json` files instead.
 An entry that cannot be used is reported as a `Problem` at its position, so that precedence is kept.
 """
@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from toolcell import _paths
 from toolcelld.catalog.digest import digest_below, listed
 from toolcelld.catalog.flavours import flavour_of
 from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
@@ -116,8 +117,11 @@ def _scan_directory(
         return
     if len(entries) > ENTRIES_MAX:
         yield Problem(place, "", "broken", f"more than {ENTRIES_MAX} entries; the rest is ignored")
+    names = {entry.name for entry in entries}
     if source.only:
         entries = [entry for entry in entries if entry.name == source.only]
+    else:
+        entries = [entry for entry in entries if not _paths.is_test(entry.name, names)]
     engine = engine_here(source.runtime)
     find = _plugin_candidate if is_plugins else _candidate_or_script if engine is not None else _candidate
     candidates = [candidate for entry in entries if (candidate := find(place, entry))]

@@ -85,6 +85,7 @@ class Config:
     only: tuple[
         str, ...
     ] = ()  # tool files, absolute: no others are looked at; said at the start, not in a file
+    tests: bool = False  # whether calls run the tests of tools in place of the tools; said at the start, too
 
     def rules_for(self, tool: str) -> Iterator[tuple[str, ToolSection]]:
         """The rules that speak of a tool, the strongest last: patterns in file order, then its exact name."""

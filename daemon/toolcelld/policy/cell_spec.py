@@ -29,6 +29,7 @@ class CellSpec:
     owner: str = ""  # the session that it is for; empty for a shared one
     serial: bool = False  # one worker at most, and its calls in order
     fresh: bool = False  # each call has a process of its own
+    tests: bool = False  # its calls run the tests of the file's tools in place of the tools
     interpreter: Interpreter | None = None  # in place of Toolcell's own
     requirements: Requirements = NO_REQUIREMENTS  # of which an environment is built before the cell starts
     secrets: SecretRefs = NO_SECRETS  # whose values become environment variables of the worker only

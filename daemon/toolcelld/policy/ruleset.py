@@ -162,9 +162,13 @@ class Ruleset:
                 f'  To say it, in {CONFIG_FILE}:\n    [secrets]\n    {homeless[0]} = {{ command = ["…"] }}',
             )
         spec = self._spec(file, directory, settings, may, policy, secrets, interpreter)
-        return Permit(
-            tool, settings, replace(spec, project=project.directory, fresh=settings.isolation == "call")
+        spec = replace(
+            spec,
+            project=project.directory,
+            fresh=settings.isolation == "call",
+            tests=self.config.tests,
         )
+        return Permit(tool, settings, spec)
 
     def hook_cell(self, hook: Hook, project: Project, directory: str) -> CellSpec | None:
         """The cell of a hook for the calls of a session; None for a hook that cannot be used. Raises `Refusal`.
@@ -174,7 +178,8 @@ class Ruleset:
         if hook.file is None or hook.problem:
             return None
         tool = ToolInfo(f"hook_{hook.name}", "", b"{}", hook.file, "", {"read_only": True}, read_only=True)
-        return replace(self.permit(tool, project, directory).spec, serial=False, fresh=False, owner="hook")
+        spec = self.permit(tool, project, directory).spec
+        return replace(spec, serial=False, fresh=False, tests=False, owner="hook")
 
     def find_project(self, directory: str) -> Project:
         """Find the project of a session with that directory, with everything in it that these rules let run elsewhere.

@@ -223,6 +223,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             package=file.path.endswith("/__init__.py"),
             describe=describe,
             fork=self.spec.fresh,
+            tests=self.spec.tests,
         )
         self._cell.channel.send(BecomeMessage(), become)
         deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")

@@ -120,7 +120,7 @@ class BecomeMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadMessage:
-    """Load a tool file; the payload is its content."""
+    """Load a tool file; the payload is its content. With `tests` its calls run tests in place of its tools."""
 
     type: Literal["load"] = "load"
     path: Exact
@@ -129,6 +129,7 @@ class LoadMessage:
     package: Flag = False
     describe: Flag = False
     fork: Flag = False
+    tests: Flag = False
 
 
 class CallContext(TypedDict):

@@ -191,7 +191,7 @@ class Operator(rpc.OperatorServicer):
         problem = (
             f"{len(found)} calls begin with {beginning[:128]!r}; say more of it."
             if found
-            else f"no call {beginning[:128]!r} is running or remembered."
+            else f"No call {beginning[:128]!r} is running or remembered."
         )
         raise Refusal(RefusalReason.UNKNOWN_CALL, problem, field="call_id")
 

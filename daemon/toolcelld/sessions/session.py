@@ -266,7 +266,7 @@ class Session(Machine[SessionState, SessionEvent]):
             request.message_id,
             now,
             None,
-            ((now, f"refused: {refusal.reason}"),),
+            ((now, f"refused: {refusal.reason.lower()}"),),
             (refusal.reason, refusal.message[:REFUSAL_CHARACTERS_MAX]),
             request.arguments[:SHOWN_BYTES_MAX],
             len(request.arguments),

@@ -243,6 +243,10 @@ class _Worker:
             sys.stdout.flush()
             sys.stderr.flush()
         self._tools = {tool.name: tool for tool in exported.tools}
+        if message.tests:
+            from toolcell._testing.run import tests_of  # a daemon for tests alone has it
+
+            self._tools = dict.fromkeys(self._tools, tests_of(message.directory))
         if exported.on_session is not None:
             self._tools[exported.on_session.name] = exported.on_session
         self._report_imports()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from toolcell._units import optional, parse_seconds
+from toolcell.cli._command_line import calling
 from toolcell.cli._command_line import completion as completing
 from toolcell.cli._command_line.help import Command, Commands
 from toolcell.cli._command_line.subcommands import config_app, mcp_app
@@ -29,76 +29,8 @@ app = typer.Typer(
 )
 
 app.callback()(everywhere)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text} {error}") from None
-
-
-def _timeout(text: str) -> float | None:
-    try:
-        return optional(parse_seconds)(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text} {error}") from None
-
-
-@app.command(cls=Command)
-@command
-def call(
-    context: CommandContext,
-    tool: Annotated[
-        str,
-        typer.Argument(
-            help="A tool's name, or a file: ./lint.py, ./orders.py:total.", autocompletion=completing.tools
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="key=value",
-            help="key=text, key=@FILE, key=@-, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
-        ),
-    ] = None,
-    args: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", parser=_timeout, help='Time limit including the queue: seconds, or "500ms", "2m".'
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Use a private daemon that ends with the command.")
-    ] = False,
-    session: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Keep a session of this name for later commands: 30 minutes."),
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
-    ] = False,
-) -> Ending:
-    """Call a tool. Only its result is written to stdout."""
-    from toolcell.cli import call as calling
-
-    return calling.call(
-        context,
-        calling.CallOptions(
-            tool=tool,
-            words=arguments or (),
-            arguments=args,
-            timeout_seconds=timeout,
-            allow_all=yes,
-            private=private,
-            events=events,
-            session=session,
-        ),
-    )
+for name, function in (("call", calling.call), ("dev", calling.dev), ("test", calling.run_tests)):
+    app.command(name, cls=Command)(function)
 
 
 @app.command(cls=Command)
@@ -128,41 +60,6 @@ def check(
     from toolcell.cli import tools
 
     return tools.check(context, files or ())
-
-
-@app.command(cls=Command)
-@command
-def dev(
-    context: CommandContext,
-    tool: Annotated[
-        str | None,
-        typer.Argument(
-            help="Call this tool, or this file, again on each change.", autocompletion=completing.tools
-        ),
-    ] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value", help="Its arguments, as for call.")
-    ] = None,
-    args: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", parser=_timeout, help='Time limit of each call: seconds, or "500ms", "2m".'
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")] = False,
-) -> Ending:
-    """Watch the tools of the directory: show what each save changes, and run a call again."""
-    from toolcell.cli import dev as watching
-
-    return watching.dev(
-        context,
-        watching.DevOptions(
-            tool=tool, words=arguments or (), arguments=args, timeout_seconds=timeout, allow_all=yes
-        ),
-    )
 
 
 @app.command(cls=Command)
@@ -255,7 +152,7 @@ def logs(
     since: Annotated[
         float | None,
         typer.Option(
-            metavar="S", parser=_seconds, help='Only entries of the last S seconds, or "10m", "2h".'
+            metavar="S", parser=calling.seconds, help='Only entries of the last S seconds, or "10m", "2h".'
         ),
     ] = None,
 ) -> Ending:
@@ -396,7 +293,7 @@ def serve(
     ] = None,
     idle_exit: Annotated[
         float | None,
-        typer.Option(metavar="S", parser=_seconds, help="Exit after this time without a session."),
+        typer.Option(metavar="S", parser=calling.seconds, help="Exit after this time without a session."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
@@ -459,7 +356,12 @@ def init(
 def new(
     context: CommandContext,
     kind: Annotated[
-        str, typer.Argument(metavar="python|json|factory|fastmcp|typescript", autocompletion=completing.kinds)
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="python, json, factory, fastmcp or typescript.",
+            autocompletion=completing.kinds,
+        ),
     ],
     file: Annotated[
         str | None, typer.Argument(help="A path, or a name for the directory of that kind; default: hello.")

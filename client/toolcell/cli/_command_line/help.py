@@ -14,7 +14,7 @@ __all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summa
 
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
-    "Write tools": ("new", "init", "prepare", "check", "dev"),
+    "Write tools": ("new", "init", "prepare", "check", "dev", "test"),
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
     "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
@@ -36,6 +36,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "prepare": ("toolcell prepare", "toolcell prepare ~/src/project --json"),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
     "dev": ("toolcell dev", "toolcell dev word_count text='one two two'", "toolcell dev ./lint.py path=src"),
+    "test": ("toolcell test", "toolcell test .toolcell/tools/test_lint.py", "toolcell test ./lint.py --json"),
     "status": ("toolcell status", "toolcell status --json"),
     "stop": ("toolcell stop",),
     "calls": ("toolcell calls", "toolcell calls 8c1d"),
@@ -62,7 +63,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "completion": (
         'eval "$(toolcell completion bash)"',
-        "toolcell completion fish > ~/.config/fish/completions/toolcell.fish",
+        "toolcell completion fish | source",
     ),
     "version": ("toolcell version", "toolcell version --json"),
 }

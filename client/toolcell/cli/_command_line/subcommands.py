@@ -49,7 +49,12 @@ def mcp(
 def install(
     context: CommandContext,
     host: Annotated[
-        str, typer.Argument(metavar="claude|copilot|opencode|cursor|vscode", autocompletion=completing.hosts)
+        str,
+        typer.Argument(
+            metavar="HOST",
+            help="claude, copilot, opencode, cursor or vscode.",
+            autocompletion=completing.hosts,
+        ),
     ],
     write: Annotated[
         bool, typer.Option("--write", help="Write the entry into the host's configuration file.")

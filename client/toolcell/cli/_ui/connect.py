@@ -37,13 +37,21 @@ class CommandContext:
 
 @asynccontextmanager
 async def daemon(
-    context: CommandContext, *, private: bool = False, shared: bool = False, only: Sequence[str] = ()
+    context: CommandContext,
+    *,
+    private: bool = False,
+    shared: bool = False,
+    only: Sequence[str] = (),
+    tests: bool = False,
 ) -> AsyncGenerator[Daemon]:
-    """The user's daemon if it runs, else a private one, or with `shared` the user's; for files of their own always private."""
+    """The user's daemon if it runs, else a private one, or with `shared` the user's.
+
+    For files of their own, and for `tests`, always a private one: it is told what it is for when it starts.
+    """
     from toolcell.client._launch.daemon import Private, answers, find
 
     running = find(context.socket, "running")
-    if not private and not only and (context.socket is not None or answers(running.socket)):
+    if not private and not only and not tests and (context.socket is not None or answers(running.socket)):
         refuse_stale(running.socket)
         yield running
         return
@@ -52,7 +60,8 @@ async def daemon(
         await started.ready()
         yield started
         return
-    own = Private(*(option for path in only for option in ("--only", path)))
+    options = [option for path in only for option in ("--only", path)]
+    own = Private(*options, *(("--tests",) if tests else ()))
     try:
         await own.ready()
         yield own

@@ -20,11 +20,13 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from toolcell._own_grpc import older_pollers
-from toolcell._printable import json_text
+from toolcell._printable import json_text, printable
 from toolcell._version import VERSION
 
 from .connect import CommandContext
 from .exit_codes import Exit, Failure
+from .streams import write_own
+from .tables import RED, fitted, styled
 
 __all__ = ["Ending", "HttpOptions", "command", "everywhere"]
 
@@ -184,11 +186,16 @@ def _failed(failure: Failure, as_json: bool) -> int:
     lines = failure.message.split("\n")
     lines += [line if line.startswith("  ") else f"  {line}" for line in failure.remedy.split("\n") if line]
     with suppress(OSError):  # the exit code says it too
-        print(f"toolcell: {chr(10).join(lines)}", file=sys.stderr, flush=True)
+        said = fitted("\n".join([f"toolcell: {lines[0]}", *lines[1:]]), sys.stderr)
+        write_own(
+            sys.stderr,
+            styled("toolcell:", RED, sys.stderr) + printable(said.removeprefix("toolcell:")) + "\n",
+        )
+        sys.stderr.flush()
     if as_json:
-        said = {"code": failure.code, "message": failure.message, "remedy": failure.remedy or None}
+        record = {"code": failure.code, "message": failure.message, "remedy": failure.remedy or None}
         with suppress(OSError):
-            print(json_text({"error": said}), flush=True)
+            print(json_text({"error": record}), flush=True)
     return failure.exit_code
 
 

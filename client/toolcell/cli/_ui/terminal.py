@@ -10,19 +10,18 @@ import asyncio
 import os
 import sys
 import time
-import unicodedata
 from typing import Final, TextIO
 
 from toolcell._printable import printable
 
 from .format import clean
 from .streams import write_own
+from .tables import columns_of, width_of
 
 __all__ = ["Terminal"]
 
 REDRAW_SECONDS: Final = 0.05  # a tool may report thousands of steps a second; an eye sees twenty
 BAR_CELLS: Final = 20
-WIDTH_DEFAULT: Final = 80
 ANSWER_BYTES_MAX: Final = 4096  # what a terminal passes as one line
 
 _ERASE = "\r\x1b[K"
@@ -115,7 +114,7 @@ class Terminal:
 
     def _draw(self) -> None:
         if self._line and self._at_start:
-            self._write(_ERASE + _cut(self._line, _width(self._stream) - 1))
+            self._write(_ERASE + _cut(self._line, columns_of(self._stream) - 1))
             self._drawn, self._drawn_at = True, time.monotonic()
 
     def _erase(self) -> None:
@@ -151,18 +150,11 @@ async def _typed() -> str:
         loop.remove_reader(descriptor)
 
 
-def _width(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or WIDTH_DEFAULT
-    except OSError:
-        return WIDTH_DEFAULT
-
-
 def _cut(text: str, cells: int) -> str:
     """As much of a text as fits into so many cells of a terminal."""
     used = 0
     for place, letter in enumerate(text):
-        used += 2 if unicodedata.east_asian_width(letter) in "WF" else not unicodedata.combining(letter)
+        used += width_of(letter)
         if used > cells:
             return text[: max(place - 1, 0)] + "…"
     return text

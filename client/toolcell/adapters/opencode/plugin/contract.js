@@ -81,11 +81,12 @@ export class Refusal extends Error {
 
 const UNAVAILABLE = 14
 
-/** Reads a google.rpc.Status; the fields that it blames stand in the message. */
+/** Reads a google.rpc.Status; what the fields and quotas that it blames add stands in the message. */
 export function refusalOf(value) {
   let reason = ""
   let retrySeconds = null
   const blamed = []
+  const quotas = new Set()
   for (const { type_url: name = "", value: bytes } of value.details ?? []) {
     if (name.endsWith("google.rpc.ErrorInfo")) {
       const info = errorInfo.decode(bytes)
@@ -93,7 +94,9 @@ export function refusalOf(value) {
     } else if (name.endsWith("google.rpc.BadRequest")) {
       blamed.push(...badRequest.decode(bytes).fieldViolations.map((one) => [one.field, one.description]))
     } else if (name.endsWith("google.rpc.QuotaFailure")) {
-      blamed.push(...quotaFailure.decode(bytes).violations.map((one) => [one.subject, one.description]))
+      const { violations } = quotaFailure.decode(bytes)
+      blamed.push(...violations.map((one) => [one.subject, one.description]))
+      for (const one of violations) quotas.add(one.subject)
     } else if (name.endsWith("google.rpc.RetryInfo")) {
       const delay = retryInfo.decode(bytes).retryDelay
       retrySeconds = (delay?.seconds ?? 0) + (delay?.nanos ?? 0) / 1e9
@@ -102,7 +105,7 @@ export function refusalOf(value) {
   let message = value.message || "The daemon refused it without a word."
   for (const [what, why] of blamed) {
     if (!message.includes(why)) message += `\n  ${what}: ${why}`
-    else if (!message.includes(what)) message = `${what}: ${message}`
+    else if (quotas.has(what) && !message.includes(what)) message = `${what}: ${message}`
   }
   const remedy = retrySeconds === null ? (remedies[reason] ?? "") : `Try again in ${retrySeconds} s.`
   return new Refusal(reason, message, remedy)
