@@ -2,6 +2,7 @@
 import { attachmentsOf, failed, json, textOf } from "./outcome.js"
 import { printable } from "./printable.js"
 import { NAME, read, withHandle } from "./reading.js"
+import { currentTrace } from "./trace.js"
 
 const BY = "by OpenCode"
 const TELL_EVERY_MS = 100 // each is a write to OpenCode's database
@@ -13,6 +14,7 @@ const TOAST_CHARACTERS_MAX = 300
  * Returns when the tool has stopped. `toast` shows a title and a text to the user for a moment.
  */
 export async function perform(session, tool, args, context, { shown, limits, permissions, running, services, toast }) {
+  const traceparent = currentTrace() // before anything is awaited
   await permissions.askToRun(context, shown)
   if (tool === NAME && !session.tools.has(NAME)) return resultOf(await read(session, args, limits), {})
   if (context.abort.aborted) return resultOf(failed("aborted", `${BY}, before it was sent`, "client"), {})
@@ -24,6 +26,7 @@ export async function perform(session, tool, args, context, { shown, limits, per
     agentName: context.agent,
     limits,
     parentCallId: services.ownerOf(context.sessionID),
+    traceparent,
   }
   const telling = new Telling(context, (text) => toast(shown, text))
   const flight = session.call(request, args, (event, body) => telling.take(event, body))
