@@ -271,15 +271,12 @@ def _sdks(person: Newcomer, wheel: Path) -> None:
     assert person.types("python with_claude.py") == "mcp__toolcell"
     person.writes("with_copilot.py", COPILOT)
     assert person.types("python with_copilot.py").split()[0] == "duration"
-    (entry,) = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs/agents/opencode.md").read_text(), re.MULTILINE | re.DOTALL
-    )[:1]
     person.says("OpenCode loads a plugin, which the wheel has.")
-    person.writes("add_plugin.py", entry)
-    person.types("python add_plugin.py", quiet=True)
-    ((uri, options),) = json.loads((person.directory / "opencode.json").read_text())["plugin"]
-    assert Path(uri.removeprefix("file://")).stat().st_size > 100_000
-    assert options["command"][0] == str(person.home / "venv/bin/python")
+    person.types("toolcell opencode install")
+    plugin = person.types("toolcell opencode path", quiet=True)
+    assert Path(plugin).stat().st_size > 100_000
+    loader = (person.home / ".config/opencode/plugins/toolcell.js").read_text()
+    assert str(person.home) not in loader
     person.says(
         "How to go on: [your first tool in ten minutes](tutorial.md), and the pages of the [agents](agents/mcp.md)."
     )

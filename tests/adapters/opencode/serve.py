@@ -18,7 +18,17 @@ import httpx2
 from tests.adapters.openai import MODEL, Model, results
 from tests.adapters.script import Use
 
-__all__ = ["NODE_MODULES", "PASSWORD", "PLUGIN_MODULES", "PROGRAM", "OpenCode", "Stay", "until"]
+__all__ = [
+    "NODE_MODULES",
+    "PASSWORD",
+    "PLUGIN_MODULES",
+    "PROGRAM",
+    "OpenCode",
+    "Stay",
+    "environment_of",
+    "serving",
+    "until",
+]
 
 NODE_MODULES = Path(sys.prefix, "node", "node_modules")
 PLUGIN_MODULES = Path(sys.prefix, "plugin", "node_modules")
@@ -168,6 +178,24 @@ def configuration(model: Model, **more: Any) -> dict[str, Any]:
     }
 
 
+def environment_of(home: Path, model: Model, **config: Any) -> dict[str, str]:
+    """All that the program finds in its environment."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "LC_ALL": "C.UTF-8",
+        "OPENCODE_CONFIG_CONTENT": json.dumps(configuration(model, **config)),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        # It would fetch the types of plugins, whether there are any that want them or not.
+        "npm_config_registry": "http://127.0.0.1:9",
+        "npm_config_fetch_retries": "0",
+    }
+
+
 @contextmanager
 def serving(
     home: Path, directory: Path, model: Model, environment: Mapping[str, str] | None = None, **config: Any
@@ -180,19 +208,8 @@ def serving(
             [PROGRAM, "serve", "--hostname", "127.0.0.1", "--port", "0", "--print-logs"],
             cwd=directory,
             env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(home),
-                "TMPDIR": str(home),
-                "LC_ALL": "C.UTF-8",
-                "OPENCODE_CONFIG_CONTENT": json.dumps(configuration(model, **config)),
+                **environment_of(home, model, **config),
                 "OPENCODE_SERVER_PASSWORD": PASSWORD,
-                "OPENCODE_DISABLE_AUTOUPDATE": "1",
-                "OPENCODE_DISABLE_MODELS_FETCH": "1",
-                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-                "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-                # It would fetch the types of plugins, whether there are any that want them or not.
-                "npm_config_registry": "http://127.0.0.1:9",
-                "npm_config_fetch_retries": "0",
                 **(environment or {}),
             },
             stdin=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.adapters.conftest import LATE
 from tests.adapters.openai import offered
-from tests.adapters.opencode.serve import OpenCode, until
+from tests.adapters.opencode.serve import OpenCode, Stay, until
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
@@ -17,6 +17,10 @@ from toolcell.adapters.opencode import plugin_entry
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
 BARE = """
+    import asyncio
+    import os
+    from pathlib import Path
+
     from toolcell import ToolContext, tool
 
     @tool
@@ -40,18 +44,47 @@ BARE = """
     async def trusted(context: ToolContext) -> str:
         await context.ask("Really?")
         return "trusted"
+
+    @tool
+    def gated(context: ToolContext) -> str:
+        Path(context.directory, "gated").touch()
+        return "gated"
+
+    @tool(destructive=True)
+    def wipes() -> str:
+        return "wiped"
+
+    @tool(destructive=True)
+    def sweeps() -> str:
+        return "swept"
+
+    @tool
+    async def dies(context: ToolContext) -> str:
+        asyncio.get_running_loop().call_later(1, os._exit, 3)
+        await context.ask("Really?")
+        return "never"
+
+    @tool
+    async def writes(path: str, context: ToolContext) -> str:
+        await context.ask(f"Write {path}?", patterns=[path], always=["src/*"])
+        return f"wrote {path}"
     """
 
 
 @pytest.fixture(scope="module")
 def config(kit: RunningDaemon) -> dict[str, Any]:
-    """The plugin, tools that ask in few words, a user who trusts one of them c.py that no user trusts, and short results."""
+    """The plugin, tools that ask, a user who has rules for some of them, and short results."""
     kit.tool("bare", BARE)
     kit.tool("late", LATE)
     return {
         "tool_output": {"max_lines": 100, "max_bytes": 5_000},
         "plugin": [plugin_entry(socket=kit.socket, start=False)],
-        "permission": {"write": {"*": "allow", "c.py": "deny"}, "bare_trus*": "allow"},
+        "permission": {
+            "write": {"*": "allow", "c.py": "deny"},
+            "bare_trus*": "allow",
+            "bare_gated": "ask",
+            "bare_sweeps": "allow",
+        },
     }
 
 
@@ -68,7 +101,7 @@ async def test_a_question_without_patterns_is_put_all_the_same(opencode: OpenCod
             question = await stay.question()
             await stay.reply(question, "once")
         assert stay.shown(use) == ["really"]
-    assert (question["permission"], question["patterns"]) == ("bare", ["*"])
+    assert (question["permission"], question["patterns"]) == ("bare: Really?", ["*"])
     assert question["metadata"]["question"] == "Really?"
 
 
@@ -104,6 +137,74 @@ async def test_a_rule_for_the_permission_that_the_tool_names_answers_its_questio
         state = (await stay.part(denied))["state"]
     assert state["status"] == "error"
     assert "a rule" in state["error"]
+
+
+async def test_a_rule_that_asks_about_a_tool_is_answered_before_it_runs(
+    kit: RunningDaemon, opencode: OpenCode
+) -> None:
+    use = Use("bare_gated")
+    async with opencode.stay() as stay:
+        async with stay.using(use):
+            question = await stay.question()
+            await stay.reply(question, "reject")
+        state = (await stay.part(use))["state"]
+        assert (state["status"], len(opencode.model.script.requests)) == ("error", 1)
+        assert not (kit.project / "gated").exists()
+    async with opencode.stay() as stay:
+        async with stay.using(use := Use("bare_gated")):
+            await stay.reply(await stay.question(), "once")
+        assert stay.shown(use) == ["gated"]
+    assert (question["permission"], question["patterns"], question["always"]) == ("bare_gated", ["*"], ["*"])
+
+
+async def test_a_destructive_tool_asks_unless_a_rule_allows_it(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        assert await stay.use(Use("bare_sweeps")) == ["swept"]
+        async with stay.using(use := Use("bare_wipes")):
+            question = await stay.question()
+            await stay.reply(question, "always")
+        assert stay.shown(use) == ["wiped"]
+        assert await stay.use(Use("bare_wipes")) == ["wiped"]
+    assert question["permission"] == "bare_wipes"
+
+
+async def test_always_holds_for_questions_in_other_words(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        async with stay.using(Use("bare_writes", {"path": "src/a.py"})):
+            await stay.reply(await stay.question(), "always")
+        assert await stay.use(Use("bare_writes", {"path": "src/b.py"})) == ["wrote src/b.py"]
+        async with stay.using(other := Use("bare_writes", {"path": "lib/b.py"})):
+            question = await stay.question()
+            await stay.reply(question, "once")
+        assert stay.shown(other) == ["wrote lib/b.py"]
+    assert question["permission"] == "bare_writes: Write lib/b.py?"
+
+
+@pytest.mark.parametrize("tool", ["bare", "bare_gated"])
+async def test_a_question_goes_with_the_turn_that_is_aborted(opencode: OpenCode, tool: str) -> None:
+    async with opencode.stay() as stay:
+        async with stay.using(Use(tool)):
+            await stay.question()
+            await stay.abort()
+
+        await none_is_open(stay)
+
+
+async def test_a_question_goes_with_the_tool_that_dies(opencode: OpenCode) -> None:
+    async with opencode.stay() as stay:
+        async with stay.using(use := Use("bare_dies")):
+            await stay.question()
+            await none_is_open(stay)
+        assert "crashed" in stay.shown(use)[0]
+
+
+async def none_is_open(stay: Stay) -> None:
+    """Wait until the user is asked nothing."""
+
+    async def withdrawn() -> bool:
+        return (await stay.client.get("/permission")).raise_for_status().json() == []
+
+    await until(withdrawn)
 
 
 async def test_what_opencode_is_told_to_cut_is_cut_a_little_earlier(opencode: OpenCode) -> None:

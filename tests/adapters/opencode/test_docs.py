@@ -19,14 +19,15 @@ from tests.daemons import RunningDaemon
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 PAGE = Path(__file__).parents[3] / "docs" / "agents" / "opencode.md"
-PLUGIN, BRIDGE = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+(BRIDGE,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 TOOLCELL = str(Path(sys.executable).parent / "toolcell")
 
 
-async def run(daemon: RunningDaemon, *command: str) -> str:
+async def run(daemon: RunningDaemon, *command: str, home: Path | None = None) -> str:
     """Run a command in the project."""
+    variables = environment(daemon) | ({} if home is None else {"HOME": str(home)})
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=daemon.project, env=environment(daemon), stdout=asyncio.subprocess.PIPE
+        *command, cwd=daemon.project, env=variables, stdout=asyncio.subprocess.PIPE
     )
     said, _ = await process.communicate()
     assert process.returncode == 0
@@ -37,13 +38,31 @@ def environment(daemon: RunningDaemon) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": str(daemon.directory), "TOOLCELL_SOCKET": daemon.socket}
 
 
-async def test_the_five_minutes_end_with_a_greeting(daemon: RunningDaemon, home: Path, model: Model) -> None:
+@pytest.mark.parametrize("words", [(), ("--project",)], ids=["user", "project"])
+async def test_the_five_minutes_end_with_a_greeting(
+    daemon: RunningDaemon, home: Path, model: Model, words: tuple[str, ...]
+) -> None:
+    users = home / "home"
+    users.mkdir()
     await run(daemon, TOOLCELL, "init")
     assert "hello" in await run(daemon, TOOLCELL, "tools")
-    await run(daemon, sys.executable, "-c", PLUGIN)
-    with serving(home / "home", daemon.project, model, {"TOOLCELL_SOCKET": daemon.socket}) as opencode:
+    assert "Wrote" in await run(daemon, TOOLCELL, "opencode", "install", *words, home=users)
+    # The file of a project names the command alone, so that is on OpenCode's PATH.
+    path = f"{Path(TOOLCELL).parent}:/usr/bin:/bin" if words else "/usr/bin:/bin"
+    variables = {"TOOLCELL_SOCKET": daemon.socket, "PATH": path}
+    with serving(users, daemon.project, model, variables) as opencode:
         async with opencode.stay() as stay:
             assert await stay.use(Use("hello", {"name": "Ada"})) == ["Hello Ada!"]
+
+
+async def test_a_command_that_cannot_be_run_is_named_in_opencodes_log(
+    daemon: RunningDaemon, home: Path, model: Model
+) -> None:
+    await run(daemon, TOOLCELL, "opencode", "install", "--project")
+    with serving(home / "home", daemon.project, model, {"PATH": "/usr/bin:/bin"}) as opencode:
+        async with opencode.stay() as stay:
+            await stay.turn()
+        assert "toolcell cannot be run" in opencode.log.read_text()
 
 
 async def test_the_bridge_is_there_while_the_program_runs(

@@ -179,7 +179,9 @@ async def test_a_question_is_put_to_the_user_and_the_answer_to_the_tool(opencode
             question = await stay.question()
             await stay.reply(question, "once")
         assert stay.shown(use) == ["wrote a.py"]
-    assert question["permission"] == "kit_asks"  # there is no rule for "write", so it is allowed unasked
+    assert (
+        question["permission"] == "kit_asks: Write a.py?"
+    )  # what has no rule, as "write", is allowed unasked
     assert question["patterns"] == question["always"] == ["a.py"]
     assert question["metadata"]["question"] == "Write a.py?"
     assert question["metadata"]["permission"] == "write"

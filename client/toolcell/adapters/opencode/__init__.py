@@ -11,15 +11,25 @@ adapter, with a session of its own, and what tools request of their agent is ans
 
 from __future__ import annotations
 
-try:
-    import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
-except ImportError as error:
-    raise ImportError(
-        "toolcell.adapters.opencode needs httpx2. Install it: pip install 'toolcell[opencode]'"
-    ) from error
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from .api import OpenCodeApi, OpenCodeError
 from .entry import plugin_entry, plugin_path
-from .registration import Registration, register
 
 __all__ = ["OpenCodeApi", "OpenCodeError", "Registration", "plugin_entry", "plugin_path", "register"]
+
+if TYPE_CHECKING:
+    from .api import OpenCodeApi, OpenCodeError
+    from .registration import Registration, register
+else:
+
+    def __getattr__(name: str) -> object:
+        """What needs httpx2 is imported when it is used: the plugin needs nothing, and OpenCode waits for its path."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            module = import_module(".api" if name.startswith("OpenCode") else ".registration", __name__)
+        except ImportError as error:
+            message = f"{name} needs httpx2. Install it: pip install 'toolcell[opencode]'"
+            raise ImportError(message) from error
+        return getattr(module, name)

@@ -18,7 +18,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "See what happens": ("status", "calls", "logs", "sessions", "ps"),
     "Act on what runs": ("abort", "reload", "restart", "release", "stop"),
     "Decide what tools may reach": ("trust", "explain", "doctor"),
-    "Set up": ("config", "mcp", "http", "serve", "completion", "version"),
+    "Set up": ("config", "mcp", "opencode", "http", "serve", "completion", "version"),
 }
 """The commands by what they are for, in the order of `--help`."""
 
@@ -59,6 +59,9 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
     "mcp install": ("toolcell mcp install claude", "toolcell mcp install cursor --write"),
+    "opencode": ("toolcell opencode install",),
+    "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),
+    "opencode path": ("toolcell opencode path",),
     "http": ("toolcell http", "toolcell http 8931 --token-env TOKEN", "toolcell http ./http.sock"),
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "completion": (

@@ -1,4 +1,4 @@
-"""The commands with words below them, `mcp` and `config`: declared as those of `app` are."""
+"""The commands with words below them, `mcp`, `opencode` and `config`: declared as those of `app` are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import Ending, HttpOptions, command
 
-__all__ = ["config_app", "mcp_app"]
+__all__ = ["config_app", "mcp_app", "opencode_app"]
 
 mcp_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False)
 
@@ -67,6 +67,40 @@ def install(
     from toolcell.cli._mcp_install import install
 
     return install.install(context, host, write=write, remove=remove)
+
+
+opencode_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+@opencode_app.callback()
+@command
+def opencode(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has the options that stand before a word
+    """Make the tools OpenCode's own, by a plugin."""
+    return Exit.OK
+
+
+@opencode_app.command("install", cls=Command)
+@command
+def install_plugin(
+    context: CommandContext,
+    project: Annotated[
+        bool, typer.Option("--project", help="For all who work on the project, in .opencode/plugins.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete what the command has written.")] = False,
+) -> Ending:
+    """Write a file that makes OpenCode load the plugin, for all projects or for this one."""
+    from toolcell.cli import opencode
+
+    return opencode.install(context, project=project, remove=remove)
+
+
+@opencode_app.command(cls=Command)
+@command
+def path(context: CommandContext) -> Ending:
+    """Print the path of the plugin."""
+    from toolcell.cli import opencode
+
+    return opencode.path(context)
 
 
 config_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)

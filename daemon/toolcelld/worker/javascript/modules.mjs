@@ -19,6 +19,7 @@ const STAND_INS = new Map([
     ["@opencode-ai/plugin", PLUGIN],
     ["@opencode-ai/plugin/tool", PLUGIN],
     ["@atomic/plugin", PLUGIN],
+    ["@opencode/plugin", "shims/plugin2.mjs"],
     ["zod", "vendor/zod.mjs"],
     ["zod/v4", "vendor/zod.mjs"],
     ["zod/v3", "vendor/zod3.mjs"],

@@ -1,6 +1,7 @@
-// Tools that a file exports together: a list, an object, or a factory that makes or registers them.
+// Tools that a file exports together: a list, an object, a factory that makes or registers them, or a plugin of OpenCode 2.
 
 import { argumentsFor, hostFor } from "./host.mjs";
+import { isPlugin, toolsOfPlugin } from "./plugins.mjs";
 
 const NAMES = ["tools", "TOOLS", "default", "factory"];
 
@@ -12,7 +13,9 @@ export async function* exportedTogether(exported, isTool, pending) {
     for (const export_ of NAMES) {
         const value = exported[export_];
         if (value === undefined || value === null || isTool(value)) continue;
-        if (isFactory(export_, value)) {
+        if (isPlugin(value)) {
+            for (const [name, tool] of await toolsOfPlugin(value)) yield [name, tool, false];
+        } else if (isFactory(export_, value)) {
             const made = await madeBy(value, pending);
             const several = severalOf(made, isTool);
             if (several === null)

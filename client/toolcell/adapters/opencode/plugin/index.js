@@ -7,6 +7,7 @@ import { renamed, shownTools } from "./own_names.js"
 import { Place } from "./place.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
+import { printable } from "./printable.js"
 import { READ_OUTPUT, shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
 import { Session } from "./session.js"
@@ -18,9 +19,12 @@ async function server({ client, directory }, options = {}) {
     // Not awaited: OpenCode answers when the plugins are there.
     client.app.log({ body: { service: "toolcell", level, message } }).catch(() => {})
     const variant = level === "warn" ? "warning" : level
-    client.tui.showToast({ body: { title: "Toolcell", message, variant } }).catch(() => {})
+    toast("Toolcell", message, variant)
   }
-  const permissions = new Permissions()
+  function toast(title, message, variant = "info") {
+    client.tui.showToast({ body: { title, message: printable(message), variant } }).catch(() => {})
+  }
+  const permissions = new Permissions(client)
   const running = new Map() // by flight: the performance that answers its questions
   const services = new Services(client)
   const happened = new SessionEvents()
@@ -52,7 +56,8 @@ async function server({ client, directory }, options = {}) {
       description,
       // A version that does not know the hook below shows the properties at least, all of them as required.
       args: schema.properties ?? {},
-      execute: (args, context) => perform(session, name, args, context, { shown, limits, permissions, running, services }),
+      execute: (args, context) =>
+        perform(session, name, args, context, { shown, limits, permissions, running, services, toast }),
     },
   ])
   return {
@@ -72,12 +77,13 @@ async function server({ client, directory }, options = {}) {
     },
     event: async ({ event }) => {
       services.learn(event)
+      permissions.hear(event)
       const sessionEvent = happened.read(event)
       if (sessionEvent) session.send({ sessionEvent })
     },
     config: (config) => {
       limits = shownUnder(config)
-      permissions.learn(config, names)
+      permissions.learn(config, [...offered()].map(([shown, { destructive }]) => ({ shown, destructive })))
     },
     dispose: () => session.close(),
   }

@@ -30,7 +30,7 @@ const FINAL = new Set(["superseded", "wrong_token", "session_exists", "version_m
 
 /** One stay with the daemon. */
 export class Session {
-  tools = new Map() // the catalog: by name, {name, description, schema, path, overridesBuiltin}
+  tools = new Map() // the catalog: by name, {name, description, schema, path, destructive, overridesBuiltin}
   problems = []
   flights = new Map()
   #place
@@ -233,7 +233,7 @@ export class Session {
     if (outcome) return flight.end(readOutcome(outcome, body))
     if (refused) return flight.end(refusedBy(refusalOf(refused)))
     if (accepted) flight.accepted = true
-    else if (!ask && !request) flight.onEvent(whole.event)
+    else if (!ask && !request) flight.onEvent(whole.event, body)
     else if (flight.isNew((ask ?? request).askId)) {
       if (ask) this.#agent.onAsk(flight, ask)
       else this.#agent.onRequest(flight, request)
@@ -265,9 +265,9 @@ export class Session {
     const tools = this.#parts.flatMap(({ tools }) => tools)
     this.problems = this.#parts.flatMap(({ problems }) => problems)
     this.tools = new Map(
-      tools.map(({ name, description, inputSchema, path, overridesBuiltin }) => {
+      tools.map(({ name, description, inputSchema, path, destructive, overridesBuiltin }) => {
         const schema = json(inputSchema) ?? { type: "object", properties: {} }
-        return [name, { name, description, schema, path, overridesBuiltin }]
+        return [name, { name, description, schema, path, destructive, overridesBuiltin }]
       }),
     )
     this.#parts = []
