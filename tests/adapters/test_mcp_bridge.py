@@ -438,7 +438,7 @@ async def test_a_question_for_a_value_is_a_form(served: RunningDaemon, era: str)
     assert asked[:3] == [
         ("kit_picks: Which?", {"type": "string", "title": "Answer", "enum": ["a", "b"]}),
         ("kit_picks: Name?", {"type": "string", "title": "Answer", "default": "Ada"}),
-        ("kit_picks: Sure?", {"type": "boolean", "title": "Answer"}),
+        ("kit_picks: Sure?", {"type": "boolean", "title": "Answer", "default": True}),
     ]
 
 
@@ -530,6 +530,10 @@ async def test_the_tool_knows_who_calls(served: RunningDaemon) -> None:
         meta = {"sessionID": "another"}
         who = text(await client.call_tool("kit_who", meta=meta))
         assert who.startswith("another|c-")
+        meta = {"sessionId": "Codex's", "threadId": "3", "callId": "call_1", "x-codex-turn-metadata": {}}
+        assert text(await client.call_tool("kit_who", meta=meta)).startswith("Codex's|call_1|")
+        meta = {"sessionId": 1, "callId": ["a"], "claudecode/toolUseId": ""}  # no texts
+        assert text(await client.call_tool("kit_who", meta=meta)).startswith("session of Claude|c-")
 
 
 async def test_the_first_root_is_the_directory(served: RunningDaemon, era: str) -> None:

@@ -56,7 +56,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config show": ("toolcell config show", "toolcell config show --json"),
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
-    "mcp install": ("toolcell mcp install claude", "toolcell mcp install cursor --write"),
+    "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),
     "http": ("toolcell http", "toolcell http 8931 --token-env TOKEN", "toolcell http ./http.sock"),
     "serve": ("toolcell serve", "toolcell serve --config ./toolcell.toml --idle-exit 10m"),
     "completion": (

@@ -1,0 +1,121 @@
+"""A file of another program, read and replaced in one step.
+
+A link in its place is not followed, because it may be planted, and not replaced, because it may be intended.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+
+__all__ = ["Kept", "change"]
+
+FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
+
+
+class Kept(Exception):
+    """The file stays as it is; the message says why."""
+
+
+def change(path: str, new: Callable[[str], str], *, make: bool, shared: bool = False) -> bool:
+    """Replace what a file says; whether there was anything to change.
+
+    Args:
+        path: The file.
+        new: The new text, from the old one; "" where there is no file.
+        make: Whether to make the directories that are not there.
+        shared: Whether it is a file of a project: a new one is readable as others there, and its directory is no link.
+
+    Raises:
+        Kept: The file is none of the user's own, or was changed meanwhile.
+        OSError: It cannot be read or written.
+    """
+    directory, name = os.path.split(path)
+    if make:
+        os.makedirs(directory, mode=0o777 if shared else 0o700, exist_ok=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        place = os.open(directory, flags | (os.O_NOFOLLOW if shared else 0))
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError as error:
+        raise Kept(f"{directory} is a link, or no directory") from error
+    try:
+        found = os.fstat(place)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o002:
+            raise Kept(f"others can write into {directory}")
+        text, before = _read(name, place)
+        written = new(text)
+        if written == text:
+            return False
+        mode = stat.S_IMODE(before.st_mode) if before is not None else 0o666 & ~_umask() if shared else 0o600
+        _replace(name, place, written, before, mode)
+    finally:
+        os.close(place)
+    return True
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _read(name: str, place: int) -> tuple[str, os.stat_result | None]:
+    """What a file says, and which it was; nothing where there is none."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(name, flags, dir_fd=place)
+    except FileNotFoundError:
+        return "", None
+    except OSError as error:
+        if stat.S_ISLNK(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+            raise Kept("it is a link, which is neither followed nor replaced") from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Kept("it is no file")
+        if found.st_uid != os.geteuid():
+            raise Kept(f"it belongs to user {found.st_uid}")
+        if found.st_size > FILE_BYTES_MAX:
+            raise Kept(f"it has {found.st_size} bytes")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            return file.read().decode(), found
+    except UnicodeDecodeError as error:
+        raise Kept("it is not UTF-8") from error
+    finally:
+        os.close(descriptor)
+
+
+def _replace(name: str, place: int, text: str, before: os.stat_result | None, mode: int) -> None:
+    """Put a new file in the old one's place, with that mode; not if the old one has changed meanwhile."""
+    beside = f".{name}.{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(beside, flags, 0o600, dir_fd=place)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        if _which(name, place) != (_mark(before) if before is not None else None):
+            raise Kept("it was changed just now; try again")
+        os.rename(beside, name, src_dir_fd=place, dst_dir_fd=place)
+    except BaseException:
+        os.unlink(beside, dir_fd=place)
+        raise
+    os.fsync(place)
+
+
+def _which(name: str, place: int) -> tuple[int, int, int] | None:
+    try:
+        return _mark(os.stat(name, dir_fd=place, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _mark(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
