@@ -13,10 +13,12 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -832,7 +834,7 @@ def test_without_a_host_it_says_who_is_to_start_it() -> None:
     assert "stdin is no pipe" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["mcp", "mcp.server.context"])
+@pytest.mark.parametrize("missing", ["mcp", "mcp_types"])
 def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from toolcell.cli import main; main()"
     done = run(code, input="")
@@ -841,6 +843,34 @@ def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
     done = run(f"import sys; sys.modules[{missing!r}] = None; import toolcell.adapters.mcp", input="")
     assert "ImportError" in done.stderr.splitlines()[-1]
     assert "pip install 'toolcell[mcp]'" in done.stderr
+
+
+def test_the_daemon_starts_while_the_sdk_is_imported(tmp_path: Path) -> None:
+    """The SDK of this test is a package that waits for the daemon; imported before the start it would wait in vain."""
+    socket = Path(tempfile.mkdtemp(prefix="tc-", dir="/tmp")) / "run" / "daemon.sock"
+    for name in ("mcp", "mcp_types"):
+        (tmp_path / f"{name}.py").write_text(f"""
+import os, time
+deadline = time.monotonic() + {SECONDS_MAX}
+while not os.path.exists({str(socket)!r}) and time.monotonic() < deadline:
+    time.sleep(0.005)
+raise ImportError if os.path.exists({str(socket)!r}) else SystemExit(3)
+""")
+    code = "from toolcell.cli import main; main()"
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(socket.parent.parent),
+        "TOOLCELL_SOCKET": str(socket),
+        "PYTHONPATH": str(tmp_path),
+    }
+    socket.parent.mkdir(mode=0o700)
+    try:
+        done = run(code, input="", env=env)
+        assert done.returncode == 69, done
+    finally:
+        stop = [sys.executable, "-m", "toolcell.cli", "stop"]
+        subprocess.run(stop, env=env, check=True, capture_output=True, timeout=SECONDS_MAX)
+        shutil.rmtree(socket.parent.parent)
 
 
 def test_what_is_printed_beside_the_protocol_misses_the_wire() -> None:
