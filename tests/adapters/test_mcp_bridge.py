@@ -404,6 +404,9 @@ async def test_a_question_is_put_to_the_person(served: RunningDaemon, era: str) 
     questions: list[str] = []
 
     async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        field = params.requested_schema["properties"]["allow"]
+        assert (field["enum"], field["default"]) == (["once", "always", "no"], "once")  # what Enter sends
         questions.append(params.message)
         return next(answers)
 

@@ -95,7 +95,7 @@ def message_id(meta: Mapping[str, Any], call_id: str) -> str:
 
 def _is_named(directory: str | None) -> bool:
     """Whether a host has put a directory in place of its variable."""
-    return directory is not None and "${" not in directory and os.path.isdir(directory)
+    return directory is not None and os.path.isdir(directory)
 
 
 def root_directory(uris: Iterable[str]) -> str | None:
