@@ -13,10 +13,12 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -402,6 +404,9 @@ async def test_a_question_is_put_to_the_person(served: RunningDaemon, era: str) 
     questions: list[str] = []
 
     async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        field = params.requested_schema["properties"]["allow"]
+        assert (field["enum"], field["default"]) == (["once", "always", "no"], "once")  # what Enter sends
         questions.append(params.message)
         return next(answers)
 
@@ -438,7 +443,7 @@ async def test_a_question_for_a_value_is_a_form(served: RunningDaemon, era: str)
     assert asked[:3] == [
         ("kit_picks: Which?", {"type": "string", "title": "Answer", "enum": ["a", "b"]}),
         ("kit_picks: Name?", {"type": "string", "title": "Answer", "default": "Ada"}),
-        ("kit_picks: Sure?", {"type": "boolean", "title": "Answer"}),
+        ("kit_picks: Sure?", {"type": "boolean", "title": "Answer", "default": True}),
     ]
 
 
@@ -530,6 +535,10 @@ async def test_the_tool_knows_who_calls(served: RunningDaemon) -> None:
         meta = {"sessionID": "another"}
         who = text(await client.call_tool("kit_who", meta=meta))
         assert who.startswith("another|c-")
+        meta = {"sessionId": "Codex's", "threadId": "3", "callId": "call_1", "x-codex-turn-metadata": {}}
+        assert text(await client.call_tool("kit_who", meta=meta)).startswith("Codex's|call_1|")
+        meta = {"sessionId": 1, "callId": ["a"], "claudecode/toolUseId": ""}  # no texts
+        assert text(await client.call_tool("kit_who", meta=meta)).startswith("session of Claude|c-")
 
 
 async def test_the_first_root_is_the_directory(served: RunningDaemon, era: str) -> None:
@@ -828,7 +837,7 @@ def test_without_a_host_it_says_who_is_to_start_it() -> None:
     assert "stdin is no pipe" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["mcp", "mcp.server.context"])
+@pytest.mark.parametrize("missing", ["mcp", "mcp_types"])
 def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from toolcell.cli import main; main()"
     done = run(code, input="")
@@ -837,6 +846,34 @@ def test_without_the_extra_it_says_which_to_install(missing: str) -> None:
     done = run(f"import sys; sys.modules[{missing!r}] = None; import toolcell.adapters.mcp", input="")
     assert "ImportError" in done.stderr.splitlines()[-1]
     assert "pip install 'toolcell[mcp]'" in done.stderr
+
+
+def test_the_daemon_starts_while_the_sdk_is_imported(tmp_path: Path) -> None:
+    """The SDK of this test is a package that waits for the daemon; imported before the start it would wait in vain."""
+    socket = Path(tempfile.mkdtemp(prefix="tc-", dir="/tmp")) / "run" / "daemon.sock"
+    for name in ("mcp", "mcp_types"):
+        (tmp_path / f"{name}.py").write_text(f"""
+import os, time
+deadline = time.monotonic() + {SECONDS_MAX}
+while not os.path.exists({str(socket)!r}) and time.monotonic() < deadline:
+    time.sleep(0.005)
+raise ImportError if os.path.exists({str(socket)!r}) else SystemExit(3)
+""")
+    code = "from toolcell.cli import main; main()"
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(socket.parent.parent),
+        "TOOLCELL_SOCKET": str(socket),
+        "PYTHONPATH": str(tmp_path),
+    }
+    socket.parent.mkdir(mode=0o700)
+    try:
+        done = run(code, input="", env=env)
+        assert done.returncode == 69, done
+    finally:
+        stop = [sys.executable, "-m", "toolcell.cli", "stop"]
+        subprocess.run(stop, env=env, check=True, capture_output=True, timeout=SECONDS_MAX)
+        shutil.rmtree(socket.parent.parent)
 
 
 def test_what_is_printed_beside_the_protocol_misses_the_wire() -> None:

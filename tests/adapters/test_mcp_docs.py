@@ -14,7 +14,7 @@ import pytest
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.http import auth, server
-from toolcell.adapters.mcp import host_limits, http_sessions, tool_call
+from toolcell.adapters.mcp import host_limits, http_sessions, resources, tool_call
 from toolcell.cli._mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
@@ -103,8 +103,12 @@ def test_the_server_over_http_says_what_the_page_says(daemon: RunningDaemon, hom
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_the_files_of_the_hosts_are_those_of_the_page(name: str) -> None:
-    (file,) = re.findall(rf"^\| `{name}` \| `~/([^`]+)`", PAGE, re.MULTILINE)
+    ((file, rest),) = re.findall(rf"^\| `{name}` \| `~/([^`]+)`(.*)$", PAGE, re.MULTILINE)
     assert HOSTS[name].files({"HOME": "/home/you"})[0] == f"/home/you/{file}"
+    *_, variable, project, _ = rest.split("|")
+    assert tuple(re.findall("`([^`]+)`", project)) == HOSTS[name].project
+    for moved in re.findall("`([^`]+)`", variable):
+        assert HOSTS[name].files({"HOME": "/home/you", moved: "/else"})[0].startswith("/else/")
 
 
 def test_the_figures_are_those_of_the_code() -> None:
@@ -114,6 +118,8 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"at most {server.CONNECTIONS_MAX} connections, {http_sessions.SESSIONS_MAX} sessions",
         f"a sign of life every {tool_call.HEARTBEAT_SECONDS:g} s",
         f"{host_limits.limits_of('copilot').get('output_bytes'):,} bytes for Copilot",
+        f"{host_limits.limits_of('codex').get('output_bytes'):,} bytes for Codex",
+        f"One read has at most {resources.READ_BYTES_MAX // 2**10} KiB",
         "{output_bytes:,} bytes and {output_lines} lines for OpenCode".format(
             **host_limits.limits_of("opencode")
         ),

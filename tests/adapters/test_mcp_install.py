@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import stat
 import subprocess
 import sys
+import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemons import RunningDaemon
+from typer.testing import CliRunner
 
+from toolcell.cli._command_line.app import app
+from toolcell.cli._mcp_install import toml_edit, yaml_edit
+from toolcell.cli._mcp_install.editing import Editor, NotPlain
 from toolcell.cli._mcp_install.hosts import HOSTS
-from toolcell.cli._mcp_install.json_edit import NotPlain, member, with_member, without_member
+from toolcell.cli._mcp_install.json_edit import member, plain, with_member, without_member
 
 SECONDS_MAX = 30
+UMASK = os.umask(0o077)
+os.umask(UMASK)
 FILES = {
     "claude": ".claude.json",
     "copilot": ".copilot/mcp-config.json",
     "opencode": ".config/opencode/opencode.json",
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
+    "codex": ".codex/config.toml",
+    "gemini": ".gemini/settings.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "zed": ".config/zed/settings.json",
+    "goose": ".config/goose/config.yaml",
 }
 OUTER = {
     "claude": "mcpServers",
@@ -33,20 +49,31 @@ OUTER = {
     "opencode": "mcp",
     "cursor": "mcpServers",
     "vscode": "servers",
+    "codex": "mcp_servers",
+    "gemini": "mcpServers",
+    "claude-desktop": "mcpServers",
+    "windsurf": "mcpServers",
+    "zed": "context_servers",
+    "goose": "extensions",
 }
+PROJECT_FILES = {
+    "claude": ".mcp.json",
+    "opencode": "opencode.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".vscode/mcp.json",
+    "codex": ".codex/config.toml",
+    "gemini": ".gemini/settings.json",
+    "zed": ".zed/settings.json",
+}
+WORKSPACE = {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}
 
 
 def install(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "toolcell.cli", "mcp", "install", *words],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), **environment},
-        cwd=home,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    """The command, within this process: the tests run it some hundred times."""
+    clean = dict.fromkeys(os.environ) | {"PATH": os.environ["PATH"], "HOME": str(home)} | environment
+    with contextlib.chdir(home):
+        done = CliRunner().invoke(app, ["mcp", "install", *words], env=clean, prog_name="toolcell")
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -55,6 +82,28 @@ def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     return home
+
+
+def said(host: str, text: str) -> Any:
+    """What a configuration says, by a reader of its format that is not ours."""
+    match host:
+        case "codex":
+            return tomllib.loads(text)
+        case "goose":
+            return yaml.safe_load(text)
+        case _:
+            return json.loads(plain(text))
+
+
+def started(host: str, entry: dict[str, Any]) -> list[str]:
+    """The command of an entry."""
+    match host:
+        case "opencode":
+            return list(entry["command"])
+        case "goose":
+            return [entry["cmd"], *entry["args"]]
+        case _:
+            return [entry["command"], *entry["args"]]
 
 
 @pytest.fixture(params=HOSTS)
@@ -80,10 +129,9 @@ def everything(home: Path) -> list[str]:
 def test_it_prints_and_touches_nothing(home: Path, host: str) -> None:
     done = install(home, host)
     assert done.returncode == 0
-    said = json.loads(done.stdout)
-    assert list(said) == [OUTER[host]]
-    entry = said[OUTER[host]]["toolcell"]
-    command = entry["command"] if host == "opencode" else [entry["command"], *entry["args"]]
+    printed = said(host, done.stdout)
+    assert list(printed) == [OUTER[host]]
+    command = started(host, printed[OUTER[host]]["toolcell"])
     assert os.path.isabs(command[0])
     assert os.access(command[0], os.X_OK)
     assert command[1:] == ["mcp"]
@@ -92,12 +140,13 @@ def test_it_prints_and_touches_nothing(home: Path, host: str) -> None:
 
 
 def test_what_is_written_is_what_is_printed_and_is_taken_back(home: Path, host: str) -> None:
-    printed = json.loads(install(home, host).stdout)
+    printed = said(host, install(home, host).stdout)
     path = home / FILES[host]
 
     done = install(home, host, "--write")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(path.read_text()) == printed
+    assert done.returncode == 0
+    assert done.stderr == (HOSTS[host].remark.format(name=host) + "\n" if HOSTS[host].remark else "")
+    assert said(host, path.read_text()) == printed
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     before = path.stat()
@@ -107,10 +156,26 @@ def test_what_is_written_is_what_is_printed_and_is_taken_back(home: Path, host: 
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
     assert install(home, host, "--remove").returncode == 0
-    assert json.loads(path.read_text()) == {OUTER[host]: {}}
+    assert said(host, path.read_text()) == ({} if host == "codex" else {OUTER[host]: {}})
     done = install(home, host, "--remove")
     assert (done.returncode, done.stdout) == (0, f"{path} has no toolcell.\n")
     assert everything(home) == [FILES[host]]
+
+
+def test_the_command_itself_writes(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "toolcell.cli", "mcp", "install", "zed", "--write"],
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        cwd=home,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    path = home / FILES["zed"]
+    assert (done.returncode, done.stdout) == (0, f"Wrote toolcell into {path}. Start Zed again.\n")
+    assert json.loads(path.read_text()) == json.loads(install(home, "zed").stdout)
 
 
 def test_there_is_nothing_to_take_back_where_nothing_is(home: Path, host: str) -> None:
@@ -128,18 +193,57 @@ OTHERS = """{
 """
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
-def test_everything_else_stays_byte_for_byte(home: Path, host: str, mode: int) -> None:
-    others = OTHERS % OUTER[host]
+COMMENTED = """// mine
+{
+  "theme": "One", /* dark // or not */
+  "%s": {
+    // the first
+    "other": { "command": "http://x", "args": [ ], }, // and the last
+  },
+}
+"""
+TABLES = """# mine
+model = "x" # y
+
+[%s.other]
+command = 'x'
+args = [ ]
+
+[tui]
+theme = '''
+[%s.toolcell]
+'''
+"""
+LINES = """# mine
+GOOSE_PROVIDER: "x"   # y
+%s:
+    other:
+        cmd: 'x'
+        args:
+        - "a: b"
+
+    # the next
+    more: {enabled: true}
+# the end
+list:
+- a
+"""
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+@pytest.mark.parametrize("kind", ["plain", "with comments"])
+def test_everything_else_stays_byte_for_byte(home: Path, host: str, mode: int, kind: str) -> None:
+    texts = {"codex": TABLES, "goose": LINES}
+    others = texts.get(host, OTHERS if kind == "plain" else COMMENTED).replace("%s", OUTER[host])
     path = put(home, host, others)
     path.chmod(mode)
 
     assert install(home, host, "--write").returncode == 0
     written = path.read_text()
-    assert json.loads(written)[OUTER[host]]["other"] == {"command": "x", "args": []}
-    head, tail = others.split('"args": [ ] }')
-    assert written.startswith(head)
-    assert written.endswith(tail)
+    before, after = said(host, others), said(host, written)
+    assert started(host, after[OUTER[host]].pop("toolcell"))[1:] == ["mcp"]
+    assert after == before
+    assert all(line in written for line in others.splitlines())
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
     assert install(home, host, "--remove").returncode == 0
@@ -155,35 +259,78 @@ def test_an_entry_that_we_wrote_from_elsewhere_is_brought_up_to_date(home: Path,
     assert str(home) in old
     path.write_text(old.replace(os.path.dirname(sys.executable), "/opt/old/bin"))
     assert install(home, host, "--write").returncode == 0
-    assert json.loads(path.read_text()) == json.loads(install(home, host).stdout)
+    assert said(host, path.read_text()) == said(host, install(home, host).stdout)
 
 
-def changed(host: str, printed: dict[str, Any]) -> dict[str, Any]:
-    printed[OUTER[host]]["toolcell"]["env"] = {"A": "b"}
-    return printed
+def changed(host: str, text: str) -> str:
+    """A configuration in which another program, or a person, has changed the entry."""
+    match host:
+        case "codex":
+            return text + 'enabled_tools = ["a"]\n'
+        case "goose":
+            return text + '    env_keys: ["TOKEN"]\n'
+        case _:
+            written = json.loads(text)
+            written[OUTER[host]]["toolcell"]["env"] = {"A": "b"}
+            return json.dumps(written)
+
+
+FOREIGN = {
+    "codex": "[mcp_servers.toolcell]\ncommand = 'theirs'\nargs = ['mcp']\n",
+    "goose": "extensions:\n  toolcell:\n    cmd: theirs\n    args: [mcp]\n",
+}
+NO_ENTRY = {"codex": "[mcp_servers]\ntoolcell = 'mcp'\n", "goose": "extensions:\n  toolcell: mcp\n"}
 
 
 @pytest.mark.parametrize("what", ["changed", "foreign", "no object"])
 @pytest.mark.parametrize("option", ["--write", "--remove"])
 def test_an_entry_that_is_not_ours_stays(home: Path, host: str, what: str, option: str) -> None:
-    printed = json.loads(install(home, host).stdout)
+    outer = OUTER[host]
     theirs = {
-        "changed": changed(host, printed),
-        "foreign": {OUTER[host]: {"toolcell": {"command": "theirs", "args": ["mcp"]}}},
-        "no object": {OUTER[host]: {"toolcell": "mcp"}},
+        "changed": changed(host, install(home, host).stdout),
+        "foreign": FOREIGN.get(
+            host, json.dumps({outer: {"toolcell": {"command": "theirs", "args": ["mcp"]}}})
+        ),
+        "no object": NO_ENTRY.get(host, json.dumps({outer: {"toolcell": "mcp"}})),
     }[what]
-    path = put(home, host, json.dumps(theirs))
+    path = put(home, host, theirs)
     done = install(home, host, option)
     assert done.returncode == 2
     assert "stays as it is" in done.stderr
-    assert path.read_text() == json.dumps(theirs)
+    assert path.read_text() == theirs
+
+
+def test_an_entry_that_goose_wrote_anew_is_still_ours(home: Path) -> None:
+    assert install(home, "goose", "--write").returncode == 0
+    path = home / FILES["goose"]
+    written = yaml.safe_load(path.read_text())
+    written["extensions"]["toolcell"].update(
+        envs={}, env_keys=[], description="", bundled=None, available_tools=[]
+    )
+    path.write_text(yaml.safe_dump(written))
+    assert install(home, "goose", "--remove").returncode == 0
+    assert yaml.safe_load(path.read_text()) == {"extensions": {}}
+
+
+@pytest.mark.parametrize("name", ["cursor", "vscode", "claude", "copilot"])
+def test_an_entry_of_an_earlier_version_is_brought_up_to_date(home: Path, name: str) -> None:
+    printed = json.loads(install(home, name, "--project" if name == "vscode" else "-q").stdout)
+    entry = printed[OUTER[name]]["toolcell"]
+    old = {key: value for key, value in entry.items() if key in ("command", "args", "type")}
+    path = put(home, name, json.dumps({OUTER[name]: {"toolcell": old}}))
+    assert install(home, name, "--write").returncode == 0
+    assert json.loads(path.read_text()) == json.loads(install(home, name).stdout)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '{\n  // my servers\n  "mcpServers": {}\n}',
-        '{ "mcpServers": { "a": 1, } }',
+        '{ "mcpServers": {,} }',
+        '{ "mcpServers": { "a": 1,, } }',
+        '{ "mcpServers": { "a": [,] } }',
+        '{ "mcpServers": {} } /* no end',
+        '{ "mcpServers": {} / }',
+        "{ 'mcpServers': {} }",
         '{ "mcpServers": [] }',
         "[]",
         "{}{}",
@@ -208,6 +355,39 @@ def test_a_file_that_is_not_plain_json_is_refused_with_the_text_to_paste(home: P
     assert json.loads(pasted) == json.loads(install(home, "cursor").stdout)
     assert path.read_text() == text
     assert everything(home) == [FILES["cursor"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("codex", "mcp_servers = { a = { command = 'x' } }\n"),
+        ("codex", "mcp_servers = 'x'\n"),
+        ("codex", "[[mcp_servers]]\na = 1\n"),
+        ("codex", "a = 1\na = 2\n"),
+        ("codex", "a = " + "[" * 5000),
+        ("codex", "\x00"),
+        ("goose", "extensions: {a: {cmd: x}}\n"),
+        ("goose", "extensions:\n- a\n"),
+        ("goose", "extensions: &all\n  a: 1\n"),
+        ("goose", "extensions:\n  a: 1\nextensions:\n  b: 1\n"),
+        ("goose", "extensions:\n  toolcell:\n    cmd: x\n  toolcell:\n    cmd: y\n"),
+        ("goose", "extensions:\n  a: 1\n b: 2\n"),
+        ("goose", "extensions:\n\ta: 1\n"),
+        ("goose", "a: 1\n---\nextensions: {}\n"),
+        ("goose", "{extensions: {}}\n"),
+        ("goose", "'extensions': {}\n"),
+        ("goose", "\x00"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused_with_the_text_to_paste(home: Path, host: str, text: str) -> None:
+    path = put(home, host, text)
+    done = install(home, host, "--write")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stays as it is" in done.stderr
+    assert "Traceback" not in done.stderr
+    _, pasted = done.stderr.split("put this into it.\n")
+    assert said(host, textwrap.dedent(pasted)) == said(host, install(home, host).stdout)
+    assert path.read_text() == text
 
 
 def test_bytes_that_are_no_text_are_refused(home: Path) -> None:
@@ -265,20 +445,68 @@ def test_a_host_that_was_moved_is_found(home: Path, host: str, variable: str, fi
     assert everything(home) == [f"elsewhere/{file}"]
 
 
-def test_opencodes_file_with_comments_is_not_passed_by(home: Path) -> None:
+def test_opencodes_file_with_comments_is_edited(home: Path) -> None:
     path = home / ".config/opencode/opencode.jsonc"
     path.parent.mkdir(parents=True)
-    path.write_text("{} // mine")
-    done = install(home, "opencode", "--write")
-    assert done.returncode == 2
-    assert str(path) in done.stderr
-    path.write_text("{}")
+    path.write_text("{\n  // mine\n}")
     assert install(home, "opencode", "--write").returncode == 0
+    assert path.read_text().startswith("{\n  // mine\n")
+    assert json.loads(plain(path.read_text())) == json.loads(install(home, "opencode").stdout)
     assert everything(home) == [".config/opencode/opencode.jsonc"]
 
 
+# The file of a project
+
+
+def test_a_projects_file_is_for_all_who_have_it(home: Path) -> None:
+    project = home / "project"
+    project.mkdir()
+    for name, file in PROJECT_FILES.items():
+        assert install(home, "-C", str(project), name, "--project", "--write").returncode == 0
+        text = (project / file).read_text()
+        entry = said(name, text)[OUTER[name]]["toolcell"]
+        assert started(name, entry) == ["toolcell", "mcp"]
+        assert str(home) not in text
+        assert os.path.dirname(sys.executable) not in text
+        assert entry.get("env") == (WORKSPACE if name in ("cursor", "vscode") else None)
+        assert stat.S_IMODE((project / file).stat().st_mode) == 0o666 & ~UMASK
+    assert sorted(everything(home)) == sorted(f"project/{file}" for file in PROJECT_FILES.values())
+    for name in PROJECT_FILES:
+        assert install(home, "-C", str(project), name, "--project", "--remove").returncode == 0
+
+
+def test_the_users_file_has_the_variable_where_the_host_knows_it_there(home: Path) -> None:
+    def env(*words: str) -> object:
+        printed = json.loads(install(home, *words).stdout)
+        return next(iter(printed.values()))["toolcell"].get("env")
+
+    assert env("cursor") == WORKSPACE
+    assert env("-C", str(home), "cursor") is None  # a person has named a directory
+    assert env("vscode") is None  # it starts no server there with a variable that it cannot replace
+    assert env("claude") is None
+
+
+def test_a_projects_file_behind_a_link_is_not_written(home: Path) -> None:
+    (home / "elsewhere").mkdir()
+    (home / ".vscode").symlink_to("elsewhere")
+    done = install(home, "vscode", "--project", "--write")
+    assert done.returncode == 2
+    assert "is a link" in done.stderr
+    assert everything(home) == [".vscode"]
+
+
+def test_hosts_without_a_workspace_say_that_a_directory_is_wanted(home: Path) -> None:
+    for name in ("claude-desktop", "windsurf"):
+        assert f"toolcell -C DIR mcp install {name}" in install(home, name).stderr
+        assert "no workspace" not in install(home, "-C", str(home), name).stderr
+
+
 def test_what_makes_no_sense_is_said(home: Path) -> None:
+    os.mkdir(os.fsencode(home) + b"/\xff")
     assert "I know claude, copilot" in install(home, "emacs").stderr
+    assert "no file of Goose" in install(home, "goose", "--project").stderr
+    assert "--socket" in install(home, "cursor", "--project", "--socket", "x").stderr
+    assert "UTF-8" in install(home, "-C", os.fsdecode(os.fsencode(home) + b"/\xff"), "cursor").stderr
     assert "opposites" in install(home, "claude", "--write", "--remove").stderr
     assert json.loads(install(home, "claude", "--json").stdout)["file"] == str(home / ".claude.json")
     assert json.loads(install(home, "claude", "--write", "--json").stdout)["changed"] is True
@@ -296,12 +524,19 @@ FILES_OF_OTHERS = st.dictionaries(KEYS, VALUES, max_size=4)
 INDENTS = st.none() | st.integers(0, 4) | st.just("\t")
 
 
-@given(FILES_OF_OTHERS, INDENTS, st.booleans())
+def json_remarked(text: str) -> str:
+    """JSON with a comment behind every comma, or bracket, at the end of a line, and commas behind last members."""
+    ended = re.sub(r"([^\s{\[,:])(\r?\n\s*[}\]])", r"\1, /* last */\2", text)
+    return "// first\n" + re.sub(r"([,{\[])(?=\r?\n)", r"\1 // '\"{[ here", ended)
+
+
+@given(FILES_OF_OTHERS, INDENTS, st.booleans(), st.booleans())
 def test_a_member_goes_in_and_out_without_a_trace(
-    others: dict[str, Any], indent: int | str | None, windows: bool
+    others: dict[str, Any], indent: int | str | None, windows: bool, remarked: bool
 ) -> None:
     text = json.dumps(others, indent=indent)
     text = text.replace("\n", "\r\n") if windows else text
+    text = json_remarked(text) if remarked else text
     entry = {"command": "x", "args": ["é"]}
     inner = others.get("mcp", {})
     if not isinstance(inner, dict):
@@ -309,12 +544,12 @@ def test_a_member_goes_in_and_out_without_a_trace(
             with_member(text, "mcp", "toolcell", entry)
         return
     written = with_member(text, "mcp", "toolcell", entry)
-    assert json.loads(written) == {**others, "mcp": {**inner, "toolcell": entry}}
+    assert json.loads(plain(written)) == {**others, "mcp": {**inner, "toolcell": entry}}
     assert member(written, "mcp", "toolcell") == entry
     assert with_member(written, "mcp", "toolcell", entry) == written
     back = without_member(written, "mcp", "toolcell")
     rest = {key: value for key, value in inner.items() if key != "toolcell"}  # pyright: ignore[reportUnknownVariableType]
-    assert json.loads(back) == {**others, "mcp": rest}
+    assert json.loads(plain(back)) == {**others, "mcp": rest}
     if rest and "toolcell" not in inner:
         assert back == text
 
@@ -325,7 +560,28 @@ def test_no_text_is_too_strange(text: str) -> None:
         written = with_member(text, "a", "b", {})
     except NotPlain:
         return
-    assert json.loads(written)["a"]["b"] == {}
+    assert json.loads(plain(written))["a"]["b"] == {}
+
+
+@given(st.text(alphabet="abx:-[]{}#\"' \n\t=.&*|", max_size=40), st.sampled_from([toml_edit, yaml_edit]))
+def test_no_lines_are_too_strange(text: str, editor: Editor) -> None:
+    try:
+        written = editor.with_member(text, "a", "b", {"x": "y", "list": ["mcp"], "flag": True})
+    except NotPlain:
+        return
+    read: Any = tomllib.loads if editor is toml_edit else yaml.safe_load
+    try:
+        before: dict[str, Any] = read(text) or {}
+    except Exception:  # noqa: BLE001  it was none of its format before, and programs that read it say so
+        return
+    after: dict[str, Any] = read(written)
+    assert after["a"]["b"] == {"x": "y", "list": ["mcp"], "flag": True}
+    assert {key: value for key, value in after.items() if key != "a"} == {
+        key: value for key, value in before.items() if key != "a"
+    }
+    back: dict[str, Any] = read(editor.without_member(written, "a", "b")) or {}
+    inner: dict[str, Any] = before.get("a") or {}
+    assert back.get("a") in ({key: value for key, value in inner.items() if key != "b"}, None)
 
 
 # The real programs, where they are installed

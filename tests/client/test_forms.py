@@ -23,7 +23,7 @@ CALL = cast("Call", None)
             {"kind": "input", "message": "Name?", "default": "Ada"},
             {"type": "string", "title": "Answer", "default": "Ada"},
         ),
-        ({"kind": "confirm", "message": "Sure?"}, {"type": "boolean", "title": "Answer"}),
+        ({"kind": "confirm", "message": "Sure?"}, {"type": "boolean", "title": "Answer", "default": True}),
     ],
 )
 def test_each_question_has_a_schema(arguments: dict[str, Any], value: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from toolcell.client import Catalog, Kind, Limits, Outcome, Refused, Session, Text, ToolInfo, Unavailable
 
-__all__ = ["HANDLE_BYTES_MAX", "READ_OUTPUT", "is_ours", "offered", "read", "with_handle"]
+__all__ = ["HANDLE_BYTES_MAX", "READ_OUTPUT", "is_ours", "offered", "read", "whole", "with_handle"]
 
 READ_OUTPUT = ToolInfo(
     name="toolcell_read_output",
@@ -76,7 +76,7 @@ async def read(session: Session, arguments: Mapping[str, object], limits: Limits
     if not data:
         return Outcome(Kind.ok, content=(Text(f"[nothing: the output has no byte {first}]"),))
     data = _lines(data, limits.get("output_lines"))
-    before, text, after = _whole(data)
+    before, text, after = whole(data)
     begin, end = first + before, first + len(data) - after
     return Outcome(Kind.ok, content=(Text(f"[bytes {begin} to {end - 1}; the next: start={end}]\n{text}"),))
 
@@ -100,7 +100,7 @@ def _lines(data: bytes, lines_max: int | None) -> bytes:
     return data[: len(data) - len(lines[-1])]
 
 
-def _whole(data: bytes) -> tuple[int, str, int]:
+def whole(data: bytes) -> tuple[int, str, int]:
     """A range as text without the halves of characters at its ends, and how many bytes those were."""
     before = next((place for place, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
     after = 0

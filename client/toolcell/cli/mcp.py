@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import signal
+import stat
+from contextlib import suppress
+from typing import Literal
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -18,17 +22,26 @@ MISSING = Failure(
     "The MCP SDK, version 2 or newer, is not installed.",
     "Install it: pip install 'toolcell[mcp]'",
 )
+SDK = ("mcp", "mcp_types")  # version 1 has no second package
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def mcp(context: CommandContext) -> Exit:
     """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
+    daemon: Literal["running", "start"] = "running" if context.socket else "start"
+    if not all(map(importlib.util.find_spec, SDK)):
+        raise MISSING
+    # The SDK takes as long to import as a daemon to start, and some hosts wait for one second only.
+    starting = asyncio.create_task(_start(context.socket, daemon), name="daemon")
     try:
-        from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
+        await asyncio.to_thread(importlib.import_module, "toolcell.adapters.mcp")
     except ImportError as error:
         raise MISSING from error
-    surroundings = HostContext.of(os.environ, context.directory)
-    bridge = Bridge(surroundings, socket=context.socket, daemon="running" if context.socket else "start")
+    finally:
+        await starting
+    from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
+
+    bridge = Bridge(HostContext.of(os.environ, context.directory), socket=context.socket, daemon=daemon)
     loop = asyncio.get_running_loop()
     try:
         async with Pipes() as pipes:
@@ -41,6 +54,18 @@ async def mcp(context: CommandContext) -> Exit:
         )
         raise Failure(Exit.USAGE, "usage", str(error), remedy) from error
     return Exit.OK
+
+
+async def _start(socket: str | None, daemon: Literal["running", "start"]) -> None:
+    """Have the daemon started, if there is a host; if it cannot be, the first request of the host is told why."""
+    mode = os.fstat(0).st_mode
+    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+        return
+    from toolcell.client import Unavailable
+    from toolcell.client._launch.daemon import find
+
+    with suppress(Unavailable):
+        await find(socket, daemon).ready()
 
 
 async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:

@@ -49,7 +49,7 @@ class Question:
         if self.kind == "select":
             value["enum"] = list(self.options)
         elif self.kind == "confirm":
-            value["type"] = "boolean"
+            value.update(type="boolean", default=True)  # Enter says yes
         elif self.default:
             value["default"] = self.default
         return {"type": "object", "properties": {"value": value}, "required": ["value"]}

@@ -130,6 +130,6 @@ async def input_required_tampered_state(context: ToolContext) -> str:
 @tool(name="test_input_required_result_multi_round")
 async def input_required_rounds(context: ToolContext) -> str:
     """Ask twice."""
-    await context.ask("Step 1: What is your name?")
-    await context.ask("Step 2: What is your favorite color?")
-    return "both answered"
+    name = await context.ui.input("Step 1: What is your name?")
+    color = await context.ui.input("Step 2: What is your favorite color?")
+    return f"{name} likes {color}"

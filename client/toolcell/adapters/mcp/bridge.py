@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, cast
 
 import anyio
 from mcp import types
@@ -26,11 +26,11 @@ from mcp.shared.message import SessionMessage
 
 from toolcell._version import VERSION
 
-from .host_context import HostContext
+from .host_context import INSTRUCTIONS, Context, HostContext
 from .host_session import HostSession, Start
-from .tool_call import Context
+from .resources import templates
 
-__all__ = ["Bridge", "server"]
+__all__ = ["Bridge", "Handlers", "server"]
 
 
 class Bridge:
@@ -39,6 +39,7 @@ class Bridge:
     def __init__(
         self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
     ) -> None:
+        self._surroundings = surroundings
         self._stay = HostSession(surroundings, socket=socket, daemon=daemon)
 
     async def run(
@@ -46,11 +47,16 @@ class Bridge:
     ) -> None:
         """Serve until the host ends its input. Cancelled, it leaves in the same way."""
         async with self._stay as stay:
-            serving = server(stay.list_tools, stay.call_tool, stay.listen)
-            # Not an argument of the constructor, which warns that the protocol of 2026-07-28 has no such request.
+            serving = server(stay)
+            # Not arguments of the constructor, which warns that the protocol of 2026-07-28 has no such messages.
             serving.add_request_handler("logging/setLevel", types.SetLevelRequestParams, stay.set_level)
-            options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
+            serving.add_notification_handler(
+                "notifications/roots/list_changed", types.NotificationParams, stay.roots_changed
+            )
             while (item := await _next(read)) is not None:
+                lost = "" if _has_roots(item) else self._surroundings.lost
+                serving.instructions = f"{INSTRUCTIONS} {lost}".rstrip()
+                options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
                 if not _is_discovery(item):
                     await serving.run(_Resumed(item, read), write, options)
                     return
@@ -71,6 +77,21 @@ def _is_discovery(item: SessionMessage | Exception) -> bool:
         and isinstance(item.message, types.JSONRPCRequest)
         and item.message.method == "server/discover"
     )
+
+
+def _has_roots(item: SessionMessage | Exception) -> bool:
+    """Whether the first message of a host says that it has roots, and so a workspace to ask for."""
+    if not isinstance(item, SessionMessage) or not isinstance(item.message, types.JSONRPCRequest):
+        return False
+    params: Mapping[str, Any] = item.message.params or {}
+    meta = params.get("_meta")
+    later = (
+        cast("Mapping[str, Any]", meta).get(types.CLIENT_CAPABILITIES_META_KEY)
+        if isinstance(meta, dict)
+        else None
+    )
+    said = (params.get("capabilities"), later)  # in the handshake, and since 2026-07-28 with every request
+    return any(isinstance(found, dict) and "roots" in found for found in said)
 
 
 async def _answer(
@@ -131,23 +152,73 @@ class _Resumed:
         return await self._rest.__aexit__(exc_type, exc_val, exc_tb)
 
 
+class Handlers(Protocol):
+    """What answers the requests of hosts: one stay, or the one of many that a request belongs to."""
+
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """The tools."""
+        ...
+
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """A call."""
+        ...
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The outputs that were cut."""
+        ...
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """A range of one."""
+        ...
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """The ids of these."""
+        ...
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams, /
+    ) -> types.SubscriptionsListenResult:
+        """A subscription to changes."""
+        ...
+
+
 def server(
-    list_tools: Callable[[Context, types.PaginatedRequestParams | None], Awaitable[types.ListToolsResult]],
-    call_tool: Callable[
-        [Context, types.CallToolRequestParams],
-        Awaitable[types.CallToolResult | types.InputRequiredResult],
-    ],
-    listen: Callable[
-        [Context, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]
-    ],
-    schema: Callable[[str], Mapping[str, Any] | None] | None = None,
+    handlers: Handlers, schema: Callable[[str], Mapping[str, Any] | None] | None = None
 ) -> Server[Any]:
     """The SDK's server, which knows the protocol, with our handlers; `schema` is for what HTTP alone has."""
     return Server(
         "toolcell",
         version=VERSION,
+        instructions=INSTRUCTIONS,
         get_tool_input_schema=schema,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_subscriptions_listen=listen,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=_list_templates,
+        on_read_resource=handlers.read_resource,
+        on_subscribe_resource=_nothing_changes,
+        on_unsubscribe_resource=_nothing_changes,
+        on_completion=handlers.complete,
+        on_subscriptions_listen=handlers.listen,
     )
+
+
+async def _list_templates(
+    _context: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=templates())
+
+
+async def _nothing_changes(
+    _context: Context, _params: types.SubscribeRequestParams | types.UnsubscribeRequestParams
+) -> types.EmptyResult:
+    """An output that is kept does not change, so a subscription to it has nothing to keep."""
+    return types.EmptyResult()

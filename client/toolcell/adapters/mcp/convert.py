@@ -138,7 +138,9 @@ def question_of(ask: Ask) -> types.ElicitRequest:
         lines.append(f"  always: {', '.join(ask.always)}")
     schema = {
         "type": "object",
-        "properties": {ANSWER: {"type": "string", "title": "Allow?", "enum": choices}},
+        "properties": {
+            ANSWER: {"type": "string", "title": "Allow?", "enum": choices, "default": "once"}
+        },  # the default is what Enter sends
         "required": [ANSWER],
     }
     message = _text("\n".join(lines)).text

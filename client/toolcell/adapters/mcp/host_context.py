@@ -1,8 +1,11 @@
 """Who calls, and from where: what a host lets its servers know about itself.
 
 MCP itself says neither, so it is pieced together: a session id from the environment that the host gave us or from a
-request's `_meta`, a message id from the `_meta` of Claude Code, a directory from the environment or from roots.
+request's `_meta`, a message id from the `_meta` of Claude Code or Codex, a directory from the environment or from roots.
 The nearest source wins: the request, then the environment, then a name of our own.
+
+A host that names no directory and starts its servers in `/` or in the user's home, as desktop programs do, gets the
+tools for all projects only, and is told why.
 """
 
 from __future__ import annotations
@@ -13,12 +16,36 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["HostContext", "clipped", "message_id", "root_directory", "same_place", "session_id"]
+from mcp.server.context import ServerRequestContext
+
+__all__ = [
+    "INSTRUCTIONS",
+    "Context",
+    "HostContext",
+    "can_elicit",
+    "client_name",
+    "clipped",
+    "has_roots",
+    "message_id",
+    "root_directory",
+    "same_place",
+    "session_id",
+]
+
+INSTRUCTIONS = (
+    "Toolcell runs the tools of the user's project, each in a process of its own, within limits. "
+    "A result that is too long is cut; the note at its end says how toolcell_read_output reads the rest."
+)
+"""For the model, with the list of tools."""
+
+Context = ServerRequestContext[Any, Any]
 
 SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID")
-DIRECTORY_VARIABLE = "CLAUDE_PROJECT_DIR"
-SESSION_KEY = "sessionID"  # OpenCode's next version
-MESSAGE_KEY = "claudecode/toolUseId"
+DIRECTORY_VARIABLES = ("TOOLCELL_DIRECTORY", "CLAUDE_PROJECT_DIR")
+"""The first is what `toolcell mcp install` sets to the host's own variable, such as `${workspaceFolder}`."""
+SESSION_KEYS = ("sessionID", "sessionId")  # of OpenCode's next version, of Codex
+MESSAGE_KEYS = ("claudecode/toolUseId", "callId")  # of Claude Code, of Codex
+AGENT_CHARACTERS_MAX = 64
 ID_CHARACTERS_MAX = 128  # theirs have some forty
 
 
@@ -37,19 +64,38 @@ class HostContext:
         ours = f"mcp-{os.urandom(8).hex()}"
         return cls(
             session_id=next((clipped(name) for name in found if name), ours),
-            directory=directory or environment.get(DIRECTORY_VARIABLE) or None,
+            directory=directory or next(filter(_is_named, map(environment.get, DIRECTORY_VARIABLES)), None),
             here=os.getcwd(),
+        )
+
+    @property
+    def lost(self) -> str:
+        """Why there are no tools of a project, and what to do, if the host's roots say no more; "" if there is no reason."""
+        home = os.path.expanduser("~")
+        if self.directory is not None or os.path.isdir(os.path.join(self.here, ".toolcell")):
+            return ""
+        if not any(same_place(self.here, place) for place in ("/", home)):
+            return ""
+        return (
+            f"Only tools for all projects are offered: the host named no workspace and started `toolcell mcp` in "
+            f"{self.here}, which is no project. Name the directory in the host's configuration: "
+            "toolcell -C DIR mcp. `toolcell mcp install HOST --project` writes one into a project."
         )
 
 
 def session_id(surroundings: HostContext, meta: Mapping[str, Any]) -> str:
     """The agent's session as it is now; a host that changes it says so in the request."""
-    return _text(meta.get(SESSION_KEY)) or surroundings.session_id
+    return _first(meta, SESSION_KEYS) or surroundings.session_id
 
 
 def message_id(meta: Mapping[str, Any], call_id: str) -> str:
     """What in the conversation asked for the call; the call itself where the host does not say."""
-    return _text(meta.get(MESSAGE_KEY)) or call_id
+    return _first(meta, MESSAGE_KEYS) or call_id
+
+
+def _is_named(directory: str | None) -> bool:
+    """Whether a host has put a directory in place of its variable."""
+    return directory is not None and os.path.isdir(directory)
 
 
 def root_directory(uris: Iterable[str]) -> str | None:
@@ -66,10 +112,31 @@ def same_place(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _text(value: object) -> str:
-    return clipped(value) if isinstance(value, str) else ""
+def _first(meta: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """The first of these that is a text and not empty."""
+    found = (meta.get(key) for key in keys)
+    return next((clipped(value) for value in found if isinstance(value, str) and value), "")
 
 
 def clipped(text: str) -> str:
     """What the daemon accepts of a foreign id."""
     return "".join(letter for letter in text if letter.isprintable())[:ID_CHARACTERS_MAX]
+
+
+def client_name(context: Context) -> str:
+    """What the host calls itself, as far as the daemon takes it; empty where it does not say."""
+    info = context.session.client_params
+    return clipped(info.client_info.name)[:AGENT_CHARACTERS_MAX] if info is not None else ""
+
+
+def can_elicit(context: Context) -> bool:
+    """Whether the host puts forms to a person; before there were kinds, elicitation was the form."""
+    capabilities = context.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def has_roots(context: Context) -> bool:
+    """Whether the host says that it has roots to ask for."""
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.roots is not None

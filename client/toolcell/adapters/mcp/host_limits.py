@@ -18,6 +18,8 @@ __all__ = ["limits_of", "meta_of", "pins_definitions", "reads_structured"]
 _LIMITS: dict[str, Limits] = {
     "copilot": {"output_bytes": 20_000 - HANDLE_BYTES_MAX - 600},  # 20 KB, then a file and 500 characters
     "opencode": {"output_bytes": 50_000 - HANDLE_BYTES_MAX - 600, "output_lines": 1_990},  # 50 KB, 2000 lines
+    # 10,000 bytes of text for some models, 10,000 tokens for others; then whole blocks are left out, and so is our note.
+    "codex": {"output_bytes": 10_000 - HANDLE_BYTES_MAX - 600},
     "claude": {"output_bytes": 50_000 - HANDLE_BYTES_MAX - 600},  # 50,000 characters, then a file and 2 KB
 }
 _CLAUDE_META = {"anthropic/maxResultSizeChars": 100_000}  # lifts the bound of 25,000 tokens too
@@ -29,7 +31,7 @@ def limits_of(host: str) -> Limits:
 
 
 def reads_structured(host: str) -> bool:
-    """Whether that host is given structured content. The hosts above would show it in place of the text, or after it."""
+    """Whether that host is given structured content and links. The hosts above would show them in place of the text, or after it."""
     return not any(name in host.lower() for name in _LIMITS)
 
 

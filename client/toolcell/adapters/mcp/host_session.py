@@ -4,6 +4,8 @@ The session is opened by the host's first request, because only then is known wh
 it can put questions to a person. It is one task, `_stay`, which also passes on that the catalog has changed.
 Leaving the stay leaves the session, which ends whatever runs in it.
 
+A host that changes its roots gets another session, where the first root is then; its running calls end in the old one.
+
 A host that speaks 2026-07-28 is asked for its roots with its first call, as that version has no other way. By then it
 has listed the tools of the directory that it started us in; if its root is another, it hears that the tools changed.
 """
@@ -12,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,7 +24,12 @@ from typing import Any, Literal, Self
 import pydantic
 from mcp import MCPError, types
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcell.adapters import read_output
@@ -30,6 +38,7 @@ from toolcell.client import (
     Answer,
     Ask,
     Catalog,
+    Outcome,
     Question,
     Refused,
     Session,
@@ -40,22 +49,35 @@ from toolcell.client import (
 )
 from toolcell.client.forms import QUESTION
 
+from . import resources
 from .convert import failure, result_of, tools_of
-from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
+from .host_context import (
+    Context,
+    HostContext,
+    can_elicit,
+    client_name,
+    clipped,
+    has_roots,
+    message_id,
+    root_directory,
+    same_place,
+    session_id,
+)
 from .host_limits import limits_of, pins_definitions, reads_structured
-from .log_records import DEFAULT_LEVEL, level_of
-from .tool_call import Context, ToolCall
+from .log_records import DEFAULT_LEVEL, is_wanted, level_of
+from .tool_call import ToolCall
 
-__all__ = ["HostSession", "Start", "can_elicit", "client_name"]
+__all__ = ["HostSession", "Start"]
 
 LINGER_SECONDS = 2.0  # a restarted daemon is back by then; a killed host needs no longer wait
 ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
 AGENT = "mcp"
-AGENT_CHARACTERS_MAX = 64
 
 Start = Literal["start", "running", "private"]
+
+_log = logging.getLogger("toolcell.mcp")
 
 
 class HostSession:
@@ -70,17 +92,23 @@ class HostSession:
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         # All mutable state: the session once it is asked for, and its limits, what the host was last shown, what its
-        # model keeps of that, by which connection it hears of changes, the calls under way, the level of log records that it wants, and the host's root once it has told.
+        # model keeps of that, by which connection it hears of changes, the calls under way and the outputs that were
+        # cut, the level of log records that it wants, the host's root once it has told, where the session is, why it
+        # is no project, and whether the host heard of that.
         self._group = asyncio.TaskGroup()
-        self._staying: asyncio.Task[None] | None = None
+        self._stays: set[asyncio.Task[None]] = set()  # the newest, and those whose calls have not ended
         self._opened: asyncio.Future[Session] | None = None
-        self._changed = asyncio.Event()
+        self._moving = asyncio.Lock()
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
         self._pinned = PinnedDefinitions()
-        self._talks: dict[str, tuple[ToolCall, asyncio.Task[Any]]] = {}
+        self._talks: dict[str, tuple[ToolCall, asyncio.Task[Outcome]]] = {}
+        self._outputs = resources.KeptOutputs()
         self._level: types.LoggingLevel = DEFAULT_LEVEL
         self._root: str | None = None
+        self._place = ""
+        self._lost = ""
+        self._lost_told = False
         self._roots_asked = False
         self._roots_known = asyncio.Event()
         self._secret = os.urandom(32)
@@ -92,8 +120,8 @@ class HostSession:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._staying is not None:
-            self._staying.cancel()
+        for staying in self._stays:
+            staying.cancel()
         await self._group.__aexit__(kind, error, traceback)
 
     @property
@@ -126,6 +154,7 @@ class HostSession:
             self._pinned.listed(catalog.tools)
         if context.session.can_send_request:  # it shook hands, and hears of changes without asking
             self._listener = context.session
+        await self._tell_lost(context)
         return types.ListToolsResult(tools=tools_of(read_output.offered(catalog), client_name(context)))
 
     async def call_tool(
@@ -139,8 +168,7 @@ class HostSession:
             found = self._talks.get(about)
             if found is None or found[0].attached:
                 return failure("The call that was asked about has ended. Call the tool again.")
-            talk, ending = found
-            return await talk.join(context, ending, params.input_responses)
+            return await self._join(*found, context, params.input_responses)
         elif self._wants_roots(context):
             if not self._roots_asked:
                 self._roots_asked = True
@@ -156,12 +184,39 @@ class HostSession:
         if read_output.is_ours(params.name, session.catalog):
             limits = limits_of(client_name(context))
             return result_of(await read_output.read(session, params.arguments or {}, limits))
+        if self._lost and params.name not in session.catalog.tools:
+            return failure(f"There is no tool {clipped(params.name)}. {self._lost}")
         return await self._start(session, context, params)
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The outputs that were cut; there are none before the first call."""
+        return types.ListResourcesResult(resources=self._outputs.listed())
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """A range of an output that was cut. Raises MCPError."""
+        try:
+            session = await self._session(context)
+        except Unavailable as error:
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+        return await resources.read(session, params.uri)
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """The ids of outputs that begin so."""
+        return types.CompleteResult(completion=self._outputs.complete(params))
 
     async def set_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """The host wants log records of this level and above, from now on."""
         self._level = params.level
         return types.EmptyResult()
+
+    async def roots_changed(self, context: Context, params: types.NotificationParams | None) -> None:
+        """The host's roots are others now; it is asked for them in a task, as a notification has no answer."""
+        if self._surroundings.directory is None and self._opened is not None:
+            self._group.create_task(self._follow_roots(context), name="roots")
 
     def _log_level(self, context: Context) -> types.LoggingLevel | None:
         """The least level that a request wants: from 2026-07-28 on each says it, or wants none."""
@@ -190,62 +245,110 @@ class HostSession:
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))
-        return await talk.join(context, ending)
+        return await self._join(talk, ending, context)
+
+    async def _join(
+        self,
+        talk: ToolCall,
+        ending: asyncio.Task[Outcome],
+        context: Context,
+        answers: types.InputResponses | None = None,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Wait for the end of a call, or for a question; an output that was cut becomes a resource."""
+        result = await talk.join(context, ending, answers)
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        output = ending.result().output
+        if output is not None and output.id:
+            link = self._outputs.add(output, talk.running.tool)
+            await self._bus.publish(ResourcesListChanged())
+            if reads_structured(
+                client_name(context)
+            ):  # the others show it as text, below the note that says the same
+                result.content.append(link)
+        return result
 
     async def _session(self, context: Context) -> Session:
         """The session, opened now if it is not there. Raises Unavailable."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            self._staying = self._group.create_task(self._stay(context, self._opened), name="session")
+            staying = self._group.create_task(self._stay(context, self._opened), name="session")
+            self._stays.add(staying)
+            staying.add_done_callback(self._stays.discard)
         return await asyncio.shield(self._opened)
 
     async def _stay(self, context: Context, opened: asyncio.Future[Session]) -> None:
-        """Be in the session until the host leaves."""
+        """Be in the session until the host leaves, or moves and the last call here has ended."""
         agent = client_name(context)
+        changed = asyncio.Event()
+        changed.set()  # a session that replaces another looks at once whether the host was shown something else
         try:
+            self._place = await self._directory(context)
             async with connect(
                 self._socket,
                 agent=agent or AGENT,
-                directory=await self._directory(context),
+                directory=self._place,
                 limits=limits_of(agent),
                 ask=self._ask if can_elicit(context) else None,
                 services={QUESTION: question_service(self._question)} if can_elicit(context) else None,
-                on_catalog=lambda _: self._changed.set(),
+                on_catalog=lambda _: changed.set(),
                 daemon=self._daemon,
                 linger=LINGER_SECONDS,
             ) as session:
                 opened.set_result(session)
                 while True:
-                    await self._changed.wait()
-                    self._changed.clear()
-                    if self._shown is not None and session.catalog.tools != self._shown:
+                    await changed.wait()
+                    changed.clear()
+                    shown = self._shown if self._opened is opened else None
+                    if shown is not None and session.catalog.tools != shown:
                         await self._tell_of_change()
         except Unavailable as error:
-            self._opened = None  # the next request tries again
+            if self._opened is opened:
+                self._opened = None  # the next request tries again
             opened.set_exception(error)
             opened.exception()  # retrieved, in case no task waits for it
 
     async def _directory(self, context: Context) -> str:
-        if self._surroundings.directory is not None:
-            return self._surroundings.directory
-        if self._root is not None:
-            return self._root
-        if _has_roots(context) and context.session.can_send_request:
-            try:
-                said = await context.session.send_request(
-                    types.ListRootsRequest(), types.ListRootsResult, ROOTS_SECONDS
-                )
-            except (MCPError, pydantic.ValidationError):
-                pass  # it has none after all
-            else:
-                return root_directory(str(root.uri) for root in said.roots) or self._surroundings.here
-        return self._surroundings.here
+        found = self._surroundings.directory or self._root or await self._first_root(context)
+        self._lost = "" if found else self._surroundings.lost
+        return found or self._surroundings.here
+
+    async def _first_root(self, context: Context) -> str | None:
+        """Ask the host for its roots, where it can be asked; the first that is a directory here."""
+        if not has_roots(context) or not context.session.can_send_request:
+            return None
+        try:
+            said = await context.session.send_request(
+                types.ListRootsRequest(), types.ListRootsResult, ROOTS_SECONDS
+            )
+        except (MCPError, pydantic.ValidationError):
+            return None  # it has none after all
+        return root_directory(str(root.uri) for root in said.roots)
+
+    async def _follow_roots(self, context: Context) -> None:
+        """Open a session where the first root is now, so that the host hears of its tools."""
+        async with self._moving:
+            await self._move(await self._first_root(context))
+            with suppress(Unavailable):  # the next request tries again, and says it
+                await self._session(context)
+
+    async def _move(self, root: str | None) -> None:
+        """Have the next request open a session in another directory; what runs in the old one ends there."""
+        if self._opened is not None:  # a request that waits for it, to list tools, must not wait for ever
+            await asyncio.wait({self._opened})
+        if self._opened is not None and same_place(root or self._surroundings.here, self._place):
+            return
+        self._root, self._opened = root, None
+        self._outputs.clear()
+        running = [ending for _, ending in self._talks.values()]
+        for staying in self._stays:
+            self._group.create_task(_leave(staying, running), name="leave")
 
     def _wants_roots(self, context: Context) -> bool:
         return (
             self._surroundings.directory is None
             and not self._roots_known.is_set()
-            and _has_roots(context)
+            and has_roots(context)
             and not context.session.can_send_request
         )
 
@@ -256,16 +359,8 @@ class HostSession:
             return
         self._roots_known.set()
         root = root_directory(str(root.uri) for root in said.roots)
-        if root is None or same_place(root, self._surroundings.here):
-            return
-        self._root = root
-        if self._opened is not None:  # a request that waits for it, to list tools, must not wait for ever
-            await asyncio.wait({self._opened})
-        staying, self._staying, self._opened = self._staying, None, None
-        if staying is not None:  # no call has begun in it
-            staying.cancel()
-            await asyncio.wait({staying})
-        self._changed.set()  # the new one looks at once whether the host was shown something else
+        if root is not None and not same_place(root, self._surroundings.here):
+            await self._move(root)
 
     def _sealed(self, about: str, time: int) -> str:
         """Return a state that cannot be forged, a new one for each question to a host."""
@@ -288,6 +383,17 @@ class HostSession:
             await self._listener.send_tool_list_changed()
         await self._bus.publish(ToolsListChanged())
 
+    async def _tell_lost(self, context: Context) -> None:
+        """Say once that there are no tools of a project, and why: to the host, and on stderr, which hosts keep."""
+        if not self._lost or self._lost_told:
+            return
+        self._lost_told = True
+        _log.warning("%s", self._lost)
+        if is_wanted("warning", self._log_level(context)):
+            params = types.LoggingMessageNotificationParams(level="warning", logger=AGENT, data=self._lost)
+            notification = types.LoggingMessageNotification(params=params)
+            await context.session.send_notification(notification, context.request_id)
+
     async def _ask(self, ask: Ask) -> Answer:
         talk, _ = self._talks[ask.call.id]
         return await talk.ask(ask)
@@ -297,19 +403,8 @@ class HostSession:
         return await talk.question(question)
 
 
-def client_name(context: Context) -> str:
-    """What the host calls itself, as far as the daemon takes it; empty where it does not say."""
-    info = context.session.client_params
-    return clipped(info.client_info.name)[:AGENT_CHARACTERS_MAX] if info is not None else ""
-
-
-def can_elicit(context: Context) -> bool:
-    """Whether the host puts forms to a person; before there were kinds, elicitation was the form."""
-    capabilities = context.session.client_capabilities
-    elicitation = capabilities.elicitation if capabilities is not None else None
-    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
-
-
-def _has_roots(context: Context) -> bool:
-    capabilities = context.session.client_capabilities
-    return capabilities is not None and capabilities.roots is not None
+async def _leave(staying: asyncio.Task[None], running: Iterable[asyncio.Task[Any]]) -> None:
+    """End a stay when the calls in it have ended."""
+    for ending in running:
+        await asyncio.wait({ending})
+    staying.cancel()

@@ -32,9 +32,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
 from toolcell.adapters.mcp.bridge import Bridge, server
-from toolcell.adapters.mcp.host_context import HostContext
-from toolcell.adapters.mcp.host_session import HostSession, Start, can_elicit, client_name
-from toolcell.adapters.mcp.tool_call import Context
+from toolcell.adapters.mcp.host_context import Context, HostContext, can_elicit, client_name
+from toolcell.adapters.mcp.host_session import HostSession, Start
 
 __all__ = ["PATH", "HttpSessions"]
 
@@ -53,7 +52,7 @@ class HttpSessions:
         self._directory = directory
         self._socket = socket
         self._daemon: Start = daemon
-        serving = server(self._list_tools, self._call_tool, self._listen, self._schema)
+        serving = server(self, self._schema)
         self._manager = StreamableHTTPSessionManager(
             serving, stateless=True, max_request_body_size=BODY_BYTES_MAX
         )
@@ -156,21 +155,43 @@ class HttpSessions:
 
     # Without
 
-    async def _list_tools(
+    async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        """The tools."""
         async with self._at(context) as stay:
             return await stay.list_tools(context, params)
 
-    async def _call_tool(
+    async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
+        """A call."""
         async with self._at(context) as stay:
             return await stay.call_tool(context, params)
 
-    async def _listen(
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The outputs that were cut."""
+        async with self._at(context) as stay:
+            return await stay.list_resources(context, params)
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """A range of one."""
+        async with self._at(context) as stay:
+            return await stay.read_resource(context, params)
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """The ids of these."""
+        async with self._at(context) as stay:
+            return await stay.complete(context, params)
+
+    async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
+        """A subscription to changes."""
         async with self._at(context) as stay:
             return await stay.listen(context, params)
 

@@ -13,7 +13,7 @@ from mcp import types
 
 from toolcell.client import Log
 
-__all__ = ["DEFAULT_LEVEL", "LogRecords", "level_of"]
+__all__ = ["DEFAULT_LEVEL", "LogRecords", "is_wanted", "level_of"]
 
 DEFAULT_LEVEL: Final[types.LoggingLevel] = "info"
 """What a host gets that shook hands and has set no level."""
@@ -28,6 +28,11 @@ assert set(LEVELS) == set(get_args(types.LoggingLevel))
 def level_of(level: object) -> types.LoggingLevel | None:
     """A level of MCP; None for anything else."""
     return next((each for each in LEVELS if each == level), None)
+
+
+def is_wanted(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> bool:
+    """Whether a host wants a record of that level; `wanted` is the least level, None for no record at all."""
+    return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 class LogRecords:
@@ -49,7 +54,7 @@ class LogRecords:
             wanted: The least level; None: no record at all.
         """
         level = level_of(record.level) or "info"
-        if record.source != "log" or wanted is None or LEVELS.index(level) < LEVELS.index(wanted):
+        if record.source != "log" or not is_wanted(level, wanted):
             return False
         if len(self._kept) == RECORDS_MAX:
             self._kept.popleft()

@@ -11,25 +11,23 @@ between prove nothing, as hosts call side by side. What is evident is the end of
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
-from typing import Any
 
 import anyio
 from mcp import types
-from mcp.server.context import ServerRequestContext
 
 from toolcell.adapters import read_output
 from toolcell.client import Answer, Ask, Call, Event, Log, Outcome, Progress, Question, ToolInfo, Update
 
 from .convert import answer_of, form_of, line_of, question_of, result_of, value_of
+from .host_context import Context
 from .log_records import LogRecords
-from .progress import MonotonicProgress
 
-__all__ = ["HEARTBEAT_SECONDS", "Context", "ToolCall"]
+__all__ = ["HEARTBEAT_SECONDS", "ToolCall"]
 
+STEP = 1e-6  # small against one file of many, and not lost in a sum of millions
 HEARTBEAT_SECONDS = 15.0  # hosts give up after 60 s of silence, and are to hear of us every 20 s
-
-Context = ServerRequestContext[Any, Any]
 
 
 class ToolCall:
@@ -58,7 +56,7 @@ class ToolCall:
         self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
-        self._rising = MonotonicProgress()
+        self._rising = _RisingProgress()
         self._progress: Progress | None = None  # the newest that was not told
         self._line = ""  # of the newest update, if it came after that
         self._news = asyncio.Event()
@@ -99,7 +97,7 @@ class ToolCall:
         """
         self._answer(answers or {})
         # One request counts from where it began, and each has a token of its own.
-        self._context, self._rising, self.attached = context, MonotonicProgress(), True
+        self._context, self._rising, self.attached = context, _RisingProgress(), True
         try:
             while not ending.done():
                 if self._put:
@@ -175,3 +173,35 @@ class ToolCall:
         if self._line:  # a partial result is no step further
             rising.message, self._line = self._line, ""
         await context.session.report_progress(done, rising.total, rising.message or None)
+
+
+class _RisingProgress:
+    """The progress of one request, of which every notification must say more than the one before.
+
+    A tool may say the same again, or less, and a sign of life says nothing new at all. Both go out as the smallest step
+    upwards, which no person sees; a host that counts silence hears it.
+    """
+
+    __slots__ = ("_last", "message", "total")
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self.total: float | None = None
+        self.message = ""
+
+    def report(self, done: float, total: float | None, message: str) -> float:
+        """What the tool said; the figure to send."""
+        self.message = message
+        self.total = total if total is not None and math.isfinite(total) else None
+        if math.isfinite(done) and (self._last is None or done > self._last):
+            self._last = done
+            return done
+        return self.again()
+
+    def again(self) -> float:
+        """A figure for a sign of life."""
+        if self._last is None:
+            self._last = 0.0
+        else:
+            self._last = max(self._last + STEP, math.nextafter(self._last, math.inf))
+        return self._last

@@ -58,7 +58,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "config show": ("toolcell config show", "toolcell config show --json"),
     "config check": ("toolcell config check", "toolcell config check ./toolcell.toml"),
     "mcp": ("toolcell mcp", "toolcell mcp --http 8931", "toolcell mcp install claude"),
-    "mcp install": ("toolcell mcp install claude", "toolcell mcp install cursor --write"),
+    "mcp install": ("toolcell mcp install claude", "toolcell mcp install vscode --project --write"),
     "opencode": ("toolcell opencode install",),
     "opencode install": ("toolcell opencode install", "toolcell opencode install --project"),
     "opencode path": ("toolcell opencode path",),

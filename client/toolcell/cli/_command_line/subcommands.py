@@ -52,7 +52,7 @@ def install(
         str,
         typer.Argument(
             metavar="HOST",
-            help="claude, copilot, opencode, cursor or vscode.",
+            help="claude, copilot, opencode, cursor, vscode, codex, gemini, claude-desktop, windsurf, zed or goose.",
             autocompletion=completing.hosts,
         ),
     ],
@@ -62,11 +62,15 @@ def install(
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove the entry from the host's configuration file.")
     ] = False,
+    project: Annotated[
+        bool,
+        typer.Option("--project", help="Take the file in this directory, for all who work on the project."),
+    ] = False,
 ) -> Ending:
     """Print the configuration that makes a host start `toolcell mcp`, or write it."""
     from toolcell.cli._mcp_install import install
 
-    return install.install(context, host, write=write, remove=remove)
+    return install.install(context, host, write=write, remove=remove, project=project)
 
 
 opencode_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=False, no_args_is_help=True)

@@ -1,7 +1,8 @@
 """The programs that `toolcell mcp install` knows: where each keeps its MCP servers, and how one is written there.
 
-All are told in the user's own configuration, for all projects: the hosts start their servers for the project that they
-work in, and the bridge serves the tools of that.
+A host is told in the user's own configuration, for all projects, or in a file of one project, which others read too.
+Most start their servers in the directory that they work in, or say their workspace as roots. What the others need is
+here: a variable that the host replaces by its workspace, or a remark that a directory has to be named.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from . import json_edit, toml_edit, yaml_edit
+from .editing import Editor
+
 __all__ = ["HOSTS", "NAME", "McpHost"]
 
 NAME = "toolcell"
 
 Command = Sequence[str]
+
+WORKSPACE = {"env": {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}}
+"""For hosts that put their workspace in its place. Where one does not, the bridge knows the variable and ignores it."""
+NO_WORKSPACE = "It tells its servers no workspace: name a directory, toolcell -C DIR mcp install {name}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,65 +37,93 @@ class McpHost:
     ]  # by the environment; the first that exists, else the first
     entry: Callable[[Command], dict[str, Any]]
     command: Callable[[dict[str, Any]], Command]  # the way back
+    editor: Editor = json_edit
+    project: tuple[str, ...] = ()  # in the directory of a project; the first that exists, else the first
+    workspace: Mapping[str, Any] | None = None  # what an entry has besides, where no directory is named
+    everywhere: bool = True  # whether that is so for the user's file too, and not only for a project's
+    remark: str = ""
 
-    def file(self, environment: Mapping[str, str]) -> str:
-        """Its configuration."""
+    def file(self, environment: Mapping[str, str], project: str | None = None) -> str:
+        """Its configuration: the user's, or the one in the directory of a project."""
         files = self.files(environment)
+        if project is not None:
+            files = [os.path.join(project, name) for name in self.project]
         return next((path for path in files if os.path.lexists(path)), files[0])
 
+    def entry_of(self, command: Command, *, project: bool = False) -> dict[str, Any]:
+        """What is written for a command."""
+        more = self.workspace if (project or self.everywhere) and "-C" not in command else None
+        return {**self.entry(command), **(more or {})}
+
     def is_ours(self, entry: object) -> bool:
-        """Whether an entry is one that we have written, perhaps from another place."""
+        """Whether an entry is one that was written here, perhaps from another place or by an earlier version."""
         if not isinstance(entry, dict):
             return False
+        found = cast("dict[str, Any]", entry)
         try:
-            program, *words = command = self.command(cast("dict[str, Any]", entry))
+            program, *words = command = self.command(found)
             while words[0] in ("-C", "--socket"):
                 words = words[2:]
+            ours = self.entry_of(command, project=True)
             return (
-                os.path.basename(program) == "toolcell" and words == ["mcp"] and entry == self.entry(command)
+                os.path.basename(program) == "toolcell"
+                and words == ["mcp"]
+                and all(value == {**_NOTHING, **ours}.get(key, _ABSENT) for key, value in found.items())
             )
         except (LookupError, TypeError, ValueError):
             return False
 
 
-def _home(environment: Mapping[str, str]) -> str:
-    return environment.get("HOME") or os.path.expanduser("~")
+_ABSENT = object()
+_NOTHING: Mapping[str, Any] = {
+    "envs": {},
+    "env_keys": [],
+    "description": "",
+    "bundled": None,
+    "available_tools": [],
+}
+"""What Goose adds to an entry when it writes its file anew."""
 
 
-def _config(environment: Mapping[str, str]) -> str:
-    return environment.get("XDG_CONFIG_HOME") or os.path.join(_home(environment), ".config")
+def _home(*path: str) -> Callable[[Mapping[str, str]], list[str]]:
+    """A file below the user's home."""
+    return lambda environment: [os.path.join(environment.get("HOME") or os.path.expanduser("~"), *path)]
 
 
-def _claude(environment: Mapping[str, str]) -> list[str]:
-    return [os.path.join(environment.get("CLAUDE_CONFIG_DIR") or _home(environment), ".claude.json")]
+def _config(*path: str) -> Callable[[Mapping[str, str]], list[str]]:
+    """A file below the directory of configurations."""
+
+    def files(environment: Mapping[str, str]) -> list[str]:
+        chosen = environment.get("XDG_CONFIG_HOME")
+        return [os.path.join(chosen, *path)] if chosen else _home(".config", *path)(environment)
+
+    return files
 
 
-def _copilot(environment: Mapping[str, str]) -> list[str]:
-    base = environment.get("COPILOT_HOME") or os.path.join(_home(environment), ".copilot")
-    return [os.path.join(base, "mcp-config.json")]
+def _moved(variable: str, name: str, *usually: str) -> Callable[[Mapping[str, str]], list[str]]:
+    """A file in the directory that a variable names, else below the user's home."""
+
+    def files(environment: Mapping[str, str]) -> list[str]:
+        chosen = environment.get(variable)
+        return [os.path.join(chosen, name)] if chosen else _home(*usually, name)(environment)
+
+    return files
 
 
 def _opencode(environment: Mapping[str, str]) -> list[str]:
-    base = os.path.join(_config(environment), "opencode")
-    return [os.path.join(base, name) for name in ("opencode.json", "opencode.jsonc")]
+    return [path for name in OPENCODE for path in _config("opencode", name)(environment)]
 
 
-def _cursor(environment: Mapping[str, str]) -> list[str]:
-    return [os.path.join(_home(environment), ".cursor", "mcp.json")]
+OPENCODE = ("opencode.json", "opencode.jsonc")
 
 
-def _vscode(environment: Mapping[str, str]) -> list[str]:
-    return [os.path.join(_config(environment), "Code", "User", "mcp.json")]
-
-
-def _split(**more: Any) -> Callable[[Command], dict[str, Any]]:
+def _split(program: str = "command", **more: Any) -> Callable[[Command], dict[str, Any]]:
     """An entry with the program and its arguments apart, as most have it."""
 
     def entry(command: Command) -> dict[str, Any]:
-        program, *words = command
-        first = {"type": more["type"]} if "type" in more else {}
-        rest = {key: value for key, value in more.items() if key != "type"}
-        return {**first, "command": program, "args": list(words), **rest}
+        first: dict[str, Any] = {key: more[key] for key in ("type", "source") if key in more}
+        rest = {key: value for key, value in more.items() if key not in first}
+        return {**first, program: command[0], "args": list(command[1:]), **rest}
 
     return entry
 
@@ -97,16 +133,98 @@ def _joined(entry: dict[str, Any]) -> Command:
 
 
 HOSTS: dict[str, McpHost] = {
-    # Else Claude Code starts its first turn before the bridge has answered, and hides the tools behind a search.
-    "claude": McpHost("Claude Code", "mcpServers", _claude, _split(type="stdio", alwaysLoad=True), _joined),
-    "copilot": McpHost("Copilot CLI", "mcpServers", _copilot, _split(type="local", tools=["*"]), _joined),
+    "claude": McpHost(
+        "Claude Code",
+        "mcpServers",
+        _moved("CLAUDE_CONFIG_DIR", ".claude.json"),
+        # Else it starts its first turn before the bridge has answered, and hides the tools behind a search.
+        _split(type="stdio", alwaysLoad=True),
+        _joined,
+        project=(".mcp.json",),
+    ),
+    "copilot": McpHost(
+        "Copilot CLI",
+        "mcpServers",
+        _moved("COPILOT_HOME", "mcp-config.json", ".copilot"),
+        _split(type="local", tools=["*"]),
+        _joined,
+    ),
     "opencode": McpHost(
         "OpenCode",
         "mcp",
         _opencode,
         lambda command: {"type": "local", "command": list(command), "enabled": True},
         lambda entry: list(entry["command"]),
+        project=OPENCODE,
     ),
-    "cursor": McpHost("Cursor", "mcpServers", _cursor, _split(), _joined),
-    "vscode": McpHost("Visual Studio Code", "servers", _vscode, _split(type="stdio"), _joined),
+    "cursor": McpHost(
+        "Cursor",
+        "mcpServers",
+        _home(".cursor", "mcp.json"),
+        _split(),
+        _joined,
+        project=(".cursor/mcp.json",),
+        workspace=WORKSPACE,
+    ),
+    # In the user's file it refuses to start a server with that variable; there its roots say the workspace.
+    "vscode": McpHost(
+        "Visual Studio Code",
+        "servers",
+        _config("Code", "User", "mcp.json"),
+        _split(type="stdio"),
+        _joined,
+        project=(".vscode/mcp.json",),
+        workspace=WORKSPACE,
+        everywhere=False,
+    ),
+    # It waits one second for a server that is not required, and then begins its first turn without the tools.
+    "codex": McpHost(
+        "Codex CLI",
+        "mcp_servers",
+        _moved("CODEX_HOME", "config.toml", ".codex"),
+        _split(required=True, startup_timeout_sec=30, tool_timeout_sec=3600),
+        _joined,
+        toml_edit,
+        project=(".codex/config.toml",),
+    ),
+    "gemini": McpHost(
+        "Gemini CLI",
+        "mcpServers",
+        _home(".gemini", "settings.json"),
+        _split(),
+        _joined,
+        project=(".gemini/settings.json",),
+    ),
+    "claude-desktop": McpHost(
+        "Claude Desktop",
+        "mcpServers",
+        _config("Claude", "claude_desktop_config.json"),
+        _split(),
+        _joined,
+        remark=NO_WORKSPACE,
+    ),
+    "windsurf": McpHost(
+        "Windsurf",
+        "mcpServers",
+        _home(".codeium", "windsurf", "mcp_config.json"),
+        _split(),
+        _joined,
+        remark=NO_WORKSPACE,
+    ),
+    "zed": McpHost(
+        "Zed",
+        "context_servers",
+        _config("zed", "settings.json"),
+        _split(source="custom"),
+        _joined,
+        project=(".zed/settings.json",),
+    ),
+    "goose": McpHost(
+        "Goose",
+        "extensions",
+        _config("goose", "config.yaml"),
+        _split("cmd", type="stdio", name=NAME, enabled=True, timeout=3600),
+        lambda entry: [entry["cmd"], *entry["args"]],
+        yaml_edit,
+    ),
 }

@@ -1,8 +1,8 @@
 """A member put into a JSON file, and taken out again, with all other bytes as they are.
 
-The file is another program's. To read it and write it anew would lose what JSON does not mean and people do: the
-order, the indentation, how a number is written. So the text is cut open at one place.
-A file with comments, or with a comma too many, is not JSON: it is refused, as its places cannot be told for sure.
+Editors' files have comments, and commas behind the last member. Both are blanked out before the text is read, so that
+all places stay the same, and both stay where they are: what is put in stands behind the comment at the end of a line,
+and ends with a comma where the member before it does.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
 
-__all__ = ["NotPlain", "member", "with_member", "without_member"]
+from .editing import NotPlain
+
+__all__ = ["member", "plain", "with_member", "without_member"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
-
-
-class NotPlain(Exception):
-    """The text is no JSON, or has another shape than expected; the message says where."""
+_STRING = r'"(?:[^"\\\r\n]|\\.)*"'
+_COMMENT = r"//[^\r\n]*|/\*.*?\*/"
+_COMMENTS = re.compile(f"{_STRING}|{_COMMENT}", re.DOTALL)
+_COMMAS = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[}}\]])")
+_END_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*(?=\r?\n))")
+_INDENTS = (re.compile(r"\{\r?\n([ \t]+)\""), re.compile(r"\n([ \t]+)\""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +49,90 @@ class _Object:
 
 def member(text: str, outer: str, name: str) -> Any:
     """The value of `name` in the object `outer` of the file; None where it is not. Raises NotPlain."""
-    root = _root(text)
-    found = _inner(text, root, outer)
+    clean = plain(text)
+    found = _inner(clean, _root(clean), outer)
     inside = found.find(name) if found is not None else None
-    return _value(text, inside.value)[0] if inside is not None else None
+    return _value(clean, inside.value)[0] if inside is not None else None
 
 
 def with_member(text: str, outer: str, name: str, value: Mapping[str, Any]) -> str:
     """The text with `name` in the object `outer`, which is made where it is not. Raises NotPlain."""
     if not text.strip():
         return json.dumps({outer: {name: value}}, indent=2, ensure_ascii=False) + "\n"
-    root = _root(text)
-    found = _inner(text, root, outer)
+    clean = plain(text)
+    root = _root(clean)
+    found = _inner(clean, root, outer)
+    inside = found.find(name) if found is not None else None
     if found is None:
-        return _inserted(text, root, 1, outer, {name: value})
-    inside = found.find(name)
-    if inside is None:
-        return _inserted(text, found, 2, name, value)
-    if _value(text, inside.value)[0] == value:
+        written = _inserted(text, root, 1, outer, {name: value})
+    elif inside is None:
+        written = _inserted(text, found, 2, name, value)
+    elif _value(clean, inside.value)[0] == value:
         return text
-    return text[: inside.value] + _written(text, 2, value) + text[inside.end :]
+    else:
+        written = text[: inside.value] + _written(text, 2, value) + text[inside.end :]
+    before = _value(clean, root.start)[0]
+    return _checked(written, {**before, outer: {**before.get(outer, {}), name: value}})
 
 
 def without_member(text: str, outer: str, name: str) -> str:
     """The text without `name` in the object `outer`. Raises NotPlain."""
-    found = _inner(text, _root(text), outer)
+    clean = plain(text)
+    root = _root(clean)
+    found = _inner(clean, root, outer)
     inside = found.find(name) if found is not None else None
     if found is None or inside is None:
         return text
-    place = found.members.index(inside)
-    if place > 0:
-        start, end = found.members[place - 1].end, inside.end
-    elif len(found.members) > 1:
-        start, end = inside.start, found.members[1].start
-    else:
-        start, end = found.start + 1, found.end - 1
-    return text[:start] + text[end:]
+    start = len(text[: inside.start].rstrip(" \t\r\n"))
+    behind = _skip(clean, inside.end)
+    bare = _blanked(text)
+    if len(found.members) == 1 and not _inside(text, found, inside).strip(" \t\r\n,"):
+        written = text[: found.start + 1] + text[found.end - 1 :]
+    elif (comma := bare.find(",", inside.end, max(behind, inside.end) + 1)) >= 0:
+        written = text[:start] + text[comma + 1 :]
+    else:  # the last one, and no comma behind it: then none is wanted before it
+        place = found.members.index(inside)
+        comma = bare.find(",", found.members[place - 1].end, start) if place else -1
+        written = (text[:comma] + text[comma + 1 : start] if comma >= 0 else text[:start]) + text[
+            inside.end :
+        ]
+    before = _value(clean, root.start)[0]
+    rest = {key: kept for key, kept in before[outer].items() if key != name}
+    return _checked(written, {**before, outer: rest})
+
+
+def plain(text: str) -> str:
+    """The text as JSON, of the same length: without its comments and the commas behind last members."""
+    bare = _blanked(text)
+
+    def blank(found: re.Match[str]) -> str:
+        if found[0] != ",":
+            return found[0]
+        before = found.start() - 1
+        while before >= 0 and bare[before] in " \t\r\n":
+            before -= 1
+        return "," if before < 0 or bare[before] in "{[," else " "
+
+    return _COMMAS.sub(blank, bare)
+
+
+def _blanked(text: str) -> str:
+    """The text with spaces in place of its comments."""
+    return _COMMENTS.sub(
+        lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text
+    )
+
+
+def _inside(text: str, found: _Object, inside: _Member) -> str:
+    return text[found.start + 1 : inside.start] + text[inside.end : found.end - 1]
+
+
+def _checked(text: str, expected: Mapping[str, Any]) -> str:
+    """The text, if it says what it should. Raises NotPlain."""
+    clean = plain(text)
+    if _value(clean, _root(clean).start)[0] != expected:
+        raise NotPlain("its comments are in the way")
+    return text
 
 
 def _root(text: str) -> _Object:
@@ -152,10 +203,17 @@ def _place(text: str, at: int) -> str:
 def _inserted(text: str, into: _Object, depth: int, name: str, value: Mapping[str, Any]) -> str:
     line, unit = _style(text)
     new = f"{line}{unit * depth}{json.dumps(name, ensure_ascii=False)}: {_written(text, depth, value)}"
-    if into.members:
-        end = into.members[-1].end
-        return f"{text[:end]},{new}{text[end:]}"
-    return f"{text[: into.start + 1]}{new}{line}{unit * (depth - 1)}{text[into.end - 1 :]}"
+    close = line + unit * (depth - 1)
+    if not into.members:
+        inside = text[into.start + 1 : into.end - 1].rstrip(" \t\r\n")  # nothing, or comments
+        return f"{text[: into.start + 1]}{inside}{new}{close}{text[into.end - 1 :]}"
+    end = into.members[-1].end
+    comma = _blanked(text).find(",", end, into.end)  # behind the last member, as some editors have it
+    remark = _END_OF_LINE.match(text, max(end, comma + 1))
+    place = remark.end() if remark is not None else max(end, comma + 1)
+    if comma >= 0:
+        return f"{text[:place]}{new},{text[place:]}"
+    return f"{text[:end]},{text[end:place]}{new}{text[place:]}"
 
 
 def _written(text: str, depth: int, value: Mapping[str, Any]) -> str:
@@ -165,5 +223,5 @@ def _written(text: str, depth: int, value: Mapping[str, Any]) -> str:
 
 def _style(text: str) -> tuple[str, str]:
     """How lines end in a file, and what they begin with."""
-    found = _INDENT.search(text)
+    found = next(filter(None, (indent.search(text) for indent in _INDENTS)), None)
     return "\r\n" if "\r\n" in text else "\n", found[1] if found else "  "
