@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -29,6 +29,7 @@ from toolcell.client import (
     Answer,
     Ask,
     Catalog,
+    Problem,
     Question,
     Refused,
     Session,
@@ -42,7 +43,7 @@ from toolcell.client.forms import QUESTION
 from .convert import failure, result_of, tools_of
 from .host_context import HostContext, clipped, message_id, root_directory, same_place, session_id
 from .host_limits import limits_of, reads_structured
-from .log_records import DEFAULT_LEVEL, level_of
+from .log_records import DEFAULT_LEVEL, LEVELS, level_of
 from .tool_call import Context, ToolCall
 
 __all__ = ["HostSession", "Start", "can_elicit", "client_name"]
@@ -53,6 +54,8 @@ ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
 AGENT = "mcp"
 AGENT_CHARACTERS_MAX = 64
+PROBLEMS_MAX = 16
+"""Told of one change; all are in `toolcell check`."""
 
 Start = Literal["start", "running", "private"]
 
@@ -209,10 +212,13 @@ class HostSession:
                 daemon=self._daemon,
                 linger=LINGER_SECONDS,
             ) as session:
+                wrong = session.catalog.errors
                 opened.set_result(session)
                 while True:
                     await self._changed.wait()
                     self._changed.clear()
+                    before, wrong = wrong, session.catalog.errors
+                    await self._tell_of([problem for problem in wrong if problem not in before])
                     if self._shown is not None and session.catalog.tools != self._shown:
                         await self._tell_of_change()
         except Unavailable as error:
@@ -282,6 +288,18 @@ class HostSession:
         if self._listener is not None:
             await self._listener.send_tool_list_changed()
         await self._bus.publish(ToolsListChanged())
+
+    async def _tell_of(self, problems: Sequence[Problem]) -> None:
+        """Log what cannot be used since now, such as a file that an edit has broken, for a host that shook hands.
+
+        From 2026-07-28 on there is no record without a request; the result of a call says what it is about.
+        """
+        level: types.LoggingLevel = "warning"
+        if self._listener is None or LEVELS.index(level) < LEVELS.index(self._level):
+            return
+        for problem in problems[:PROBLEMS_MAX]:
+            params = types.LoggingMessageNotificationParams(level=level, logger="toolcell", data=str(problem))
+            await self._listener.send_notification(types.LoggingMessageNotification(params=params))
 
     async def _ask(self, ask: Ask) -> Answer:
         talk, _ = self._talks[ask.call.id]

@@ -13,7 +13,7 @@ from mcp import types
 
 from toolcell.client import Log
 
-__all__ = ["DEFAULT_LEVEL", "LogRecords", "level_of"]
+__all__ = ["DEFAULT_LEVEL", "LEVELS", "LogRecords", "level_of"]
 
 DEFAULT_LEVEL: Final[types.LoggingLevel] = "info"
 """What a host gets that shook hands and has set no level."""
