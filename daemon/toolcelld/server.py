@@ -172,7 +172,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             is_trusted=lambda: self.ruleset.is_trusted,
             define=Definitions(self.pool, lambda: self.ruleset).changed,
         )
-        self.watch = Watch(lambda directory: sources_of(self.config, directory), self.catalogs.refresh, tasks)
+        self.watch = Watch(
+            lambda directory: sources_of(self.config, directory),
+            self.catalogs.read,
+            self.catalogs.described,
+            tasks,
+        )
         self.projects = ProjectWatches(
             self._find_project,
             self.pool.is_writing,

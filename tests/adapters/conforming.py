@@ -256,6 +256,28 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
             finally:
                 added.unlink()
 
+    async def test_a_model_reads_that_an_edit_broke_a_tool_and_the_application_is_warned(
+        self, kit: RunningDaemon, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        file = kit.project / ".toolcell" / "tools" / f"{type(self).__name__.lower()}_broken.py"
+        file.write_text('from toolcell import tool\n\n@tool\ndef works() -> str:\n    return "works"\n')
+        try:
+            async with self.connected(kit) as adapter:
+                await adapter.session.described()
+                name = f"{file.stem}_works"
+                assert (await self.call(adapter, name)).text == "works"
+                file.write_text("def works(:\n")
+                shown = await self.call(adapter, name)
+                assert not shown.failed
+                assert shown.text.startswith("works")
+                assert "cannot be loaded: line 1: invalid syntax.]" in shown.text
+                assert f"{file} line 1: invalid syntax" in caplog.text
+                assert [problem.reason for problem in adapter.problems if problem.path == str(file)] == [
+                    "stale"
+                ]
+        finally:
+            file.unlink()
+
 
 async def _written(path: Path) -> str:
     """What a file says once it is there."""

@@ -32,6 +32,7 @@ class TestPlain(Conforming[Any, Outcome]):
     def shown(self, result: Outcome) -> Shown:
         images = tuple(block.data for block in result.content if isinstance(block, ImageData))
         text = "\n".join(block.text for block in result.content if isinstance(block, Text))
+        text += "".join(f"\n[{note}]" for note in result.notes)
         return Shown(text if result.ok else result.text, images, not result.ok)
 
 

@@ -46,6 +46,11 @@ def ended(kind: str, cause: str, message: str, *content: str) -> pb.Outcome:
     return pb.Outcome(kind=pb.OutcomeKind.Value(f"OUTCOME_KIND_{kind}"), cause=cause, message=message, body=body)  # fmt: skip
 
 
+def noted(outcome: pb.Outcome) -> pb.Outcome:
+    outcome.notes.append("An older version was run.")
+    return outcome
+
+
 def refusal(reason: str, message: str, *details: Any) -> status_pb2.Status:
     packed: list[any_pb2.Any] = []
     for detail in (error_details_pb2.ErrorInfo(domain="toolcell", reason=reason), *details):
@@ -58,6 +63,8 @@ FIELD = error_details_pb2.BadRequest.FieldViolation(field="call.limits", descrip
 ENDINGS = [
     (ended("OK", "", "", "fine"), "fine"),
     (ended("OK", "", ""), ""),
+    (noted(ended("OK", "", "", "fine")), "fine\n\n[An older version was run.]"),
+    (noted(ended("TOOL_ERROR", "", "No paper.", "tray 2")), "No paper.\n\ntray 2\n\n[An older version was run.]"),
     (ended("TOOL_ERROR", "", "No paper."), "No paper."),
     (ended("TOOL_ERROR", "", "No paper.", "No paper."), "No paper."),
     (ended("TOOL_ERROR", "", "No paper.", "tray 2"), "No paper.\n\ntray 2"),

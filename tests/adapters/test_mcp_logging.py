@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastmcp.client.logging import LogMessage
 from fastmcp.client.transports import StdioTransport
 from mcp import types
 from mcp.shared.exceptions import MCPDeprecationWarning
-from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, host
+from tests.adapters.test_mcp_bridge import SECONDS_MAX, command, environment, host, text
 from tests.daemons import ROOMY, RunningDaemon
 
 from toolcell.adapters.mcp.log_records import LEVELS, RECORDS_MAX, LogRecords
@@ -78,9 +79,11 @@ class Heard:
 
     def __init__(self) -> None:
         self.records: list[types.LoggingMessageNotificationParams] = []
+        self.news = asyncio.Event()
 
     async def __call__(self, params: types.LoggingMessageNotificationParams) -> None:
         self.records.append(params)
+        self.news.set()
 
     @property
     def said(self) -> list[tuple[str, Any]]:
@@ -115,6 +118,47 @@ async def test_a_request_says_itself_what_it_wants_to_hear(
     async with host(served, "2026-07-28", logging_callback=heard, log_level=level) as client:
         await client.call_tool("kit_logs")
         assert heard.said == SAID[first:]
+
+
+BROKEN = (
+    "[The last working version of .toolcell/tools/kit.py was run, as what was saved since cannot be loaded: "
+    "line 1: invalid syntax.]"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_host_and_its_model_hear_that_an_edit_broke_a_tool(served: RunningDaemon, era: str) -> None:
+    heard = Heard()
+    async with host(served, era, logging_callback=heard) as client:
+        await client.list_tools()
+        assert text(await client.call_tool("kit_shows")) == "done"
+        file = served.tool("kit", "def shows(:")
+        for _ in range(2):
+            result = await client.call_tool("kit_shows")
+            assert not result.is_error
+            assert [block.text for block in result.content if isinstance(block, types.TextContent)] == [
+                "done",
+                BROKEN,
+            ]
+        if era == "legacy":  # later hosts hear records of their requests alone
+            await heard.news.wait()
+            assert heard.said == [("warning", f"{file} line 1: invalid syntax; what it was before is still used")]  # fmt: skip
+        served.tool("kit", TOOLS)
+        assert text(await client.call_tool("kit_shows")) == "done"
+
+
+@pytest.mark.anyio
+async def test_a_host_that_wants_errors_alone_hears_no_warning_of_an_edit(served: RunningDaemon) -> None:
+    heard = Heard()
+    async with host(served, "legacy", logging_callback=heard) as client:
+        with pytest.warns(MCPDeprecationWarning):
+            await client.set_logging_level("error")  # pyright: ignore[reportDeprecated]  # hosts do it
+        await client.list_tools()
+        served.tool("kit", "def shows(:")
+        await client.call_tool("kit_shows")
+        await client.call_tool("kit_shows")
+        assert heard.said == []
 
 
 @pytest.mark.anyio

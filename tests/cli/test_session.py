@@ -69,6 +69,22 @@ def test_a_session_keeps_what_a_tool_remembers_between_commands(
 
 
 @pytest.mark.slow
+def test_an_edit_that_breaks_the_file_is_told_beside_the_result_of_the_older_version(
+    project: Project, started: RunningDaemon
+) -> None:
+    file = project.tool("noted", "from toolcell import tool\n\n@tool\ndef noted() -> int:\n    return 1\n")
+    assert project.run("call", "noted", "--session", "a").out == "1\n"
+    file.write_text("def noted(:\n")
+    done = project.run("call", "noted", "--session", "a")
+    note = (
+        "The last working version of .toolcell/tools/noted.py was run, as what was saved since cannot be "
+        "loaded: line 1: invalid syntax."
+    )
+    assert (done.code, done.out, done.err) == (0, "1\n", f"noted: {note}\n")
+    assert project.run("call", "noted", "--session", "a", "--json").json("call")["notes"] == [note]
+
+
+@pytest.mark.slow
 def test_an_edit_of_the_tool_has_an_effect_in_the_next_call_of_the_session(
     project: Project, started: RunningDaemon
 ) -> None:

@@ -49,6 +49,12 @@ def test_what_the_message_says_is_not_said_twice() -> None:
     assert outcome_text.result(replace(failed, content=(Text("partial"),))) == "partial"
 
 
+def test_what_the_model_reads_beside_a_result_is_told_to_the_person_too() -> None:
+    noted = Outcome(Kind.ok, content=(Text("fine"),), notes=("An older version\x1b[2J was run.",))
+    assert outcome_text.result(noted) == "fine"
+    assert list(outcome_text.remarks("say", noted, NOW)) == ["say: An older version\ufffd[2J was run."]
+
+
 def test_an_output_that_was_cut_says_how_to_read_it() -> None:
     kept = Output("o-5c1e0123456789", 1_400_000, 1, 1_400_000, True, NOW + timedelta(days=2), "result")
     (remark,) = outcome_text.remarks("search_text", Outcome(Kind.ok, output=kept), NOW)

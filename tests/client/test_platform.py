@@ -9,7 +9,7 @@ import pytest
 
 from toolcell._platform import unsupported
 
-POSIX = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop", "asyncinotify")
+POSIX = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop")
 
 
 def elsewhere(platform: str, code: str) -> tuple[int, str, str]:

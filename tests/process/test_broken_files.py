@@ -11,7 +11,7 @@ import pytest
 from tests.daemons import RunningDaemon
 from tests.process.wire import dialled
 
-from toolcell.client import Catalog, Outcome, Problem, Session
+from toolcell.client import Catalog, Outcome, Problem, Session, Text
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 pytestmark = pytest.mark.anyio
@@ -268,7 +268,8 @@ async def test_a_bad_edit_keeps_the_last_good_generation(daemon: RunningDaemon) 
         (problem,) = catalog.problems
         assert (problem.reason, problem.line) == ("stale", 2)
         assert problem.message == "ValueError: the index is empty; what it was before is still used"
-        assert await text_of(session, "good") == "good"
+        outcome = await session.call("good")
+        assert (outcome.content, len(outcome.notes)) == ((Text("good"),), 1)
         daemon.tool("good", GOOD.replace('return "good"', 'return "mended"'))
         daemon.describe()
         assert (await session.reload()).problems == ()

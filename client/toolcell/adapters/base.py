@@ -89,6 +89,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         self.own_tools: frozenset[str] = frozenset()
         """The names of the agent's own tools, where ours stand beside them without a prefix; see `problems`."""
         self._told: frozenset[Problem] = frozenset()
+        self._wrong = frozenset(session.catalog.errors)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.session!r}>"
@@ -132,7 +133,7 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
 
         def changed(catalog: Catalog) -> None:
             if made.done():
-                made.result().on_catalog(catalog)
+                made.result()._take_up(catalog)
 
         async with connect(
             address,
@@ -276,6 +277,14 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
         finally:
             if call.outcome is not None:  # else the waiter was cancelled twice, and the tool may still run
                 self._tell(ToolComplete(origin.session_id, call.id, tool, call.outcome, datetime.now(UTC)))
+
+    def _take_up(self, catalog: Catalog) -> None:
+        """The catalog is another: log what of it cannot be used since now, such as a file that an edit has broken."""
+        for problem in catalog.errors:
+            if problem not in self._wrong:
+                logger.warning("%s", problem)
+        self._wrong = frozenset(catalog.errors)
+        self.on_catalog(catalog)
 
     def _tell(self, happening: ToolStart | ToolComplete) -> None:
         if self.on_tool is not None:

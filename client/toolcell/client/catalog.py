@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolcell._printable import printable
+
 __all__ = ["NOTES", "SHIPPED", "Catalog", "Problem", "ToolInfo"]
 
 SHIPPED = frozenset({"builtin", "squad"})
 """The scopes of tools that ship with Toolcell."""
 NOTES = frozenset({"shadowed", "disabled", "unused"})
 """The reasons of problems with which nothing is broken."""
+NAMES_SHOWN_MAX = 10
 MCP_SERVER = "toolcell"
 """The name of our MCP server, in every agent."""
 
@@ -76,6 +79,12 @@ class Problem:
     line: int | None = None
     """The line in the file; None if unknown."""
 
+    def __str__(self) -> str:
+        """In one line, for a log: where it is and what is wrong."""
+        line = f" line {self.line}" if self.line else ""
+        cause = self.message.partition("\n")[0]
+        return printable(f"{self.path}{line}: {cause}", lines=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
@@ -89,6 +98,14 @@ class Catalog:
     """The files and tools that cannot be used."""
     pending: int = 0
     """The number of files that are still being loaded, at least; the session adds their tools when they are ready."""
+
+    def __repr__(self) -> str:
+        names = ", ".join([*self.tools][:NAMES_SHOWN_MAX])
+        more = f" and {len(self.tools) - NAMES_SHOWN_MAX} more" if len(self.tools) > NAMES_SHOWN_MAX else ""
+        return (
+            f"<Catalog generation {self.generation}, {len(self.tools)} tools ({names}{more}), "
+            f"{len(self.problems)} problems, {self.pending} pending>"
+        )
 
     @property
     def counts(self) -> dict[str, int]:

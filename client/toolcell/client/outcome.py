@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -33,24 +33,42 @@ __all__ = [
     "Text",
     "ending_of",
     "failure_text",
+    "notes_text",
 ]
+
+REPR_CHARACTERS_MAX = 200
+"""Of a long text in a repr; of any other value four times as much."""
 
 Stopped: TypeAlias = Literal["settled", "killed", "best_effort"]
 
 
 class Kind(StrEnum):
-    """How a call ended; `refused` means that the daemon did not accept it."""
+    """How a call ended; REFUSED means that the daemon did not accept it. Each is its name in lower case, as a text too."""
 
-    ok = "ok"
-    tool_error = "tool_error"
-    invalid_arguments = "invalid_arguments"
-    denied = "denied"
-    aborted = "aborted"
-    timed_out = "timed_out"
-    limit_exceeded = "limit_exceeded"
-    crashed = "crashed"
-    refused = "refused"
-    internal = "internal"
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    DENIED = "denied"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed_out"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    CRASHED = "crashed"
+    REFUSED = "refused"
+    INTERNAL = "internal"
+    # The same members by the names that they have in JSON.
+    ok = OK
+    tool_error = TOOL_ERROR
+    invalid_arguments = INVALID_ARGUMENTS
+    denied = DENIED
+    aborted = ABORTED
+    timed_out = TIMED_OUT
+    limit_exceeded = LIMIT_EXCEEDED
+    crashed = CRASHED
+    refused = REFUSED
+    internal = INTERNAL
+
+    def __repr__(self) -> str:
+        return f"Kind.{self.name}"
 
 
 # The texts of failures are built by `ending_of` and `failure_text` for every reader. The plugin of OpenCode, which is
@@ -70,6 +88,9 @@ class Text:
 
     text: str
 
+    def __repr__(self) -> str:
+        return f"Text({_short(self.text)})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the block as JSON."""
         return {"type": "text", "text": self.text}
@@ -81,6 +102,9 @@ class ImageData:
 
     data: bytes
     mime_type: str
+
+    def __repr__(self) -> str:
+        return f"ImageData(<{len(self.data)} bytes>, {_short(self.mime_type)})"
 
     def __str__(self) -> str:
         return f"[image: {self.mime_type}, {len(self.data)} bytes]"
@@ -97,6 +121,9 @@ class FileData:
     data: bytes
     mime_type: str
     name: str
+
+    def __repr__(self) -> str:
+        return f"FileData(<{len(self.data)} bytes>, {_short(self.mime_type)}, {_short(self.name)})"
 
     def __str__(self) -> str:
         return f"[file: {self.name}, {self.mime_type}, {len(self.data)} bytes]"
@@ -247,6 +274,18 @@ class Outcome(_FactsLater):
     """Whether a call that did not end well may have had effects."""
     structured: bool = False
     """Whether `details` fit the tool's output schema, and they and the text the limits of its output."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the model beside the result, such as that an older version of the tool was run, and why."""
+
+    def __repr__(self) -> str:
+        """Return what there is to say of it in some lines at most: what is as usual is left out, what is long is cut."""
+        shown: list[str] = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            usual = item.default if item.default_factory is MISSING else item.default_factory()
+            if value != usual:
+                shown.append(f"{item.name}={_short(value)}")
+        return f"Outcome({', '.join(shown)})"
 
     @property
     def ok(self) -> bool:
@@ -256,7 +295,7 @@ class Outcome(_FactsLater):
     @property
     def text(self) -> str:
         """The text for the model, for success and failure."""
-        return "\n\n".join(filter(None, (failure_text(self), _said(self))))
+        return "\n\n".join(filter(None, (failure_text(self), _said(self), notes_text(self))))
 
     def check(self) -> Outcome:
         """Return this outcome if it is ok, else raise CallFailed."""
@@ -270,17 +309,19 @@ class Outcome(_FactsLater):
             "kind": self.kind.value,
             "content": [block.to_dict() for block in self.content],
             "metadata": dict(self.metadata),
+            "notes": list(self.notes),
             "output": self.output.to_dict() if self.output else None,
             "facts": self.facts.to_dict(),
         }
 
 
 class CallFailed(Exception):
-    """Raised by `Outcome.check` for a call that failed; `outcome` is its Outcome."""
+    """Raised by `Outcome.check` for a call that failed; `outcome` is its Outcome, and `code` its kind: "tool_error"."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome)
         self.outcome = outcome
+        self.code = outcome.kind.value
 
     def __str__(self) -> str:
         text, ending = self.outcome.text, ending_of(self.outcome)
@@ -310,9 +351,26 @@ def failure_text(outcome: Outcome) -> str:
     return "" if outcome.message in said else outcome.message
 
 
+def notes_text(outcome: Outcome) -> str:
+    """Return what the model reads below the content: a line for each note."""
+    return "\n".join(f"[{note}]" for note in outcome.notes)
+
+
 def _said(outcome: Outcome) -> str:
     """Return the content as text."""
     return "\n".join(block.text if isinstance(block, Text) else str(block) for block in outcome.content)
+
+
+def _short(value: object) -> str:
+    """Return the repr of a value, with its middle cut out where it is long."""
+    if isinstance(value, str | bytes) and len(value) > 2 * REPR_CHARACTERS_MAX:
+        size = len(value)
+        value, rest = value[:REPR_CHARACTERS_MAX], f" and {size - REPR_CHARACTERS_MAX} more"
+        return f"{value!r}{rest}"
+    text = repr(value)
+    if len(text) <= 4 * REPR_CHARACTERS_MAX:
+        return text
+    return f"{text[: 3 * REPR_CHARACTERS_MAX]}…{text[-REPR_CHARACTERS_MAX:]}"
 
 
 def _shallow(value: Output | Facts | Outcome) -> dict[str, Any]:

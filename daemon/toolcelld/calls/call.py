@@ -1,6 +1,6 @@
 """The life of a call: it waits, it runs, and it ends exactly once.
 
-    accepted → [waits for its tool's description] → waits for a place and a worker → runs → ended
+    accepted → [waits for its tool as it was saved] → waits for a place and a worker → runs → ended
 
 A call exists from the moment it is accepted. `Call.start` gives it its plan, when its tool is known, and puts
 it into the pool's queue. With a worker it has a `Run`, which fires the events from then on. `Call.end` is the
@@ -289,8 +289,8 @@ class Call(Machine[CallState, CallEvent]):
         return True
 
     def timed_out(self) -> None:
-        """Stop the call because its timeout has passed; a call whose tool is not described yet is refused."""
-        if self.plan is None:
+        """Stop the call because its timeout has passed; a call whose tool is not known yet is refused."""
+        if self.plan is None and self.session.catalog.find(self.request.tool) is None:
             self.session.start_late(self)
         began = self.run.record.started if self.run is not None else self.accepted
         self.stop(Stop(Kind.TIMED_OUT, "timeout", f"{time.monotonic() - began:.1f} s"))

@@ -221,7 +221,7 @@ def _withheld(outcome: Outcome, message: str) -> Outcome:
             cause="hook",
             side_effects_possible=outcome.side_effects_possible or outcome.ran,
         )
-    return outcome._replace(message=message, metadata=b"")
+    return outcome._replace(message=message, metadata=b"", notes=())
 
 
 def _json(value: object) -> bytes:

@@ -133,6 +133,7 @@ class Outcome(NamedTuple):
     stopped: Stopped | None = None
     side_effects_possible: bool = False
     facts: Facts = NO_FACTS
+    notes: tuple[str, ...] = ()  # sentences for the model, beside the result
 
 
 EMPTY_BODY: Final = b'{"content":[],"details":null}'

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from toolcelld.calls.outcome import Evidence, Facts, Outcome, Stop, judge
+from toolcelld.calls.outcome import Evidence, Facts, Kind, Outcome, Stop, judge
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result
 from toolcelld.output.spill import Output
@@ -103,6 +103,9 @@ class CallRecord:
             moved_aside=self.moved_aside,
         )
         verdict = judge(evidence)
+        notes = plan.notes
+        if verdict.kind is Kind.INVALID_ARGUMENTS and plan.redefined:
+            notes = (*notes, plan.redefined)
         return Outcome(
             kind=verdict.kind,
             cause=verdict.cause,
@@ -113,4 +116,5 @@ class CallRecord:
             stopped=verdict.stopped,
             side_effects_possible=verdict.side_effects_possible,
             facts=facts,
+            notes=notes,
         )

@@ -40,6 +40,8 @@ class Plan(NamedTuple):
     grace_seconds: float
     hooks: tuple[BoundHook, ...] = ()  # in the order in which they run
     ask: Rule | None = None  # by which a person is asked before it runs
+    notes: tuple[str, ...] = ()  # for the outcome: sentences for the model
+    redefined: str = ""  # the same for arguments that are not valid
 
     def under(self, limits: Limits, session_id: str) -> Plan:
         """Return the plan for one call, under the limits that it lowers.

@@ -26,12 +26,14 @@ from toolcelld.catalog.schemas import check_schemas
 from toolcelld.catalog.sources import BUILTIN, ToolFile
 from toolcelld.config.declaration import DeclarationError, declare
 
-__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "redefined", "render", "shown_path"]
+__all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "may_be_in", "redefined", "render", "shown_path"]
 
 DESCRIPTION_BYTES_MAX = 8 * 1024  # a gRPC message of 64 KiB holds it, the schema and a path
 TOOLS_PER_FILE_MAX = 128  # agents accept about as many in total
 TOOLS_MAX = 5000  # of one directory
 MESSAGE_LETTERS_MAX = 2000  # the last lines of a traceback; the log has all of it
+CAUSE_LETTERS_MAX = 300  # of what a model reads for each call of a version that is kept
+KEPT = "; what it was before is still used"
 CONFIG_FILE = "~/.config/toolcell/config.toml"
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -79,15 +81,36 @@ class Catalog:
     problems: tuple[Problem, ...] = ()
     disabled: Mapping[str, ToolInfo] = field(default_factory=dict[str, ToolInfo])  # switched off, not offered
     denied: Mapping[str, str] = field(default_factory=dict[str, str])  # of those: the permission rule
-    pending: int = 0  # files that are still being described
+    awaited: frozenset[str] = frozenset()  # paths of the files that are still being described
+    coming: frozenset[str] = frozenset()  # the names that those have which had no tools before
     files: Mapping[str, tuple[ToolInfo, ...]] = field(
         default_factory=dict[str, tuple[ToolInfo, ...]]
     )  # last good
+    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The paths of files whose last good version is used, with what is wrong with the present one; "" while it is
+    being described."""
+
+    @property
+    def pending(self) -> int:
+        """The number of files that are still being described."""
+        return len(self.awaited)
 
     @property
     def is_partial(self) -> bool:
         """Whether files are still being described, so that more tools may follow."""
-        return self.pending > 0 or not self.generation
+        return bool(self.awaited) or not self.generation
+
+    def awaits(self, name: str) -> bool:
+        """Whether a file that is still being described may have the tool of this name, or another version of it."""
+        if not self.awaited:
+            return not self.generation
+        tool = self.find(name)
+        if tool is None:
+            return self.problem_of(name) is None
+        words = name.split("_")
+        return tool.path in self.awaited or any(
+            "_".join(words[:count]) in self.coming for count in range(1, len(words) + 1)
+        )
 
     def find(self, name: str) -> ToolInfo | None:
         """Return the tool with this name, also one that is switched off, or None."""
@@ -131,13 +154,14 @@ def assemble(
     winners: dict[str, ToolInfo] = {}
     untrusted: list[ToolInfo] = []
     problems: list[Problem] = []
-    pending = 0
+    awaited: set[str] = set()
+    outdated: dict[str, str] = {}
     for entry in scan.found:
         before = previous.files.get(entry.path) if previous else None
         if isinstance(entry, Problem):
             tools, news = _kept(before if entry.reason == "broken" else None, entry)
         elif (description := descriptions.get(entry.digest)) is None:
-            pending += 1
+            awaited.add(entry.path)
             tools, news = before, []  # keep the last valid tools until it is described
         elif description.broken is not None:
             tools, news = _kept(before, _broken(entry, description.broken))
@@ -148,6 +172,10 @@ def assemble(
         problems += news
         if tools is not None:
             good[entry.path] = tools
+            if tools is before and entry.path in awaited:
+                outdated[entry.path] = ""
+            elif news and news[0].reason == "stale":
+                outdated[entry.path] = _cause(news[0])
             flagged = (_flagged(tool, overrides_builtin) for tool in tools if is_trusted(tool))
             problems += _entered(flagged, winners, scan.directory)
             untrusted += (tool for tool in tools if not is_trusted(tool))
@@ -163,8 +191,10 @@ def assemble(
         disabled={name: tool for name, tool in sorted(winners.items()) if name in off},
         denied=denied,
         problems=tuple(problems),
-        pending=pending,
+        awaited=frozenset(awaited),
+        coming=frozenset(_paths.tool_stem(path) for path in awaited if path not in good),
         files=good,
+        outdated=outdated,
     )
 
 
@@ -191,8 +221,14 @@ def _kept(
     if not before:
         return None, [problem]
     first, *rest = problem.message.split("\n")
-    message = "\n".join([f"{first}; what it was before is still used", *rest])
+    message = "\n".join([f"{first}{KEPT}", *rest])
     return before, [replace(problem, reason="stale", message=message)]
+
+
+def _cause(stale: Problem) -> str:
+    """Return in one line what is wrong with a file of which the last valid version is kept."""
+    first = stale.message.partition("\n")[0].removesuffix(KEPT)
+    return _line_of_text(f"line {stale.line}: {first}" if stale.line else first)[:CAUSE_LETTERS_MAX]
 
 
 def _broken(file: ToolFile, broken: Broken) -> Problem:
@@ -345,6 +381,12 @@ def render(catalog: Catalog) -> str:
             cause = f"{problem.tool}: {cause}"
         lines.append(f"  {_line_of_text(place)}: {_line_of_text(cause)}")
     return "\n".join(lines)
+
+
+def may_be_in(tool: str, path: str) -> bool:
+    """Whether a tool has a name that a file gives to its tools by default."""
+    stem = _paths.tool_stem(path)
+    return tool == stem or tool.startswith(f"{stem}_")
 
 
 def shown_path(path: str, directory: str) -> str:

@@ -1,14 +1,17 @@
 """Describes tool files: from the cache, else in a worker; each digest once, a few files at a time.
 
-The task that describes a file is shared by all directories that need its digest. It continues when a caller stops
-waiting, because its result is cached; at most `describing_max` such tasks run without a caller.
+The task that describes a file is shared by all directories that need its digest. It continues when nothing wants it any
+more, because its result is cached; one that has not begun then is dropped, so that a file that is written without pause
+leaves no queue of its old versions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+import functools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from toolcelld.catalog.description import Description
@@ -43,6 +46,8 @@ class DescriptionCache:
         self._cache = cache
         self._slots = asyncio.Semaphore(describing_max)
         self._running: dict[str, asyncio.Task[Description]] = {}
+        self._begun: set[str] = set()  # of the running ones
+        self._wanted: Counter[str] = Counter()  # by how many callers
 
     async def cached(self, digests: Sequence[str]) -> Mapping[str, Description]:
         """Return the descriptions that the cache holds, by digest."""
@@ -50,13 +55,29 @@ class DescriptionCache:
             return {}
         return await asyncio.to_thread(_parsed, await self._cache.get_many(digests))
 
-    def start(self, file: ToolFile) -> asyncio.Task[Description]:
-        """Return the task that describes a file, starting one unless its digest is being described. Await it shielded."""
-        task = self._running.get(file.digest)
+    @contextmanager
+    def wanted(self, file: ToolFile) -> Generator[asyncio.Task[Description]]:
+        """The task that describes a file, started unless its digest is being described. Await it shielded, within."""
+        digest = file.digest
+        task = self._running.get(digest)
         if task is None:
-            task = self._running[file.digest] = self._group.create_task(self._described(file))
-            task.add_done_callback(lambda _: self._running.pop(file.digest, None))
-        return task
+            task = self._running[digest] = self._group.create_task(self._described(file))
+            task.add_done_callback(functools.partial(self._forget, digest))
+        self._wanted[digest] += 1
+        try:
+            yield task
+        finally:
+            self._wanted[digest] -= 1
+            if not self._wanted[digest]:
+                del self._wanted[digest]
+                if not task.done() and digest not in self._begun:
+                    task.cancel()
+                    self._forget(digest, task)  # now, so that it is started again when it is wanted again
+
+    def _forget(self, digest: str, task: asyncio.Task[Description]) -> None:
+        if self._running.get(digest) is task:
+            del self._running[digest]
+            self._begun.discard(digest)
 
     async def settle(self, wait_seconds: float) -> None:
         """Wait until what is being described now is described, at most `wait_seconds`."""
@@ -70,6 +91,7 @@ class DescriptionCache:
 
     async def _described(self, file: ToolFile) -> Description:
         async with self._slots:
+            self._begun.add(file.digest)
             description = await self._describe(file)
         if description.broken is None:  # failures are not cached: their cause may lie outside the file
             with suppress(ValueError):  # not valid Unicode: the catalog rejects that tool

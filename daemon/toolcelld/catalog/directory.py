@@ -52,6 +52,10 @@ class Pin:
         """The files of the last scan, also those that are not described."""
         return self.watched.scanned
 
+    def want(self, path: str) -> None:
+        """Describe a file before others: a call waits for it."""
+        self.watched.want(path)
+
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
         self.catalog = self.watched.catalog
@@ -90,6 +94,8 @@ class WatchedDirectory:
         self._define = define  # changes the definitions of a new catalog
         self._closed = False
         self._pins: set[Pin] = set()
+        self._wanted: set[str] = set()  # paths of files that calls wait for
+        self._due = asyncio.Event()  # what is described is published without delay
         self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
         self._rescan_lock = asyncio.Lock()
         self._queued: asyncio.Task[None] | None = None  # a rescan that has not read the directory yet
@@ -116,14 +122,24 @@ class WatchedDirectory:
             for task in list(self._tasks):
                 task.cancel()
 
-    async def rescan(self, enough: asyncio.Event, wait_seconds: float) -> None:
-        """Start or join a rescan, then wait for `enough`; at most `wait_seconds` in all."""
+    async def read(self) -> None:
+        """Start or join a rescan, and wait until its catalog is published; what is new is being described then."""
         if self._queued is None:
             self._queued = self._spawn(self._rescan())
+        await asyncio.shield(self._queued)
+
+    async def rescan(self, enough: asyncio.Event, wait_seconds: float) -> None:
+        """Start or join a rescan, then wait for `enough`; at most `wait_seconds` in all."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
-                await asyncio.shield(self._queued)
+                await self.read()
                 await enough.wait()
+
+    def want(self, path: str) -> None:
+        """Describe a file before others, and publish it as soon as that is done: a call waits for it."""
+        if path not in self._wanted:
+            self._wanted.add(path)
+            self._due.set()
 
     async def _rescan(self) -> None:
         async with self._rescan_lock:
@@ -135,6 +151,7 @@ class WatchedDirectory:
             if self._filling is not None:
                 self._filling.cancel()  # the descriptions that it started continue, and `_keep` stores them
             self.scanned = seen.files
+            self._wanted.clear()  # by calls that have seen the catalog of an earlier scan
             # No await between reading and replacing `_known`: no description may arrive in between.
             both = {**cached, **self._known}
             self._known = {file.digest: both[file.digest] for file in seen.files if file.digest in both}
@@ -153,17 +170,21 @@ class WatchedDirectory:
 
     async def _describe(self, seen: Scan, then: Mapping[str, Description], files: list[ToolFile]) -> None:
         """Describe files concurrently; publish a catalog at intervals and at the end."""
-        rest, arrived, done = iter(files), asyncio.Event(), asyncio.Event()
+        rest = {file.path: file for file in files}
+        arrived, done, due = asyncio.Event(), asyncio.Event(), self._due
 
         async def describe() -> None:
-            for file in rest:
+            while rest:
+                file = rest.pop(next((path for path in self._wanted if path in rest), next(iter(rest))))
                 if self._known.get(file.digest) is then.get(
                     file.digest
                 ):  # else another task has described it
-                    task = self._descriptions.start(file)
-                    task.add_done_callback(functools.partial(self._keep, file.digest))
-                    await asyncio.shield(task)
+                    with self._descriptions.wanted(file) as task:
+                        task.add_done_callback(functools.partial(self._keep, file.digest))
+                        await asyncio.shield(task)
                 arrived.set()
+                if file.path in self._wanted:
+                    due.set()
 
         async def publish() -> None:
             last = False
@@ -171,9 +192,10 @@ class WatchedDirectory:
                 await arrived.wait()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PUBLISH_SECONDS):
-                        await done.wait()
+                        await due.wait()
                 # Cleared before assembling: what arrives during it belongs to the next catalog.
                 arrived.clear()
+                due.clear()
                 last = done.is_set()
                 await self._assemble(seen)
 
@@ -185,6 +207,7 @@ class WatchedDirectory:
                 for _ in range(self._descriptions.describing_max):
                     describers.create_task(describe())
             done.set()
+            due.set()
             arrived.set()
 
     def _keep(self, digest: str, task: asyncio.Task[Description]) -> None:

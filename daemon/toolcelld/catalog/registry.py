@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -109,6 +110,24 @@ class CatalogRegistry:
             return await self._refreshed(pin, wait_seconds)
         finally:
             pin.close()
+
+    async def read(self, directory: str) -> None:
+        """Rescan a directory, and return when its catalog is published; what is new is being described then.
+
+        Raises `DirectoryError`.
+        """
+        pin = self._watched(await asyncio.to_thread(_resolved, directory)).pin()
+        try:
+            await pin.watched.read()
+        finally:
+            pin.close()
+
+    async def described(self, directory: str) -> None:
+        """Wait until the files of a directory's last scan are described, at most `[daemon] open_wait`."""
+        if (watched := self._directories.get(directory)) is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._or_configured(None)):
+                    await watched.fresh.wait()
 
     async def describe_anew(self, directory: str, *, wait_seconds: float) -> None:
         """Rescan what is watched of a project after a change of the rules; what was being described under the old ones is described again.

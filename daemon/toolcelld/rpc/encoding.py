@@ -223,6 +223,8 @@ def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
     if outcome.stopped is not None:
         wire.stopped = _STOPPED[outcome.stopped]  # type: ignore[assignment]  # the enum's number
     wire.side_effects_possible = outcome.side_effects_possible
+    if outcome.notes:
+        wire.notes.extend(outcome.notes)
     facts, wire_facts = outcome.facts, wire.facts
     wire_facts.queue_seconds = facts.queue_seconds
     wire_facts.run_seconds = facts.run_seconds

@@ -14,8 +14,8 @@ from typing import Final
 
 __all__ = [
     "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset", "filter_system_calls",
-    "grant_beneath", "grant_port", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable", "subreaper",
-    "unchanged_below",
+    "grant_beneath", "grant_port", "inotify", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable",
+    "subreaper", "unchanged_below", "unwatch", "watch",
 ]  # fmt: skip
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -309,3 +309,18 @@ def set_read_only(what: str | int) -> None:
         ctypes.byref(attributes), ctypes.sizeof(attributes),
     )  # fmt: skip
     _checked(result, f"mount_setattr {what}")
+
+
+def inotify() -> int:
+    """Return the descriptor of a new inotify instance; reading it does not block."""
+    return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK), "inotify_init1")
+
+
+def watch(instance: int, path: str, events: int) -> int:
+    """Have an inotify instance report events of a path; return the watch, which may be one that it has."""
+    return _checked(_libc.inotify_add_watch(instance, os.fsencode(path), events), "inotify_add_watch")
+
+
+def unwatch(instance: int, watch: int) -> None:
+    """Remove a watch of an inotify instance."""
+    _checked(_libc.inotify_rm_watch(instance, watch), "inotify_rm_watch")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls.hook_run import BoundHook
 from toolcelld.calls.request import Plan
-from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo
+from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo, shown_path
 from toolcelld.catalog.permissions import rule_for
 from toolcelld.catalog.sources import BUILTIN
 from toolcelld.errors import Refusal, RefusalReason
@@ -34,6 +34,8 @@ ANCESTORS_MAX: Final = 4
 AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
 """Parts of the names of agents that have a tool of their own to read files."""
 READER: Final = "file-reader"
+SCHEMA_LETTERS_MAX: Final = 4000
+"""Of parameters that have changed, for the model."""
 
 
 class Admission:
@@ -59,6 +61,7 @@ class Admission:
         self._ruleset = daemon.ruleset
         self._generation: int = 0
         self._plans: dict[str, Plan] = {}
+        self._redefined: set[str] = set()  # tools whose parameters have changed
         self._offered: tuple[Catalog, Catalog] | None = None  # a catalog, and what of it is offered
 
     def plan(self, name: str, catalog: Catalog) -> Plan:
@@ -94,8 +97,19 @@ class Admission:
                 if hook.is_for_calls and hook.concerns(ruleset.config, tool)
             ),
             rule if rule is not None and rule.action == "ask" else None,
+            _outdated(catalog, tool, self._directory),
+            _redefined(tool) if name in self._redefined else "",
         )
         return plan
+
+    def note_changes(self, before: Catalog, after: Catalog) -> None:
+        """Note the tools whose parameters have changed since the session began."""
+        if before is not after:
+            for name, tool in after.tools.items():
+                was = before.tools.get(name, tool)
+                if was is not tool and was.input_schema != tool.input_schema:
+                    self._redefined.add(name)
+            self._redefined &= after.tools.keys()
 
     def offered(self, catalog: Catalog) -> Catalog:
         """Return the catalog without the tools that this session may not call."""
@@ -115,6 +129,24 @@ class Admission:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _outdated(catalog: Catalog, tool: ToolInfo, directory: str) -> tuple[str, ...]:
+    """Return what the model reads beside a result where a tool is not run as it was saved last."""
+    cause = catalog.outdated.get(tool.path)
+    if cause is None:
+        return ()
+    why = f"cannot be loaded: {cause.rstrip('.')}" if cause else "is still being loaded"
+    path = shown_path(tool.path, directory)
+    return (f"The last working version of {path} was run, as what was saved since {why}.",)
+
+
+def _redefined(tool: ToolInfo) -> str:
+    """Return what the model reads beside arguments that are not valid, where it may know other parameters."""
+    schema = tool.input_schema.decode()
+    if len(schema) > SCHEMA_LETTERS_MAX:
+        schema = schema[:SCHEMA_LETTERS_MAX] + "…"
+    return f"The parameters of {tool.name} have changed since this session began. They are now: {schema}"
 
 
 def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolInfo:

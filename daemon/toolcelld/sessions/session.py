@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from toolcell import _paths
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.history import SHOWN_BYTES_MAX, CallSummary
@@ -44,6 +43,7 @@ from toolcelld.sessions.outbox import Outbox
 from toolcelld.sessions.retention import OUTCOME_BYTES, Retention
 from toolcelld.sessions.session_events import SessionEvents
 from toolcelld.sessions.start_events import StartEvents
+from toolcelld.sessions.waiting import WaitingCalls
 
 if TYPE_CHECKING:
     from toolcelld.server import Daemon
@@ -54,8 +54,6 @@ REFUSAL_CHARACTERS_MAX: Final = 2000
 """Of the message of a refused call, for operators."""
 CALLS_MAX: Final = 512
 """Waiting and running calls of one session."""
-DESCRIBED_SECONDS_MAX: Final = 15.0
-"""Seconds that a call waits for its tool to be described, and for a file of its name as long again as that may load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +96,6 @@ class Session(Machine[SessionState, SessionEvent]):
         self.opened_at = time.time()
         self.calls: dict[str, Call] = {}
         self.calls_ended = 0
-        self._loop = asyncio.get_running_loop()
         self.start_events = StartEvents(self.outbox)
         self.allowance = MessageAllowance()
         self.always: set[tuple[str, str, str]] = set()
@@ -117,8 +114,7 @@ class Session(Machine[SessionState, SessionEvent]):
         self._on_closed = closed
         self.idempotency = IdempotencyCache()
         self.retention = Retention(daemon.sessions.retention, self.outbox, self.idempotency)
-        # Calls that wait for their tool's description, each with the timer that ends the wait.
-        self._undescribed: dict[Call, asyncio.TimerHandle] = {}
+        self._waiting = WaitingCalls(self, pin, daemon.watch if request.follow else None)
         self.project = daemon.projects.join(self.directory, project)
         self._admission = Admission(
             daemon,
@@ -217,7 +213,9 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def advance(self) -> Catalog:
         """Move to the newest catalog."""
+        before = self._pin.catalog
         catalog = self._pin.advance()
+        self._admission.note_changes(before, catalog)
         self.session_events.wake()
         return catalog
 
@@ -229,19 +227,18 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def _on_catalog(self, catalog: Catalog) -> None:
         """Publish or announce a newer catalog, and start the calls that waited for it."""
-        if self.request.follow or self.catalog.pending:
+        if self.request.follow or self.catalog.is_partial:
             # One that was opened before everything was described gets the rest without asking.
             self.republish()
         else:
             self.outbox.put(events.CatalogChanged(catalog.generation))
         self._daemon.happened("catalog.changed", session_id=self.id)
-        for call in [call for call in self._undescribed if not self._may_come(call.request.tool)]:
-            self.start_late(call)
+        self._waiting.on_catalog()
 
     # Calls
 
     def admit(self, request: Request) -> None:
-        """Start a call, rejoin a known one, or queue it until its tool is described. Raises `Refusal`."""
+        """Start a call, rejoin a known one, or have it wait for its tool as it was saved. Raises `Refusal`."""
         try:
             self._admit(request)
         except Refusal as refusal:
@@ -286,8 +283,9 @@ class Session(Machine[SessionState, SessionEvent]):
         self.retention.check(len(request.arguments) + OUTCOME_BYTES)
         if self.request.limits is not NO_LIMITS:
             request = request._replace(limits=lower(self.request.limits, request.limits))
-        known = self._pin.catalog.find(request.tool) is not None or not self._may_come(request.tool)
-        plan = self._plan(request) if known else None
+        unread = self._waiting.unread()
+        waits = unread is not None or self._pin.catalog.awaits(request.tool)
+        plan = None if waits else self._plan(request)
         call = self.calls[request.call_id] = Call(request, self)
         self.idempotency.begin(call.id, digest)
         self.retention.arguments_bytes += len(request.arguments)
@@ -296,7 +294,7 @@ class Session(Machine[SessionState, SessionEvent]):
         if plan is not None:
             self._start(call, plan)
         else:
-            self._wait_for_description(call)
+            self._waiting.add(call, unread)
             if call.deadline is not None:
                 call.deadline.run()
         for path, text in self._daemon.preparing.items():
@@ -313,11 +311,8 @@ class Session(Machine[SessionState, SessionEvent]):
             if call.plan is not None:
                 if call.plan.tool.path == path:
                     call.prepare(text)
-            elif call in self._undescribed and _may_be_in(call.request.tool, path):
-                self._undescribed[call].cancel()
-                call.prepare(text)
-                if not text and not call.ended:
-                    self._wait_for_description(call)
+            else:
+                self._waiting.prepare(call, path, text)
 
     def hold_arguments(self, size: int) -> None:
         """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
@@ -340,12 +335,6 @@ class Session(Machine[SessionState, SessionEvent]):
             quota=f"calls of a session: {CALLS_MAX}",
         )
 
-    def _may_come(self, tool: str) -> bool:
-        """Whether an unknown tool may be in a file that is still being described."""
-        return (
-            self.catalog.find(tool) is None and self.catalog.is_partial and not self.catalog.problem_of(tool)
-        )
-
     def plan_for(self, tool: str) -> Plan:
         """Return how a tool runs in this session. Raises `Refusal`."""
         return self._plan(Request("", tool, b"", limits=self.request.limits))
@@ -365,19 +354,9 @@ class Session(Machine[SessionState, SessionEvent]):
         self.start_events.accept(call, self.places.queued if self.places.waiting else 0)
         call.start(plan)
 
-    def _wait_for_description(self, call: Call) -> None:
-        self._undescribed[call] = self._loop.call_later(DESCRIBED_SECONDS_MAX, self._described_late, call)
-
-    def _described_late(self, call: Call) -> None:
-        """Wait on for a file that has the name of the call's tool; refuse a call that no file has."""
-        if any(_may_be_in(call.request.tool, file.path) for file in self._pin.scanned):
-            self._undescribed[call] = self._loop.call_later(self.pool.load_seconds, self.start_late, call)
-        else:
-            self.start_late(call)
-
     def start_late(self, call: Call) -> None:
         """Start a call that waited for its tool, or refuse it if there is no such tool."""
-        self._undescribed.pop(call).cancel()
+        self._waiting.remove(call)
         with BugBarrier(call.fail):
             try:
                 if self.draining:
@@ -464,8 +443,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self.idempotency.end(summary, told, size_bytes)
         else:  # nothing was decided about it, and the same id may come again
             self.idempotency.forget(call.id)
-            if (waiting := self._undescribed.pop(call, None)) is not None:
-                waiting.cancel()
+            self._waiting.remove(call)
         self.retention.count()
         self._daemon.recent.add(summary, size_bytes)
         if self._daemon.happenings.readers:
@@ -499,9 +477,3 @@ def draining() -> Refusal:
     return Refusal(
         RefusalReason.DRAINING, "the daemon is stopping; connect again in a moment.", retry_seconds=1
     )
-
-
-def _may_be_in(tool: str, path: str) -> bool:
-    """Whether a tool has a name that a file gives to its tools by default."""
-    stem = _paths.tool_stem(path)
-    return tool == stem or tool.startswith(f"{stem}_")

@@ -1446,6 +1446,7 @@ class Outcome(_message.Message):
     STOPPED_FIELD_NUMBER: _builtins.int
     SIDE_EFFECTS_POSSIBLE_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
     """The kind, for programs."""
     cause: _builtins.str
@@ -1478,6 +1479,12 @@ class Outcome(_message.Message):
     def facts(self) -> Global___Facts:
         """Figures."""
 
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences for the model, beside the result: that an older version of the tool was run, and why; or, for invalid
+        arguments, that the parameters of the tool have changed since the session began, and what they are now.
+        """
+
     def __init__(
         self,
         *,
@@ -1492,10 +1499,11 @@ class Outcome(_message.Message):
         stopped: Global___Stopped.ValueType = ...,
         side_effects_possible: _builtins.bool = ...,
         facts: Global___Facts | None = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "output", b"output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cause", b"cause", "facts", b"facts", "kind", b"kind", "message", b"message", "metadata", b"metadata", "more", b"more", "output", b"output", "ran", b"ran", "side_effects_possible", b"side_effects_possible", "stopped", b"stopped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "cause", b"cause", "facts", b"facts", "kind", b"kind", "message", b"message", "metadata", b"metadata", "more", b"more", "notes", b"notes", "output", b"output", "ran", b"ran", "side_effects_possible", b"side_effects_possible", "stopped", b"stopped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

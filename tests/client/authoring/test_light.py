@@ -55,7 +55,6 @@ def test_the_decorator_and_the_test_double_need_pydantic_alone() -> None:
     """A project's own environment has them without Toolcell's dependencies."""
     others = (
         "anyio",
-        "asyncinotify",
         "grpc",
         "google",
         "rich",

@@ -263,6 +263,17 @@ def test_until_an_edited_file_is_described_its_old_tools_go_on() -> None:
     before = of_one(gives("lint"))
     after = assemble(scanned(tool_file("a.py", "2"), tool_file("b.py")), {}, before)
     assert (list(after.tools), after.pending, after.problems) == (["lint"], 2, ())
+    assert list(after.outdated.values()) == [""]
+    assert [after.awaits(name) for name in ("lint", "b", "b_more", "c")] == [True, True, True, True]
+
+
+def test_a_file_that_is_still_to_be_described_may_hide_a_tool_of_its_name() -> None:
+    before = of_one(gives("lint"))
+    known = {tool_file("a.py").digest: gives("lint")}
+    after = assemble(scanned(tool_file("lint.py"), tool_file("other.py"), tool_file("a.py")), known, before)
+    assert after.awaits("lint")
+    after = assemble(scanned(tool_file("lin.py"), tool_file("other.py"), tool_file("a.py")), known, before)
+    assert not after.awaits("lint")
 
 
 def test_a_catalog_knows_whether_only_its_number_differs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,10 @@ async def test_one_digest_is_described_once_whoever_needs_it(shop: Shop) -> None
     shop.closed = {"mine"}
     async with asyncio.TaskGroup() as group:
         descriptions = DescriptionCache(group, shop.describe, shop, 2)
-        first = descriptions.start(file)
-        await shop.waiting.wait()
-        assert descriptions.start(file) is first
-        shop.opening.set()
+        with descriptions.wanted(file) as first, descriptions.wanted(file) as second:
+            await shop.waiting.wait()
+            assert second is first
+        shop.opening.set()  # it goes on when nothing wants it any more
         assert (await first).tools[0].name == "mine"
     assert shop.described == ["mine"]
     assert list(shop.kept) == ["d1"]
@@ -158,9 +159,49 @@ async def test_one_digest_is_described_once_whoever_needs_it(shop: Shop) -> None
 async def test_a_few_files_are_described_side_by_side_whoever_asks(shop: Shop) -> None:
     async with asyncio.TaskGroup() as group:
         descriptions = DescriptionCache(group, shop.describe, shop, 2)
-        for number in range(10):
-            descriptions.start(ToolFile("/p/a.py", "user", "global", "a", b"1", f"d{number}", "/p"))
+        with ExitStack() as stack:
+            files = [a_file(number) for number in range(10)]
+            await asyncio.wait([stack.enter_context(descriptions.wanted(file)) for file in files])
     assert (len(shop.described), shop.most_running) == (10, 2)
+
+
+def a_file(number: int) -> ToolFile:
+    return ToolFile("/p/a.py", "user", "global", "a", b"1", f"d{number}", "/p")
+
+
+async def test_what_nothing_wants_any_more_is_not_begun_and_can_be_wanted_again(shop: Shop) -> None:
+    shop.closed = {"a"}
+    async with asyncio.TaskGroup() as group:
+        descriptions = DescriptionCache(group, shop.describe, shop, 2)
+        with ExitStack() as stack:
+            tasks = [stack.enter_context(descriptions.wanted(a_file(number))) for number in range(50)]
+            await shop.waiting.wait()
+        with descriptions.wanted(a_file(49)) as again:
+            assert again is not tasks[49]
+            shop.opening.set()
+            await asyncio.wait([*tasks, again])
+    assert [task.cancelled() for task in [*tasks, again]] == [False] * 2 + [True] * 48 + [False]
+    assert sorted(shop.kept) == ["d0", "d1", "d49"]
+
+
+async def test_a_file_that_a_call_waits_for_is_described_first_and_shown_at_once(
+    shop: Shop, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "PUBLISH_SECONDS", LONG)
+    stems = [f"f{number}" for number in range(20)]
+    shop.closed = set(stems)
+    directory = write(project, **dict.fromkeys(stems, "1"), wanted="1")
+    news: asyncio.Queue[Catalog] = asyncio.Queue()
+    async with live(shop) as catalogs:
+        pin = await catalogs.open(directory, on_change=news.put_nowait, wait_seconds=0)
+        await shop.waiting.wait()
+        pin.want(f"{directory}/.toolcell/tools/wanted.py")
+        first, shop.opening = shop.opening, asyncio.Event()
+        first.set()
+        while "wanted" not in pin.latest.tools:
+            await changed(news)
+        assert len(shop.described) <= 5
+        shop.opening.set()
 
 
 async def test_a_common_source_is_described_for_one_directory_only(

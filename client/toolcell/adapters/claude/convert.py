@@ -15,7 +15,7 @@ from urllib.parse import quote
 from mcp import types
 
 from toolcell.client import FileData, ImageData, Outcome, ResourceLink, Text, ToolInfo
-from toolcell.client.outcome import ending_of, failure_text
+from toolcell.client.outcome import ending_of, failure_text, notes_text
 
 __all__ = ["ERROR_CHARACTERS_MAX", "OUTPUT_BYTES", "result_of", "tool_of"]
 
@@ -57,14 +57,15 @@ def tool_of(info: ToolInfo) -> types.Tool:
 
 def result_of(outcome: Outcome) -> types.CallToolResult:
     """How a call ended, as the model is to read it."""
+    notes = [_text(noted)] if (noted := notes_text(outcome)) else []
     if outcome.ok:
-        return types.CallToolResult(content=list(_blocks(outcome)))
+        return types.CallToolResult(content=[*_blocks(outcome), *notes])
     text = outcome.text
     pictures = any(isinstance(block, ImageData | FileData) for block in outcome.content)
     if not pictures and len(text) <= ERROR_CHARACTERS_MAX:
         return types.CallToolResult(content=[_text(text)], is_error=True)
     texts = filter(None, (f"The tool failed: {ending_of(outcome)}.", failure_text(outcome)))
-    return types.CallToolResult(content=[*map(_text, texts), *_blocks(outcome)])
+    return types.CallToolResult(content=[*map(_text, texts), *_blocks(outcome), *notes])
 
 
 def _blocks(outcome: Outcome) -> Iterator[types.ContentBlock]:

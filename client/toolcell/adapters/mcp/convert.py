@@ -29,7 +29,7 @@ from toolcell.client import (
     ToolInfo,
     Update,
 )
-from toolcell.client.outcome import failure_text
+from toolcell.client.outcome import failure_text, notes_text
 
 from .host_limits import meta_of, reads_structured
 
@@ -82,6 +82,8 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolR
     content = list(_blocks(outcome))
     if told := failure_text(outcome):
         content.insert(0, _text(told))
+    if noted := notes_text(outcome):
+        content.append(_text(noted))
     if tool is None or tool.output_schema is None or not outcome.ok:
         return types.CallToolResult(content=content, is_error=not outcome.ok)
     if not outcome.structured:

@@ -16,7 +16,7 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -39,6 +39,7 @@ from toolcell.client import (
     Ask,
     Catalog,
     Outcome,
+    Problem,
     Question,
     Refused,
     Session,
@@ -74,6 +75,8 @@ ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
 AGENT = "mcp"
+PROBLEMS_MAX = 16
+"""Told of one change; all are in `toolcell check`."""
 
 Start = Literal["start", "running", "private"]
 
@@ -295,12 +298,16 @@ class HostSession:
                 daemon=self._daemon,
                 linger=LINGER_SECONDS,
             ) as session:
+                wrong = session.catalog.errors
                 opened.set_result(session)
                 while True:
                     await changed.wait()
                     changed.clear()
-                    shown = self._shown if self._opened is opened else None
-                    if shown is not None and session.catalog.tools != shown:
+                    before, wrong = wrong, session.catalog.errors
+                    if self._opened is not opened:
+                        continue  # the host has moved, and hears of the other place
+                    await self._tell_of([problem for problem in wrong if problem not in before])
+                    if self._shown is not None and session.catalog.tools != self._shown:
                         await self._tell_of_change()
         except Unavailable as error:
             if self._opened is opened:
@@ -390,9 +397,17 @@ class HostSession:
         self._lost_told = True
         _log.warning("%s", self._lost)
         if is_wanted("warning", self._log_level(context)):
-            params = types.LoggingMessageNotificationParams(level="warning", logger=AGENT, data=self._lost)
-            notification = types.LoggingMessageNotification(params=params)
-            await context.session.send_notification(notification, context.request_id)
+            await context.session.send_notification(_warning(self._lost), context.request_id)
+
+    async def _tell_of(self, problems: Sequence[Problem]) -> None:
+        """Log what cannot be used since now, such as a file that an edit has broken, for a host that shook hands.
+
+        From 2026-07-28 on there is no record without a request; the result of a call says what it is about.
+        """
+        if self._listener is None or not is_wanted("warning", self._level):
+            return
+        for problem in problems[:PROBLEMS_MAX]:
+            await self._listener.send_notification(_warning(str(problem)))
 
     async def _ask(self, ask: Ask) -> Answer:
         talk, _ = self._talks[ask.call.id]
@@ -408,3 +423,8 @@ async def _leave(staying: asyncio.Task[None], running: Iterable[asyncio.Task[Any
     for ending in running:
         await asyncio.wait({ending})
     staying.cancel()
+
+
+def _warning(text: str) -> types.LoggingMessageNotification:
+    params = types.LoggingMessageNotificationParams(level="warning", logger="toolcell", data=text)
+    return types.LoggingMessageNotification(params=params)

@@ -35,7 +35,9 @@ def result(outcome: Outcome) -> str:
 
 
 def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
-    """What was kept, left behind or lost, one line each."""
+    """What else the model reads, and what was kept, left behind or lost, one line each."""
+    for note in outcome.notes:
+        yield f"{tool}: {clean(note)}"
     if outcome.output is not None:
         yield f"{tool}: {_kept(outcome.output, now)}"
     for log in outcome.facts.logs:

@@ -103,6 +103,7 @@ def read_outcome(message: pb.Outcome, body: bytes) -> Outcome:
         stopped=_STOPPED.get(message.stopped),
         side_effects_possible=message.side_effects_possible,
         structured=structured,
+        notes=tuple(message.notes),
     ).decode_facts_later(partial(_read_facts, message.facts.SerializeToString()))
 
 

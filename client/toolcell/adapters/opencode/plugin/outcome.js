@@ -16,6 +16,7 @@ export function readOutcome(message, body) {
       content: json(body)?.content ?? [],
       metadata: json(message.metadata) ?? {},
       output: message.output ?? null,
+      notes: message.notes,
     }
   } catch (error) {
     return failed("internal", `The daemon sent a result that cannot be read: ${error.message}`, "unreadable_result")
@@ -24,7 +25,7 @@ export function readOutcome(message, body) {
 
 /** A call that the daemon did not serve, or that is none. */
 export function failed(kind, message, cause = "") {
-  return { kind, cause, message, content: [], metadata: {}, output: null }
+  return { kind, cause, message, content: [], metadata: {}, output: null, notes: [] }
 }
 
 /** The outcome of a call that the daemon refused. */
@@ -41,7 +42,8 @@ export function lost({ reason, message }, ran) {
 /** What the model reads, whether it went well or not. */
 export function textOf(outcome) {
   const said = outcome.content.map(textOfBlock).join("\n")
-  return [failureText(outcome, said), said].filter(Boolean).join("\n\n")
+  const notes = outcome.notes.map((note) => `[${note}]`).join("\n")
+  return [failureText(outcome, said), said, notes].filter(Boolean).join("\n\n")
 }
 
 /** The kind, with the cause where the message does not say it: `timed_out (timeout)`, `aborted`. */
