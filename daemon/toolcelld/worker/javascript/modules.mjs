@@ -10,31 +10,22 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { aliased } from "./aliases.mjs";
+import { hostExports, hostImports, hostSource, isHost, libraries, libraryOf } from "./stand_ins.mjs";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
-const PLUGIN = "shims/plugin.mjs";
-const PI = "shims/pi.mjs";
-const STAND_INS = new Map([
-    ["toolcell", "shims/toolcell.mjs"],
-    ["@opencode-ai/plugin", PLUGIN],
-    ["@opencode-ai/plugin/tool", PLUGIN],
-    ["@atomic/plugin", PLUGIN],
-    ["@opencode/plugin", "shims/plugin2.mjs"],
-    ["zod", "vendor/zod.mjs"],
-    ["zod/v4", "vendor/zod.mjs"],
-    ["zod/v3", "vendor/zod3.mjs"],
-    ["typebox", "vendor/typebox.mjs"],
-    ["@sinclair/typebox", "vendor/typebox.mjs"],
-    ...["@oh-my-pi", "@mariozechner", "@earendil-works"].flatMap((scope) =>
-        ["pi-coding-agent", "pi-ai", "pi-tui"].map((name) => [`${scope}/${name}`, PI]),
-    ),
-]);
+const HOST = "toolcell-host:"; // the modules of Node that stand for packages of hosts
 const TYPESCRIPT = /\.([mc]?ts|tsx|jsx)$/;
 const SOURCE = /\.([mc]?[jt]s|[jt]sx)$/;
 const TEXT = /\.(txt|md)$/;
 const ENDINGS = [".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"];
 const INDICES = ["index.ts", "index.tsx", "index.mts", "index.js", "index.mjs"];
 const PACKAGE = /^(@|[a-z0-9][^:]*$)/i; // and no path or address
+// What Bun has in modules, too, and Node in CommonJS alone.
+const SCOPE = {
+    require: 'process.getBuiltinModule("module").createRequire(import.meta.url)',
+    __filename: "import.meta.filename",
+    __dirname: "import.meta.dirname",
+};
 const MODULE_SYNTAX = /^\s*(import|export)\b/m;
 
 const own = createRequire(import.meta.url);
@@ -57,30 +48,34 @@ export async function importFile(file, content, packages) {
         throw new Error(
             "Toolcell was built without its libraries for TypeScript; run make engines and install it again",
         );
-    if (!process.versions.bun) prepareNode(file, content, packages);
-    else if (await prepareBun(file, content.toString())) return compiled(file, content.toString());
+    const source = content.toString();
+    const fromHosts = hostImports(file, source, meant);
+    if (!process.versions.bun) await prepareNode(file, source, fromHosts, packages);
+    else if (await prepareBun(file, source, fromHosts)) return compiled(file, source);
     return import(pathToFileURL(file).href);
 }
 
 /** Returns whether the file is to be compiled from here, because Bun takes a content for modules alone. */
-async function prepareBun(file, content) {
+async function prepareBun(file, content, fromHosts) {
     const directory = path.dirname(file);
-    const missing = [...STAND_INS].filter(([name]) => {
+    const isMissing = (name) => {
         try {
             Bun.resolveSync(name, directory);
             return false;
         } catch {
             return true;
         }
-    });
+    };
+    const exports = [
+        ...libraries().map(([name, place]) => [name, () => import(place)]),
+        ...[...fromHosts].map(([name, names]) => [name, () => hostExports(names)]),
+    ];
     await Bun.plugin({
         name: "toolcell",
         setup(build) {
-            for (const [name, place] of missing)
-                build.module(name, async () => ({
-                    exports: await import(path.join(HERE, place)),
-                    loader: "object",
-                }));
+            for (const [name, made] of exports)
+                if (isMissing(name))
+                    build.module(name, async () => ({ exports: await made(), loader: "object" }));
             const loader = path.extname(file).slice(1).replace(/^[mc]/, "");
             build.onLoad({ filter: exactly(file) }, () => ({ contents: content, loader }));
         },
@@ -102,9 +97,11 @@ function exactly(file) {
     return new RegExp(`^${file.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`);
 }
 
-function prepareNode(file, content, packages) {
+async function prepareNode(file, content, fromHosts, packages) {
     const url = pathToFileURL(file).href;
     const beside = packages.map((place) => pathToFileURL(path.join(path.dirname(place), "_.mjs")).href);
+    const hosts = new Map();
+    for (const [name, names] of fromHosts) hosts.set(name, await hostSource(names));
     module.registerHooks({
         resolve(specifier, context, next) {
             if (specifier === url) return { url, shortCircuit: true }; // it may be gone by now
@@ -119,12 +116,16 @@ function prepareNode(file, content, packages) {
                     } catch {
                         continue; // the first error names the file that imports it
                     }
-                const found = unfinished(specifier, context.parentURL) ?? standIn(specifier);
+                const found = unfinished(specifier, context.parentURL) ?? libraryOf(specifier);
+                if (found === null && isHost(specifier))
+                    return { url: HOST + specifier, format: "module", shortCircuit: true };
                 if (found === null) throw error;
                 return { url: pathToFileURL(found).href, shortCircuit: true };
             }
         },
         load(url, context, next) {
+            if (url.startsWith(HOST))
+                return { format: "module", source: hosts.get(url.slice(HOST.length)) ?? "", shortCircuit: true };
             if (!url.startsWith("file:")) return next(url, context);
             const place = fileURLToPath(url);
             loaded.add(place);
@@ -136,24 +137,23 @@ function prepareNode(file, content, packages) {
                 };
             const isOwn = place === file;
             if (!TYPESCRIPT.test(place) && !isOwn) return next(url, context);
-            const source = translated((isOwn ? content : fs.readFileSync(place)).toString(), place);
-            return { format: formatOf(place, source), source, shortCircuit: true };
+            const source = translated(isOwn ? content : fs.readFileSync(place, "utf8"), place);
+            const format = formatOf(place, source);
+            return { format, source: format === "module" ? scoped(source) : source, shortCircuit: true };
         },
     });
-}
-
-function standIn(specifier) {
-    const place = STAND_INS.get(specifier);
-    return place === undefined ? null : path.join(HERE, place);
 }
 
 /** Returns the file that a specifier means to TypeScript and to bundlers, or null. */
 function unfinished(specifier, parent) {
     if (specifier.startsWith("file:")) return completed(fileURLToPath(specifier));
-    if (!parent?.startsWith("file:")) return null;
-    const from = fileURLToPath(parent);
-    if (/^(\.{1,2})?\//.test(specifier)) return completed(path.resolve(path.dirname(from), specifier));
-    for (const file of aliased(specifier, from)) {
+    return parent?.startsWith("file:") ? meant(specifier, fileURLToPath(parent)) : null;
+}
+
+/** Returns the file that a path, or a name of the project's, means in a file; null for a package. */
+function meant(specifier, from) {
+    const isPath = /^(\.{1,2})?\//.test(specifier);
+    for (const file of isPath ? [path.resolve(path.dirname(from), specifier)] : aliased(specifier, from)) {
         const whole = isFile(file) ? file : completed(file);
         if (whole !== null) return whole;
     }
@@ -187,6 +187,16 @@ function translated(source, file) {
         jsxRuntime: "automatic",
         production: true,
     }).code;
+}
+
+/** Returns a module that has the names of CommonJS which it uses and does not declare, in its first line. */
+function scoped(source) {
+    const own = Object.entries(SCOPE).filter(
+        ([name]) =>
+            new RegExp(`(?<![.\\w$])${name}\\b`).test(source) &&
+            !new RegExp(`\\b(?:const|let|var|function)\\s+${name}\\b|\\bimport\\b[^;"']*\\b${name}\\b`).test(source),
+    );
+    return own.map(([name, value]) => `const ${name} = ${value}; `).join("") + source;
 }
 
 function formatOf(file, source) {

@@ -1,0 +1,98 @@
+// The modules that stand for packages that a project has not installed: libraries that Toolcell has with it, and hosts.
+//
+// A package of a host has far more names than a tool can use without its terminal, so each name that a file imports is
+// there: what tools use works, and any other throws where it is called, not where it is imported.
+
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+const PLUGIN = "shims/plugin.mjs";
+const LIBRARIES = new Map([
+    ["toolcell", "shims/toolcell.mjs"],
+    ["@opencode-ai/plugin", PLUGIN],
+    ["@opencode-ai/plugin/tool", PLUGIN],
+    ["@atomic/plugin", PLUGIN],
+    ["@opencode/plugin", "shims/plugin2.mjs"],
+    ["zod", "vendor/zod.mjs"],
+    ["zod/v4", "vendor/zod.mjs"],
+    ["zod/v3", "vendor/zod3.mjs"],
+    ["typebox", "vendor/typebox.mjs"],
+    ["@sinclair/typebox", "vendor/typebox.mjs"],
+]);
+const HOST =
+    /^@(?:(?:oh-my-pi|mariozechner|earendil-works|bastani)\/pi-(?:coding-agent|agent-core|ai|tui|utils)|bastani\/atomic)(?:\/|$)/;
+const HOST_FILE = path.join(HERE, "shims/pi.mjs");
+const IMPORT =
+    /\b(?:import|export)\b(?!\s+type\b)(?:\s*\(|[^"'`;{(]{0,2000}(?:\{([^}]*)\})?\s*from\b)?\s*["']([^"']+)["']/g;
+const SOURCE = /\.[mc]?[jt]sx?$/;
+const FILES_MAX = 500;
+
+/** The packages of libraries, each with the file that stands for it. */
+export function libraries() {
+    return [...LIBRARIES].map(([name, place]) => [name, path.join(HERE, place)]);
+}
+
+/** Returns the file that stands for a library, or null. */
+export function libraryOf(specifier) {
+    const place = LIBRARIES.get(specifier);
+    return place === undefined ? null : path.join(HERE, place);
+}
+
+/** Returns whether a specifier is a package of a host. */
+export function isHost(specifier) {
+    return HOST.test(specifier);
+}
+
+/**
+ * Returns the names that a file, and those of the project that it imports, import from packages of hosts: a map of
+ * specifiers to sets of names. `find` returns the file that a specifier means in a file, or null.
+ */
+export function hostImports(file, content, find) {
+    const found = new Map();
+    const seen = new Set([file]);
+    const files = [[file, content]];
+    while (files.length) {
+        const [from, source] = files.pop();
+        for (const [, names, specifier] of source.matchAll(IMPORT)) {
+            if (HOST.test(specifier)) {
+                if (!found.has(specifier)) found.set(specifier, new Set());
+                for (const name of importedNames(names)) found.get(specifier).add(name);
+                continue;
+            }
+            const next = find(specifier, from);
+            if (next === null || seen.has(next) || !SOURCE.test(next) || seen.size === FILES_MAX) continue;
+            seen.add(next);
+            files.push([next, fs.readFileSync(next, "utf8")]);
+        }
+    }
+    return found;
+}
+
+function importedNames(list) {
+    return (list ?? "")
+        .replace(/\/\/[^\n]*/g, "")
+        .split(",")
+        .map((each) => each.trim().split(/\s+as\s+/)[0])
+        .filter((each) => /^[\w$]+$/.test(each) && each !== "default");
+}
+
+/** Returns the exports that a package of a host has for who imports these names, by name. */
+export async function hostExports(names) {
+    const host = await import(HOST_FILE);
+    const absent = [...names].filter((name) => !(name in host));
+    return { ...host, ...Object.fromEntries(absent.map((name) => [name, host.absent(name)])) };
+}
+
+/** Returns the source of a module with the same exports, for Node. */
+export async function hostSource(names) {
+    const host = await import(HOST_FILE);
+    const absent = [...names].filter((name) => !(name in host));
+    const from = `from ${JSON.stringify(pathToFileURL(HOST_FILE).href)};`;
+    return [
+        `import { absent } ${from}`,
+        `export * ${from}`,
+        ...absent.map((name) => `export const ${name} = absent("${name}");`),
+    ].join("\n");
+}
