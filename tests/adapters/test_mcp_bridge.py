@@ -359,9 +359,11 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
 ) -> None:
     monkeypatch.setattr(tool_call, "HEARTBEAT_SECONDS", 0.05)
     heard: list[float] = []
+    messages: set[str | None] = set()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
+        messages.add(message)
         if len(heard) == 3:
             (served.project / "heard").touch()
 
@@ -381,6 +383,7 @@ async def test_a_call_that_says_nothing_gives_signs_of_life(
 
     assert heard == sorted(set(heard))
     assert len(heard) >= 3
+    assert messages == {"running"}  # else a terminal shows the figure
 
 
 @asynccontextmanager

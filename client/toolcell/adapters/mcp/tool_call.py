@@ -28,6 +28,8 @@ __all__ = ["HEARTBEAT_SECONDS", "ToolCall"]
 
 STEP = 1e-6  # small against one file of many, and not lost in a sum of millions
 HEARTBEAT_SECONDS = 15.0  # hosts give up after 60 s of silence, and are to hear of us every 20 s
+RUNNING = "running"
+"""The message of a sign of life where the tool has given none: Claude Code and Copilot show the bare figure otherwise."""
 
 
 class ToolCall:
@@ -170,6 +172,7 @@ class ToolCall:
             done = rising.report(said.done, said.total, said.message)
         else:
             done = rising.again()
+            rising.message = rising.message or RUNNING
         if self._line:  # a partial result is no step further
             rising.message, self._line = self._line, ""
         await context.session.report_progress(done, rising.total, rising.message or None)
@@ -179,7 +182,7 @@ class _RisingProgress:
     """The progress of one request, of which every notification must say more than the one before.
 
     A tool may say the same again, or less, and a sign of life says nothing new at all. Both go out as the smallest step
-    upwards, which no person sees; a host that counts silence hears it.
+    upwards, with a message where a host would show the figure; a host that counts silence hears it.
     """
 
     __slots__ = ("_last", "message", "total")
