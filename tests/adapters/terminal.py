@@ -26,6 +26,7 @@ SECONDS_MAX = 60.0
 """For a text to appear; a second here, and other tests may have the processors."""
 LOOK_SECONDS = 0.05
 """A screen has no event for what it shows."""
+PRESS_SECONDS = 1.0
 COLUMNS, LINES = 120, 50
 
 
@@ -59,6 +60,13 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Press keys, by tmux's names: "Enter", "Escape", "Down", "C-c"."""
         self._tmux("send-keys", *keys)
+
+    async def press_until_gone(self, key: str, text: str) -> None:
+        """Press a key as often as a person would until a text has gone: Claude Code passes over an Enter that is quick."""
+        async with asyncio.timeout(SECONDS_MAX):
+            while text in self.screen():
+                self.press(key)
+                await asyncio.sleep(PRESS_SECONDS)
 
     def _tmux(self, *words: str) -> str:
         assert TMUX is not None
