@@ -32,10 +32,10 @@ async def test_answers_come_and_refusals_are_one_exception(tmp_path: Path) -> No
                     operator.tools.ReadOutput, pb.ReadOutputRequest(output_id="o-9")
                 ):
                     pass
-            assert (refused.value.code, refused.value.reason) == (grpc.StatusCode.NOT_FOUND, "unknown_output")
+            assert (refused.value.status, refused.value.code) == (grpc.StatusCode.NOT_FOUND, "unknown_output")
             with pytest.raises(Refused) as refused:
                 await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
-            assert refused.value.code is grpc.StatusCode.UNIMPLEMENTED
+            assert refused.value.status is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_a_daemon_that_is_gone_is_refused_with_the_remedy(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@
 
 A call always ends with an Outcome, never with an exception, whatever fails: the tool, the daemon or the connection.
 Cancelling a task that awaits a call aborts the call, and the cancellation is delivered when the tool has stopped.
+
+It runs on asyncio, also in a notebook: `async with connect() as session:`. Where no event loop runs, or trio's, there is
+`toolcell.client.blocking`.
 """
 
 from .call import Call

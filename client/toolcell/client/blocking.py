@@ -41,7 +41,10 @@ __all__ = ["Session", "connect"]
 
 EVENTS_AHEAD_MAX = 16  # handed over and not yet handled; further ones wait in the bounded store of the call
 LEFT = "the session has been left; calls belong into the `with` block of `connect`"
-WRONG_FACE = "this would block the event loop that runs in this thread; use toolcell.client instead"
+WRONG_FACE = (
+    "this would block the event loop that runs in this thread; use toolcell.client instead, also in a notebook: "
+    "`async with toolcell.client.connect() as session: await session.call(...)`"
+)
 
 _Result = TypeVar("_Result")
 

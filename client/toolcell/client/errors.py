@@ -8,6 +8,7 @@ The failure of a tool is never a refusal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # the stubs are in another package
@@ -61,16 +62,17 @@ class Refused(Exception):
     """The daemon refused a request.
 
     Attributes:
-        code: The gRPC status code.
-        reason: The reason for programs, in lower case, such as "unknown_tool" or "draining".
+        code: The reason for programs, in lower case, such as "unknown_tool" or "draining"; the `code` of `--json`.
+        reason: The same.
+        status: The gRPC status code.
         message: What happened, for the user.
         remedy: What to do next; "" if there is no general remedy.
     """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
-        self.code = refusal.code
-        self.reason = refusal.reason
+        self.code = self.reason = refusal.reason
+        self.status = refusal.code
         self.message = refusal.message
         self.remedy = refusal.remedy
 
@@ -82,9 +84,12 @@ class Unavailable(Exception):
     """The daemon cannot be reached, or refuses the session: no daemon, a wrong token, another protocol version.
 
     Attributes:
+        code: "unavailable", as the `code` of `--json`.
         message: What happened, for the user.
         remedy: What to do next; "" if there is no general remedy.
     """
+
+    code: ClassVar[Literal["unavailable"]] = "unavailable"
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .outcome import Block
+from .outcome import Block, Text
 
 __all__ = ["Event", "EventBuffer", "Gap", "Log", "Metadata", "Progress", "Started", "Update"]
 
@@ -39,6 +39,12 @@ class Update:
     """The content, as in `Outcome.content`."""
     details: Any
     """Data for programs, as read from JSON; None if there is none."""
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its text, for a place that has one line; "" if it has no text."""
+        text = "\n".join(block.text for block in self.content if isinstance(block, Text))
+        return text.rstrip().rpartition("\n")[2]
 
 
 @dataclass(frozen=True, slots=True)

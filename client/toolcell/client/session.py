@@ -6,10 +6,13 @@ it. The arguments are encoded first, so that values that are not JSON raise here
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Literal
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec
 
 import grpc
 
@@ -31,6 +34,16 @@ from .limits import Limits, encode_limits
 __all__ = ["Session", "connect"]
 
 PROTOCOL = 1
+NO_ASYNCIO = (
+    "toolcell.client needs a running asyncio event loop, and there is none here; under trio or without a loop use "
+    "toolcell.client.blocking, in trio by trio.to_thread.run_sync"
+)
+ENTERED = (
+    "a session is entered: `async with connect() as session:`; in a notebook, for several cells: "
+    "`stack = contextlib.AsyncExitStack(); session = await stack.enter_async_context(connect())`, and at the end "
+    "`await stack.aclose()`"
+)
+_Arguments = ParamSpec("_Arguments")
 
 
 class Session:
@@ -202,7 +215,41 @@ class Session:
             raise Refused(refusal_of_rpc(error)) from error
 
 
-@asynccontextmanager
+class _Opening(AbstractAsyncContextManager["Session"]):
+    """What `connect` returns: entering it opens the session, leaving it ends the session."""
+
+    def __init__(self, session: AbstractAsyncContextManager[Session]) -> None:
+        self._session = session
+
+    async def __aenter__(self) -> Session:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(NO_ASYNCIO) from None
+        return await self._session.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._session.__aexit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:  # checkers say it by themselves
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(ENTERED)
+
+
+def _entered(connect: Callable[_Arguments, AsyncGenerator[Session]]) -> Callable[_Arguments, _Opening]:
+    manager = asynccontextmanager(connect)
+
+    @wraps(connect)
+    def opening(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Opening:
+        return _Opening(manager(*args, **kwargs))
+
+    return opening
+
+
+@_entered
 async def connect(
     address: str | None = None,
     *,
@@ -240,6 +287,7 @@ async def connect(
     Raises:
         Unavailable: The daemon cannot be reached or refuses the session; the text says what to do.
         ValueError: `limits` or `resume` is invalid.
+        RuntimeError: No asyncio event loop runs here; under trio, use `toolcell.client.blocking` in a thread.
     """
     session_id, secret = _split(resume) if resume is not None else ("", "")
     opening = pb.Open(

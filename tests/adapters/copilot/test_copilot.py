@@ -207,6 +207,35 @@ async def test_progress_is_in_the_timeline_and_not_in_the_conversation(
         assert "step 2" not in json.dumps(copilot.model.script.requests[-1])
 
 
+GROWS = """
+import time
+from toolcell import ToolContext, tool
+
+@tool
+def grows(context: ToolContext) -> str:
+    for number in range(10):
+        context.update(f"first\\nline {number}\\n")
+        time.sleep(0.03)  # longer than what is joined into one update
+    return "grown"
+"""
+
+
+async def test_a_partial_result_is_a_line_in_the_timeline_and_not_one_for_each_update(
+    kit: RunningDaemon, start: Start
+) -> None:
+    file = kit.tool("grows", GROWS)
+    try:
+        events: list[SessionEvent] = []
+        async with start(kit, on_event=events.append) as copilot:
+            assert await copilot.use(Use("grows", {})) == ["grown"]
+            lines = [event.data.message for event in events if isinstance(event.data, SessionInfoData)]
+            assert lines[0] == "grows: line 0"
+            assert len(lines) < 10
+            assert "line 0" not in json.dumps(copilot.model.script.requests[-1])
+    finally:
+        file.unlink()
+
+
 async def test_calls_of_one_message_run_side_by_side(kit: RunningDaemon, start: Start) -> None:
     async with start(kit) as copilot:
         one, other = Use("kit_waits", {"name": "one"}), Use("kit_waits", {"name": "other"})

@@ -27,7 +27,7 @@ from tests.adapters.kit.kit import PICTURE
 from toolcell import Denied
 from toolcell.adapters import read_output
 from toolcell.adapters.copilot.convert import answer_of, line_of, result_of, tool_of
-from toolcell.client import Answer, FileData, ImageData, Kind, Outcome, Progress, ResourceLink, Text
+from toolcell.client import Answer, FileData, ImageData, Kind, Outcome, Progress, ResourceLink, Text, Update
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -112,7 +112,10 @@ def test_a_tool_says_what_it_is() -> None:
     [
         (Progress(1, 3, "one"), "t: 1/3 one"),
         (Progress(0.5, None, ""), "t: 0.5"),
+        (Update((Text("one\ntwo\n"), ImageData(b"1", "image/png")), None), "t: two"),
+        (Update((Text("x" * 1000),), None), f"t: {'x' * 200}"),
+        (Update((), {"n": 1}), ""),
     ],
 )
-def test_progress_is_a_line(progress: Progress, line: str) -> None:
+def test_progress_is_a_line(progress: Progress | Update, line: str) -> None:
     assert line_of("t", progress) == line

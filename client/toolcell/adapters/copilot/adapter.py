@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
@@ -47,6 +48,7 @@ from toolcell.client import (
     Refused,
     Session,
     ToolInfo,
+    Update,
 )
 from toolcell.client.callbacks import SERVED
 from toolcell.client.forms import NOTIFY, QUESTION
@@ -73,6 +75,8 @@ SDK_LOGGER = "copilot._jsonrpc"
 METHOD_NOT_FOUND = -32601  # of JSON-RPC
 ROOM_BYTES = 1024
 """For the daemon's notice, the message of a failure, and our own note."""
+UPDATE_SECONDS = 1.0
+"""Between two lines of partial results in a timeline, where each line stays for a while."""
 
 
 class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
@@ -303,9 +307,22 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
             return self.result(Outcome(Kind.invalid_arguments, message=message))
         named = cast("Mapping[str, object]", arguments)
 
+        next_update = 0.0
+
         async def tell(event: Event) -> None:
-            if isinstance(event, Progress) and conversation is not None and conversation.session is not None:
-                await _log(conversation.session, line_of(tool, event))
+            nonlocal next_update
+            if (
+                conversation is None
+                or conversation.session is None
+                or not isinstance(event, Progress | Update)
+            ):
+                return
+            if isinstance(event, Update):
+                if (now := time.monotonic()) < next_update:
+                    return
+                next_update = now + UPDATE_SECONDS
+            if line := line_of(tool, event):
+                await _log(conversation.session, line)
 
         if conversation is None or origin.call_id is None:
             return await self.call(tool, named, origin)

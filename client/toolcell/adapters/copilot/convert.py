@@ -19,11 +19,13 @@ from copilot.session_events import PermissionRequestCustomTool
 from copilot.tools import Tool, ToolBinaryResult, ToolHandler, ToolResult, ToolResultType
 
 from toolcell import Denied
-from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, Question, ToolInfo
+from toolcell.client import Answer, Ask, ImageData, Kind, Outcome, Progress, Question, ToolInfo, Update
 
 __all__ = ["answer_of", "input_of", "line_of", "question_of", "result_of", "tool_of", "value_of"]
 
 YES_NO = ["yes", "no"]
+LINE_CHARACTERS_MAX = 200
+"""Of a partial result in the timeline."""
 
 TYPES: dict[Kind, ToolResultType] = {Kind.ok: "success", Kind.denied: "denied", Kind.timed_out: "timeout"}
 """All other endings are a `failure`."""
@@ -73,10 +75,12 @@ def result_of(outcome: Outcome) -> ToolResult:
     )
 
 
-def line_of(tool: str, progress: Progress) -> str:
-    """How far a tool is, for a session's timeline."""
-    total = "" if progress.total is None else f"/{progress.total:g}"
-    return " ".join(filter(None, (f"{tool}: {progress.done:g}{total}", progress.message)))
+def line_of(tool: str, event: Progress | Update) -> str:
+    """How far a tool is, or the end of what it has until now, for a session's timeline; empty if it has no text."""
+    if isinstance(event, Update):
+        return f"{tool}: {line}" if (line := event.last_line[:LINE_CHARACTERS_MAX]) else ""
+    total = "" if event.total is None else f"/{event.total:g}"
+    return " ".join(filter(None, (f"{tool}: {event.done:g}{total}", event.message)))
 
 
 def question_of(ask: Ask, tool_call_id: str | None) -> PermissionRequestCustomTool:

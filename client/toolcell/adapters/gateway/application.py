@@ -331,10 +331,8 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
-        status = (
-            404 if error.code.name == "NOT_FOUND" else 422 if error.code.name == "INVALID_ARGUMENT" else 503
-        )
-        return answer(status, error.reason, error.message, error.remedy)
+        status = {"NOT_FOUND": 404, "INVALID_ARGUMENT": 422}.get(error.status.name, 503)
+        return answer(status, error.code, error.message, error.remedy)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

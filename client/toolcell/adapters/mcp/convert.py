@@ -95,8 +95,7 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolR
 
 def line_of(update: Update) -> str:
     """What a host shows of a partial result while the tool runs: the last line of its text; "" if it has none."""
-    texts = "\n".join(block.text for block in update.content if isinstance(block, Text))
-    return texts.rstrip().rpartition("\n")[2][:LINE_CHARACTERS_MAX]
+    return update.last_line[:LINE_CHARACTERS_MAX]
 
 
 def failure(message: str) -> types.CallToolResult:

@@ -168,7 +168,7 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
         # Not closed behind it: the process ends at once, see `main`.
         return asyncio.Runner().run(ending)
     except Unavailable as error:
-        raise Failure(Exit.UNAVAILABLE, "unavailable", error.message, error.remedy) from error
+        raise Failure(Exit.UNAVAILABLE, error.code, error.message, error.remedy) from error
     except Refused as error:
         if error.reason == "unreachable":  # what gRPC says of it is no sentence
             raise Failure(
