@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 __all__ = ["Registry", "registry"]
 
@@ -70,7 +71,7 @@ class Registry:
 
     def tarball(self, name: str) -> str:
         """The address of a package."""
-        return f"{self.address}{name}/-/{name}-{VERSION}.tgz"
+        return f"{self.address}{name}/-/{name.rpartition('/')[2]}-{VERSION}.tgz"
 
     def lock(self, directory: Path, manager: str, *names: str, tarball: str = "") -> None:
         """Write a `package.json` and a lock file that ask for packages; with `tarball` at that address."""
@@ -99,10 +100,10 @@ class Registry:
 
     def answer(self, path: str) -> bytes | None:
         """Return what is at a path, or None."""
-        name, _, rest = path.strip("/").partition("/")
+        name, tarball, _ = unquote(path).strip("/").partition("/-/")
         if name not in self.tarballs:
             return None
-        if rest:
+        if tarball:
             return self.tarballs[name]
         dist = {"tarball": self.tarball(name), "integrity": self.integrity(name)}
         versions = {VERSION: self.manifests[name] | {"dist": dist}}

@@ -101,11 +101,14 @@ def test_what_the_lock_file_says_is_installed_and_the_tool_reads_it(
     engine: str, manager: str, trusted: Project, daemon: RunningDaemon, packages: Registry
 ) -> None:
     daemon.configure(f'[source.project]\nruntime = "{engine}"\n')
-    packages.lock(trusted.directory, manager, "dep")
+    packages.add("@scope/part", {"index.js": DEP.replace("found", "scoped")})
+    packages.lock(trusted.directory, manager, "dep", "@scope/part")
+    script = TOOL.replace("[dep.word", "[dep.word + part.word")
+    (trusted.tools / "say.ts").write_text(f'import part from "@scope/part"\n{script}')
     before = sorted(trusted.directory.iterdir())
     checked = trusted.run("check")
     assert checked.code == 1
-    assert "dep is not installed; nothing is installed during a call." in checked.out
+    assert "is not installed; nothing is installed during a call." in checked.out
     assert f"toolcell prepare {trusted.directory}" in checked.out
     done = trusted.run("prepare")
     assert done.code == 0, done
@@ -113,7 +116,7 @@ def test_what_the_lock_file_says_is_installed_and_the_tool_reads_it(
     assert sorted(trusted.directory.iterdir()) == before, "the installation wrote into the project"
     said = trusted.run("call", "say")
     word, place, written, variable = said.out.strip().split("|")
-    assert (word, written, variable) == ("found", "no", ""), said
+    assert (word, written, variable) == ("foundscoped", "no", ""), said
     assert Path(place).is_relative_to(trusted.home / "state" / "packages")
     asked = len(packages.asked)
     again = trusted.run("prepare", "--json").json("prepare")

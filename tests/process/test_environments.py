@@ -21,6 +21,8 @@ from typing import Final, Literal
 import pytest
 from tests.daemons import RunningDaemon
 
+from toolcell_proto.v1 import operator_pb2
+
 pytestmark = pytest.mark.anyio
 
 PLANT: Final = """
@@ -282,6 +284,32 @@ async def test_a_package_that_is_not_there_is_reported_with_the_words_of_uv(pack
     assert (outcome.kind.value, outcome.cause) == ("refused", "broken_tool")
     assert "uv cannot install" in outcome.message
     assert "missing" in outcome.message
+
+
+@pytest.mark.slow
+async def test_prepare_builds_the_environment_before_the_first_call_and_tells_what_fails(
+    packages: RunningDaemon,
+) -> None:
+    place = packages.tool("place", SCRIPT.format(package="mark"))
+    other = packages.tool("other", SCRIPT.format(package="missing"))
+
+    async def prepared() -> list[tuple[str, str, str]]:
+        request = operator_pb2.PrepareRequest(directory=str(packages.project))
+        async with packages.operate() as client:
+            answers = client.watch(client.operator.Prepare, request)
+            return [(it.path, it.state, it.message) async for it in answers]
+
+    told = {(path, state): message for path, state, message in await prepared()}
+    assert set(told) == {
+        (str(place), "installing"), (str(place), "installed"), (str(other), "installing"), (str(other), "failed"),
+    }  # fmt: skip
+    assert told[str(place), "installed"] == "mark, by uv"
+    assert "uv cannot install" in told[str(other), "failed"]
+    assert (str(place), "present", "mark, by uv") in await prepared()
+    async with packages.connect() as session:
+        outcome = await session.call("place", {})
+    assert outcome.kind.value == "ok", outcome
+    assert not os.path.lexists(packages.directory / "ran-outside")
 
 
 @pytest.mark.slow

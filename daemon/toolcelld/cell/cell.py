@@ -112,7 +112,13 @@ class Cell:
 
     @classmethod
     async def start(
-        cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False, host_network: bool = False
+        cls,
+        zygote: Zygote,
+        receiver: Receiver,
+        *,
+        apart: bool = False,
+        host_network: bool = False,
+        renames: bool = False,
     ) -> Cell:
         """Fork a keeper, and have it build the cell.
 
@@ -121,6 +127,7 @@ class Cell:
             receiver: Receives the cell's frames and output.
             apart: Whether the cell is in namespaces of its own; False by default.
             host_network: Whether a cell that is apart uses the network of the host; False by default.
+            renames: As in `SandboxPolicy`; False by default.
 
         Raises:
             ZygoteEnded: The zygote has ended meanwhile; the next one can start the cell.
@@ -147,7 +154,9 @@ class Cell:
             await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await zygote.spawn(child_ends, apart=apart, host_network=host_network)
+                    cell._spawned = await zygote.spawn(
+                        child_ends, apart=apart, host_network=host_network, renames=renames
+                    )
             except TimeoutError:
                 zygote.replace()
                 raise ZygoteEnded(

@@ -140,6 +140,7 @@ class Plan:
     zygote_pid: int
     apart: bool = False  # with namespaces of its own, as in `strict`
     host_network: bool = False  # of these namespaces none for the network
+    renames: bool = False  # without the scope of step 4: see `SandboxPolicy.renames`
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
     setup: CellSetup | None = None
@@ -239,7 +240,9 @@ def _surroundings(plan: Plan) -> None:
 def _enclosure(plan: Plan) -> str | None:
     linux.no_new_privileges()
     linux.subreaper()
-    if linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
+    if plan.renames or linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
+        # Every domain that does not grant renames between directories refuses them, also one that is for signals only,
+        # and a domain that grants them forbids the mounts of step 7. What ends the cell is its process namespace.
         return "no-new-privileges"
     linux.restrict_signals()
     try:

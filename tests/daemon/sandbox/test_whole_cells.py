@@ -60,7 +60,14 @@ async def run_in_cell(
             await scratch.start()
             apart = policy.enclosure == "strict"
             host_network = apart and policy.network == "open"
-            blanks = PreforkedCells(runtime, tasks, scratch, apart=apart, host_network=host_network)
+            blanks = PreforkedCells(
+                runtime,
+                tasks,
+                scratch,
+                apart=apart,
+                host_network=host_network,
+                renames=apart and policy.renames,
+            )
             worker = Worker("w", CellSpec(file, project, environment, limits, policy), lambda _: None)
             try:
                 await worker.start(blanks, load_seconds=10)
@@ -189,3 +196,38 @@ async def test_frames_sent_before_a_worker_exits_are_received_after_it(
     monkeypatch.setattr(WorkerChannel, "data_received", deaf)
     with pytest.raises(StartFailed, match="sandbox_setup_failed: files: / cannot be writable"):
         await run_in_cell(place, SandboxPolicy("baseline", writable=("/",)), "said = 0")
+
+
+@pytest.mark.parametrize("renames", [True, False])
+async def test_a_cell_that_may_rename_between_directories_may_do_no_more_than_another(
+    place: Path, renames: bool
+) -> None:
+    (place / "home" / "kept").write_text("kept")
+    said, layers = await run_in_cell(
+        place,
+        policy(place, "strict", renames=renames),
+        """
+        os.makedirs("a/b")
+        open("a/b/file", "w").close()
+        os.makedirs("a/tree/below")
+        said = {
+            "rename": attempt(lambda: os.rename("a/b/file", "file")),
+            "rename a tree": attempt(lambda: os.rename("a/tree", "tree")),
+            "rename out": attempt(lambda: os.rename("a", f"{home}/a")),
+            "rename in": attempt(lambda: os.rename(f"{home}/kept", "kept")),
+            "link in": attempt(lambda: os.link("/etc/passwd", "linked")),
+            "signal": attempt(lambda: os.kill(keeper, 0)),
+            "mount": attempt(lambda: os.chroot("/")),
+            "processes": sorted(int(name) for name in os.listdir("/proc") if name.isdigit())[:3],
+        }
+        """,
+        home=str(place / "home"),
+        keeper=os.getpid(),
+    )
+    moved = 0 if renames else errno.EXDEV
+    assert (said["rename"], said["rename a tree"]) == (moved, moved), said
+    refused = {name: said[name] for name in ("rename out", "rename in", "link in", "signal", "mount")}
+    assert 0 not in refused.values(), refused
+    assert (place / "home" / "kept").read_text() == "kept"
+    assert said["processes"][0] == 1, "it has a process namespace of its own"
+    assert sum(layer.startswith("landlock ") for layer in layers) == 1
