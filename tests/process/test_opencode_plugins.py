@@ -8,6 +8,7 @@ import pytest
 from tests.daemons import RunningDaemon
 from tests.process.test_typescript import daemon, of_engine, text_of, write
 
+from toolcell.client import Text
 from toolcell.client.events import Metadata, Update
 
 __all__ = ["daemon", "of_engine"]
@@ -121,7 +122,7 @@ async def test_a_plugin_of_opencode_2_is_a_file_of_its_tools(daemon: RunningDaem
         assert json.loads(outcome.text) == outcome.details == {**told_of, "aborted": False}
         assert outcome.metadata == {"looked": 3, "pages": 2}
         assert any(isinstance(event, Metadata) and event.values == {"looked": 3} for event in told)
-        assert any(isinstance(event, Update) and event.content[0].text == "one so far" for event in told)
+        assert any(isinstance(event, Update) and event.content == (Text("one so far"),) for event in told)
         wrong = await session.call("issue_find", {"words": 1, "more": 2})
         assert wrong.kind.value == "invalid_arguments"
         closed = await session.call("close")

@@ -202,7 +202,7 @@ async def none_is_open(stay: Stay) -> None:
     """Wait until the user is asked nothing."""
 
     async def withdrawn() -> bool:
-        return (await stay.client.get("/permission")).raise_for_status().json() == []
+        return not (await stay.client.get("/permission")).raise_for_status().json()
 
     await until(withdrawn)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,7 +43,7 @@ console.log(currentTrace(environment))
 
 
 @contextmanager
-def collector() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def collector() -> Generator[tuple[str, list[dict[str, Any]]]]:
     """A collector of OpenTelemetry's: its URL, and the spans that it has got."""
     spans: list[dict[str, Any]] = []
 
@@ -59,7 +59,7 @@ def collector() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name there
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -22,7 +22,7 @@ async function server({ client, directory }, options = {}) {
     toast("Toolcell", message, variant)
   }
   function toast(title, message, variant = "info") {
-    client.tui.showToast({ body: { title, message: printable(message), variant } }).catch(() => {})
+    client.tui.showToast({ body: { title, message: message.split("\n").map(printable).join("\n"), variant } }).catch(() => {})
   }
   const permissions = new Permissions(client)
   const running = new Map() // by flight: the performance that answers its questions
