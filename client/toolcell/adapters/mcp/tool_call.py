@@ -94,8 +94,8 @@ class ToolCall:
                 self._progress, self._line = event, ""
             case Update():
                 self._line = line_of(event) or self._line
-            case Metadata(title=title) if title not in ("", self._title):
-                self._title = self._line = title
+            case Metadata() if event.title not in ("", self._title):
+                self._title = self._line = event.title
             case Log() if self._context is not None:
                 if not self._records.put(event, self._log_level(self._context)):
                     return
