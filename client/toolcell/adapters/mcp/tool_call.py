@@ -71,7 +71,7 @@ class ToolCall:
         self._rising = _RisingProgress()
         self._progress: Progress | None = None  # the newest that was not told
         self._line = ""  # of the newest update or the newest title, if it came after that
-        self._title = ""  # that comes with all metadata
+        self._title: str = ""  # that comes with all metadata
         self._news = asyncio.Event()
         self._put: dict[
             str, tuple[types.ElicitRequest, asyncio.Future[object]]
