@@ -19,7 +19,8 @@ from toolcell.adapters.mcp.log_records import LEVELS, RECORDS_MAX, LogRecords
 from toolcell.client import Log
 
 TOOLS = '''
-import logging
+import logging, time
+from pathlib import Path
 from toolcell import ToolContext, tool
 
 @tool
@@ -53,6 +54,16 @@ def shows(context: ToolContext) -> str:
     """Show what it has."""
     context.progress(1, 3, "one")
     context.update("first\\nlast\\n")
+    return "done"
+
+@tool
+def titles(context: ToolContext) -> str:
+    """Set a title, and metadata when it was seen."""
+    context.metadata("Half way", done=1)
+    seen, deadline = Path(__file__).parent.parent.parent / "seen", time.monotonic() + 30
+    while not seen.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    context.metadata(done=2, left={"a": [1]})
     return "done"
 '''
 SAID = [
@@ -209,6 +220,25 @@ async def test_a_partial_result_is_the_message_of_progress_and_no_step(served: R
         await client.call_tool("kit_shows", progress_callback=hear)
     assert told[-1][1:] == (3, "last")
     assert 1 <= told[-1][0] < 1.1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_title_is_the_message_of_progress_and_metadata_come_with_the_result(
+    served: RunningDaemon, era: str
+) -> None:
+    told: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+        (served.project / "seen").touch()
+
+    async with host(served, era) as client:
+        done = await client.call_tool("kit_titles", progress_callback=hear)
+        assert told == ["Half way"]
+        assert (done.meta or {})["toolcell/metadata"] == {"title": "Half way", "done": 2, "left": {"a": [1]}}
+        without = await client.call_tool("kit_logs")
+        assert "toolcell/metadata" not in (without.meta or {})
 
 
 def test_the_newest_records_are_kept_and_the_dropped_ones_counted() -> None:

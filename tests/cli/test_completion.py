@@ -54,7 +54,7 @@ def in_bash(project: Project, *words: str) -> list[str]:
 def test_bash_completes_commands_options_and_words_of_a_list(project: Project) -> None:
     assert in_bash(project, "ca") == ["call", "calls"]
     assert in_bash(project, "call", "--t") == ["--timeout"]
-    assert in_bash(project, "mcp", "install", "c") == ["claude", "copilot", "cursor"]
+    assert in_bash(project, "mcp", "install", "cu") == ["cursor"]
     assert in_bash(project, "new", "f") == ["factory", "fastmcp"]
 
 

@@ -38,6 +38,8 @@ __all__ = [
 ]  # fmt: skip
 
 ANSWER = "allow"
+METADATA_KEY = "toolcell/metadata"
+"""In the `_meta` of a result: what the tool has set with `context.metadata`, for programs; no host shows it."""
 LINE_CHARACTERS_MAX = 1000
 """As of the message of progress."""
 NOT_STRUCTURED = (
@@ -84,13 +86,17 @@ def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolR
         content.insert(0, _text(told))
     if noted := notes_text(outcome):
         content.append(_text(noted))
+    result = types.CallToolResult(content=content, is_error=not outcome.ok)
+    if outcome.metadata:
+        result.meta = {METADATA_KEY: dict(outcome.metadata)}
     if tool is None or tool.output_schema is None or not outcome.ok:
-        return types.CallToolResult(content=content, is_error=not outcome.ok)
-    if not outcome.structured:
-        content.insert(0, _text(NOT_STRUCTURED))
-        return types.CallToolResult(content=content, is_error=True)
-    wrapped = tool.structured_value(outcome.details)
-    return types.CallToolResult(content=content, structured_content=cast("dict[str, Any]", wrapped))
+        return result
+    if outcome.structured:
+        result.structured_content = cast("dict[str, Any]", tool.structured_value(outcome.details))
+    else:
+        result.content.insert(0, _text(NOT_STRUCTURED))
+        result.is_error = True
+    return result
 
 
 def line_of(update: Update) -> str:

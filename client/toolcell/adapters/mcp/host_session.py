@@ -265,9 +265,8 @@ class HostSession:
         if output is not None and output.id:
             link = self._outputs.add(output, talk.running.tool)
             await self._bus.publish(ResourcesListChanged())
-            if reads_structured(
-                client_name(context)
-            ):  # the others show it as text, below the note that says the same
+            # The others show it as text, below the note that says the same.
+            if reads_structured(client_name(context)):
                 result.content.append(link)
         return result
 

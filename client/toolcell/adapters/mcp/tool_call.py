@@ -18,7 +18,19 @@ import anyio
 from mcp import types
 
 from toolcell.adapters import read_output
-from toolcell.client import Answer, Ask, Call, Event, Log, Outcome, Progress, Question, ToolInfo, Update
+from toolcell.client import (
+    Answer,
+    Ask,
+    Call,
+    Event,
+    Log,
+    Metadata,
+    Outcome,
+    Progress,
+    Question,
+    ToolInfo,
+    Update,
+)
 
 from .convert import answer_of, form_of, line_of, question_of, result_of, value_of
 from .host_context import Context
@@ -60,7 +72,8 @@ class ToolCall:
         self._context: Context | None = None
         self._rising = _RisingProgress()
         self._progress: Progress | None = None  # the newest that was not told
-        self._line = ""  # of the newest update, if it came after that
+        self._line = ""  # of the newest update or the newest title, if it came after that
+        self._title: str = ""  # that comes with all metadata
         self._news = asyncio.Event()
         self._put: dict[
             str, tuple[types.ElicitRequest, asyncio.Future[object]]
@@ -83,6 +96,8 @@ class ToolCall:
                 self._progress, self._line = event, ""
             case Update():
                 self._line = line_of(event) or self._line
+            case Metadata() if event.title not in ("", self._title):
+                self._title = self._line = event.title
             case Log() if self._context is not None:
                 if not self._records.put(event, self._log_level(self._context)):
                     return

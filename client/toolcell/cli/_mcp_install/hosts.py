@@ -23,6 +23,8 @@ Command = Sequence[str]
 
 WORKSPACE = {"env": {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}}
 """For hosts that put their workspace in its place. Where one does not, the bridge knows the variable and ignores it."""
+PLACES = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TOOLCELL_SOCKET"]
+"""For a host that gives its servers few variables: with these they find the user's own daemon, and not another."""
 NO_WORKSPACE = "It tells its servers no workspace: name a directory, toolcell -C DIR mcp install {name}."
 
 
@@ -182,7 +184,7 @@ HOSTS: dict[str, McpHost] = {
         "Codex CLI",
         "mcp_servers",
         _moved("CODEX_HOME", "config.toml", ".codex"),
-        _split(required=True, startup_timeout_sec=30, tool_timeout_sec=3600),
+        _split(required=True, startup_timeout_sec=30, tool_timeout_sec=3600, env_vars=PLACES),
         _joined,
         toml_edit,
         project=(".codex/config.toml",),
