@@ -32,6 +32,7 @@ COUNT_MAX = 2**31 - 1  # the wire's and the kernel's counts are of 32 bits
 SIZE_BYTES_MAX = 2**60  # 1 EiB; the kernel's sizes are signed 64 bits
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_LARGEST_FIRST = tuple((unit, factor) for unit, factor in reversed(_SECONDS.items()) if unit)
 _BINARY = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 _BYTES = {**_BINARY, "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # Twenty digits at most: int() and float() of what follows stay cheap.
@@ -98,8 +99,14 @@ def optional(parse: Callable[[object], NumberT]) -> Callable[[object], NumberT |
 
 
 def show_seconds(seconds: float | None) -> str:
-    """Return a duration as it is written: "120", "0.5", "off"."""
-    return "off" if seconds is None else f"{seconds:.10g}"
+    """Return a duration as it is written, in the largest unit that divides it: "90s", "2m", "500ms", "off"."""
+    if seconds is None:
+        return "off"
+    milliseconds = round(seconds * 1000, 6)
+    for unit, factor in _LARGEST_FIRST:
+        if milliseconds and milliseconds % (factor * 1000) == 0:
+            return f"{milliseconds / (factor * 1000):.0f}{unit}"
+    return f"{seconds:.13f}".rstrip("0").rstrip(".") + "s"
 
 
 def show_bytes(size: int | None) -> str:

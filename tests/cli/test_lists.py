@@ -63,9 +63,9 @@ def test_one_tool_is_shown_with_its_schema_and_where_its_settings_come_from(daem
     daemon.tool("add", ADD)
     done = daemon.run("tools", "add")
     assert '"a": {\n      "type": "integer"' in done.out
-    assert re.search(r"\ntimeout  +60  +file\n", done.out)
+    assert re.search(r"\ntimeout  +1m  +file\n", done.out)
     shown = daemon.run("tools", "add", "--json").json("tools NAME")
-    assert {"key": "timeout", "value": "60", "origin": "file"} in shown["settings"]
+    assert {"key": "timeout", "value": "1m", "origin": "file"} in shown["settings"]
     assert daemon.run("tools", "unknown").code == 3
 
 

@@ -119,3 +119,32 @@ def test_yes_is_never_asked_and_quiet_shows_no_progress(here: Project) -> None:
     with here.screen("call", "slow_quick", "--yes", "--quiet") as screen:
         assert screen.end() == 0
     assert screen.text == "done\r\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("call", "sluggish"), ("tools",), ("check",)], ids=" ".join)
+def test_a_long_import_says_that_it_is_waited_for(here: Project, words: tuple[str, ...]) -> None:
+    mark = here.tools / "_mark"
+    here.tool(
+        "sluggish",
+        f'''
+        import os, time
+        from toolcell import tool
+
+        while not os.path.exists({str(mark)!r}):
+            time.sleep(0.01)
+
+        @tool
+        def sluggish() -> str:
+            """Take long to load."""
+            return "done"
+        ''',
+    )
+    with here.screen(*words) as screen:
+        screen.until("loading tools (1 s)")
+        screen.until(" (2 s)")
+        mark.touch()
+        assert screen.end() == 0
+    left = shown(screen.text)
+    assert not [line for line in left if "loading" in line]
+    assert "sluggish" in left[-1] or left[-1] == "done"

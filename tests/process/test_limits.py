@@ -170,7 +170,7 @@ return "spun"
     outcome = await exceed(daemon, body, cpu=1)
     assert (outcome.kind, outcome.cause) == ("limit_exceeded", "cpu")
     assert re.match(r"1\.\d s of 1 s of processor time after ", outcome.message), outcome.message
-    assert "To raise it: [tool.bomb] cpu = 2 in" in outcome.message
+    assert 'To raise it: [tool.bomb] cpu = "2s" in' in outcome.message
 
 
 @pytest.mark.slow

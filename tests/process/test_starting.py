@@ -115,6 +115,7 @@ async def test_a_daemon_that_cannot_start_says_why(place: Place) -> None:
     assert "did not start" in told
     assert str(config) in told
     assert "workerz" in told
+    assert "toolcell serve" not in told  # it would fail in the same way
 
 
 async def test_a_directory_that_others_can_enter_is_not_used(place: Place) -> None:

@@ -28,7 +28,7 @@ from toolcell.cli._ui.json_output import print_json
 from toolcell.cli._ui.kept_session import KEPT_SECONDS, check_name, keep
 from toolcell.cli._ui.streams import write_data
 from toolcell.cli._ui.tables import fitted
-from toolcell.cli._ui.terminal import Terminal
+from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.client import (
     Answer,
     Ask,
@@ -93,9 +93,12 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
     terminal = Terminal(quiet=context.quiet)
     only = () if file is None else (file,)
     _check_session(options, file)
-    async with daemon(
-        context, private=options.private, shared=not (options.private or only), only=only
-    ) as selected_daemon:
+    async with (
+        terminal.waiting(LOADING) as waiting,
+        daemon(
+            context, private=options.private, shared=not (options.private or only), only=only
+        ) as selected_daemon,
+    ):
         ask = asking(terminal, options.allow_all)
         async with _session(selected_daemon, options.session, terminal, ask) as session:
             name = options.tool if file is None else tool_of(file, export, session.catalog)
@@ -108,8 +111,10 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
                 selected_daemon,
                 lambda: started(session, name, arguments, options.timeout_seconds),
             ) as running:
+                waiting.text = f"{clean(name)}: loading"
                 show = _events_shown(running) if options.events else shown(terminal, running)
                 async for event in running:
+                    waiting.end()
                     show(event)
                 outcome = await running
             terminal.clear()

@@ -22,7 +22,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json
 from toolcell.cli._ui.tables import columns_of, fitted
-from toolcell.cli._ui.terminal import Terminal
+from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.cli.call import asking, file_of, interrupts, services, shown, started, wait_for_catalog
 from toolcell.client import Catalog, Kind, Outcome, Session, connect
 from toolcell.client._launch.daemon import Daemon
@@ -132,6 +132,7 @@ async def test(
     terminal = Terminal(sys.stderr if context.as_json else sys.stdout, quiet=context.quiet)
     done: list[_Done] = []
     async with (
+        terminal.waiting(LOADING) as waiting,
         daemon(context, only=only, tests=True) as found,
         connect(
             found.socket,
@@ -144,6 +145,7 @@ async def test(
         ) as session,
     ):
         await wait_for_catalog(found, session)
+        waiting.end()
         for tested in wanted or _all_tested(session.catalog):
             done.append(await _run(terminal, found, session, tested, timeout_seconds))
             if not context.as_json:

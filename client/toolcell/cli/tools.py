@@ -17,6 +17,7 @@ from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
 from toolcell.cli._ui.tables import print_prose, print_table
+from toolcell.cli._ui.terminal import LOADING, Terminal, Waiting
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._operator import Operator, operate
 from toolcell.client._transport.messages import read_catalog
@@ -31,9 +32,10 @@ DESCRIPTION_BYTES_SHOWN = 2048
 
 async def tools(context: CommandContext, name: str | None) -> Exit:
     """What the directory sees, or one tool with what applies to it."""
-    async with daemon(context) as found, operate(found) as client:
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting as line, daemon(context) as found, operate(found) as client:
         if name is not None:
-            await _one_tool(context, client, name)
+            await _one_tool(context, client, name, line)
             return Exit.OK
         answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
     if not context.as_json:
@@ -52,8 +54,9 @@ async def tools(context: CommandContext, name: str | None) -> Exit:
     return Exit.OK
 
 
-async def _one_tool(context: CommandContext, client: Operator, name: str) -> None:
+async def _one_tool(context: CommandContext, client: Operator, name: str, waiting: Waiting) -> None:
     answer = await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=name))
+    waiting.end()
     (found,) = read_catalog([pb.CatalogPart(tools=[answer.tool], last=True)]).tools.values()
     if context.as_json:
         print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
@@ -77,6 +80,7 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     """Load, report, and exit with 1 where something cannot be used."""
     only = tuple(dict.fromkeys(tool_file(file) for file in files))
     async with (
+        Terminal(quiet=context.quiet).waiting(LOADING),
         daemon(context, only=only) as found,
         connect(found.socket, agent="cli", directory=".", daemon="running", linger=0) as session,
         operate(found) as client,

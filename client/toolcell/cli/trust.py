@@ -13,7 +13,7 @@ from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record
 from toolcell.cli._ui.tables import print_prose, print_table
-from toolcell.cli._ui.terminal import Terminal
+from toolcell.cli._ui.terminal import LOADING, Terminal
 from toolcell.client._operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
 
@@ -55,10 +55,12 @@ async def trust(
         yes: Whether it is granted without a question.
     """
     directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
-    async with daemon(context) as found, operate(found) as client:
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting as line, daemon(context) as found, operate(found) as client:
         if revoke:
             return await _revoke(context, client, directory)
         asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
+        line.end()
         if not context.as_json and not context.quiet:
             print_prose("\n".join(_asks(asked)))
         if show:
@@ -187,7 +189,8 @@ async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
         subject: A path, a host, a program or a variable; empty for everything that the tool is given.
     """
     request = op.ExplainRequest(directory=os.getcwd(), tool=tool, subject=subject)
-    async with daemon(context) as found, operate(found) as client:
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting, daemon(context) as found, operate(found) as client:
         answers = (await client.ask(client.operator.Explain, request)).explanations
     if context.as_json:
         print_json({"tool": tool, "explanations": [record(answer) for answer in answers]})

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Literal, NamedTuple
 
-from toolcell._units import format_bytes, format_seconds, show_bytes
+from toolcell._units import format_bytes, format_seconds
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.usage import passed
 from toolcelld.config.load import dotted
-from toolcelld.config.settings import KEYS, Limits, Settings
+from toolcelld.config.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy
@@ -330,7 +330,8 @@ def _raise(evidence: Evidence, key: str) -> str:
         return ""
     if value != getattr(evidence.settings.limits, KEYS[key]):
         return f"\nThe call itself asked for that {key}; its tool may have more."
-    raised = f'"{show_bytes(int(value) * 2)}"' if KEYS[key].endswith("_bytes") else f"{value * 2:g}"
+    raised = shown_limit(KEYS[key], value * 2)
+    raised = raised if raised.isdecimal() else f'"{raised}"'
     return f"\nTo raise it: [tool.{evidence.tool}] {key} = {raised} in ~/.config/toolcell/config.toml"
 
 

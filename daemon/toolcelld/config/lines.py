@@ -31,13 +31,20 @@ def keys_of(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line of a key, else of the nearest table around it that has a line; None if there is none."""
+    """Return the line of a key, else of the nearest table around it that has a line; None if there is none.
+
+    A table that has none itself, as `a` where there is only `[a.b]`, has the first line of what is in it.
+    """
     found: dict[tuple[str, ...], int] = {}
+    within: dict[tuple[str, ...], int] = {}
     for number, place in keys_of(text):
         found.setdefault(place, number)
-    for length in range(len(path), 0, -1):
-        if path[:length] in found:
-            return found[path[:length]]
+        for length in range(1, min(len(place), len(path) + 1)):
+            within.setdefault(place[:length], number)
+    for lines in (found, within):
+        for length in range(len(path), 0, -1):
+            if path[:length] in lines:
+                return lines[path[:length]]
     return None
 
 

@@ -119,7 +119,7 @@ def _written(name: str, value: object) -> str:
         return '"off"'
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float) and name.endswith("_bytes"):
+    if isinstance(value, int | float) and (name.endswith("_bytes") or name.startswith("bytes_")):
         return _quoted(show_bytes(int(value)))
     if isinstance(value, int | float) and name.endswith("_seconds"):
         return _quoted(show_seconds(value))

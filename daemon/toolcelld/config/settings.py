@@ -45,6 +45,7 @@ __all__ = [
     "Standing",
     "lower",
     "resolve",
+    "shown_limit",
     "with_env",
 ]
 
@@ -366,8 +367,17 @@ def _written(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float) or value is None:
-        return show_bytes(cast("int | None", value)) if name.endswith("_bytes") else show_seconds(value)
+        return shown_limit(name, value)
     return str(value)
+
+
+def shown_limit(name: str, value: float | None) -> str:
+    """Return a limit as a file would say it, by the name of its field: "2m", "512MiB", "64", "off"."""
+    if name.endswith("_seconds"):
+        return show_seconds(value)
+    if name.endswith("_bytes") or value is None:
+        return show_bytes(cast("int | None", value))
+    return f"{value:g}"
 
 
 def lower(limits: Limits, by: Limits) -> Limits:

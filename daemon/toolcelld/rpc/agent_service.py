@@ -326,7 +326,7 @@ class ToolCell(rpc.ToolCellServicer):
             )
         if not found:
             raise Refusal(
-                RefusalReason.UNKNOWN_CALL, f"no running call {request.call_id[:128]!r}.", field="call_id"
+                RefusalReason.UNKNOWN_CALL, f"No running call {request.call_id[:128]!r}.", field="call_id"
             )
         session, call_id = found[0]
         return pb.AbortCallResponse(running=session.abort(call_id, stop), call_id=call_id)

@@ -191,7 +191,7 @@ def test_a_normal_return_after_the_time_out_has_timed_out_all_the_same() -> None
     assert verdict.stopped == "settled"
     assert verdict.message == (
         "120.0 s; it stopped by itself 1 ms later, and so did what it had started.\n"
-        "To raise it: [tool.render] timeout = 240 in ~/.config/toolcell/config.toml\n"
+        'To raise it: [tool.render] timeout = "4m" in ~/.config/toolcell/config.toml\n'
         "What it had done until then is not undone."
     )
 

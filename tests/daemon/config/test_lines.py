@@ -38,6 +38,8 @@ TOKEN = { env = "T" }
         (("secrets", "TOKEN", "env"), 12),  # within an inline table: the line of the table
         (("secrets", "q.q"), 13),
         (("daemon", "nothing"), 3),
+        (("tool",), 7),  # there is only a table below
+        (("source", "nothing"), 9),
         (("max",), None),
         ((), None),
     ],

@@ -35,7 +35,7 @@ def test_every_value_has_its_origin(tmp_path: Path) -> None:
     found = values(report([lower, upper]))
     assert found["daemon.workers"] == ("6", "upper.toml", 3)
     assert found["daemon.sessions"] == ("9", "lower.toml", 3)
-    assert found["tool.a.timeout"] == ("4", "lower.toml", 5)
+    assert found["tool.a.timeout"] == ('"4s"', "lower.toml", 5)
     assert found['permissions."b*"'] == ('"ask"', "lower.toml", 7)
     assert found["secrets.T.env"] == ('"X"', "upper.toml", 5)
     assert found["defaults.memory"] == ('"512MiB"', "default", None)

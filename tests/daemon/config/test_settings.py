@@ -117,7 +117,7 @@ def test_a_tool_can_be_switched_off() -> None:
 def test_a_setting_is_shown_as_it_would_be_written() -> None:
     declared = {"timeout": 0.5, "memory": "512MiB", "output_bytes": 100, "read_only": True, "output": "tail"}
     shown = {line.key: line.value for line in resolve(Config(), "lint", declared, "project").lines}
-    assert shown["timeout"] == "0.5"
+    assert shown["timeout"] == "500ms"
     assert (shown["memory"], shown["output_bytes"], shown["cpu"]) == ("512MiB", "100", "off")
     assert (shown["read_only"], shown["output"]) == ("true", "tail")
     assert shown["env"] == '["PATH", "HOME", "LANG", "LC_*", "TZ"]'

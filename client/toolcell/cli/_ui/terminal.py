@@ -10,6 +10,8 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from toolcell._printable import printable
@@ -18,10 +20,12 @@ from .format import clean
 from .streams import write_own
 from .tables import columns_of, width_of
 
-__all__ = ["Terminal"]
+__all__ = ["LOADING", "Terminal", "Waiting"]
 
 REDRAW_SECONDS: Final = 0.05  # a tool may report thousands of steps a second; an eye sees twenty
+LOADING: Final = "loading tools"
 BAR_CELLS: Final = 20
+WAITING_SECONDS: Final = 1.0  # before it is said what is waited for, and between two figures
 ANSWER_BYTES_MAX: Final = 4096  # what a terminal passes as one line
 
 _ERASE = "\r\x1b[K"
@@ -100,6 +104,25 @@ class Terminal:
             self._write("\n")
             self._at_start = True
 
+    @asynccontextmanager
+    async def waiting(self, text: str) -> AsyncGenerator[Waiting]:
+        """Say what is waited for, and for how long, if it takes more than a second; see `Waiting`."""
+        waiting = Waiting(self, text)
+        ticking = asyncio.create_task(waiting.tick())  # awaited below
+        try:
+            yield waiting
+        finally:
+            waiting.end()
+            ticking.cancel()
+            await asyncio.wait({ticking})
+
+    def show_line(self, line: str) -> None:
+        """Replace the line of progress by a text; "" takes it away."""
+        if self.is_terminal and not self._quiet:
+            self._erase()
+            self._line = clean(line)
+            self._draw()
+
     async def ask(self, question: str, choices: str) -> str:
         """One line from the person, without its end; empty where the terminal is closed. May be cancelled."""
         async with self._asking:
@@ -130,6 +153,37 @@ class Terminal:
         except OSError:  # the reader has closed it; the call goes on, and its exit code says how it ended
             self._stream = open(os.devnull, "w")  # noqa: SIM115  # for the rest of the process
             self.is_terminal = False
+
+
+class Waiting:
+    """A line that says what is waited for, until it ends.
+
+    Args:
+        terminal: Where it stands.
+        text: What is waited for.
+    """
+
+    def __init__(self, terminal: Terminal, text: str) -> None:
+        self.text = text
+        self._terminal = terminal
+        # The mutable state: whether it has ended, and whether it has said anything.
+        self._ended = False
+        self._shown = False
+
+    async def tick(self) -> None:
+        """Rewrite the line each second; ends with the waiting."""
+        began = time.monotonic()
+        while not self._ended:
+            await asyncio.sleep(WAITING_SECONDS)
+            if not self._ended:
+                self._shown = True
+                self._terminal.show_line(f"{self.text} ({time.monotonic() - began:.0f} s)")
+
+    def end(self) -> None:
+        """Take the line away. Idempotent."""
+        if self._shown and not self._ended:
+            self._terminal.show_line("")
+        self._ended = True
 
 
 async def _typed() -> str:

@@ -172,7 +172,7 @@ async def _until_answers(socket: str, child: DaemonProcess | None) -> None:
     deadline = asyncio.get_running_loop().time() + START_SECONDS
     while not answers(socket):
         if child is not None and child.ended.is_set() and child.code != 0:
-            raise Unavailable(f"The daemon did not start: exit {child.code}.\n{child.last_lines()}", START_IT)
+            raise Unavailable(f"The daemon did not start: exit {child.code}.\n{child.last_lines()}")
         if asyncio.get_running_loop().time() > deadline:
             written = f"\n{child.last_lines()}" if child is not None else ""
             raise Unavailable(
