@@ -18,7 +18,21 @@ from .pages import PAGES, ROOT, Block, blocks, prose, read
 MAKEFILE: Final = (ROOT / "Makefile").read_text()
 EXTRAS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 OTHERS: Final = frozenset(
-    {"cat", "cd", "cp", "curl", "dirname", "echo", "export", "grpcurl", "ln", "mkdir", "pgrep", "pytest"}
+    {
+        "cat",
+        "cd",
+        "cp",
+        "curl",
+        "dirname",
+        "echo",
+        "eval",
+        "export",
+        "grpcurl",
+        "ln",
+        "mkdir",
+        "pgrep",
+        "pytest",
+    }
     | {"readlink", "sed", "systemctl", "which"}
 )
 """Programs of the system, or of the reader."""
