@@ -156,9 +156,10 @@ fuzz-codec: $(READY)
 	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
 	else cat $(VENV)/fuzz.log; exit 1; fi
 
-generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, and the reference of the configuration
+generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, and the references of the command and the configuration
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
+	@$(BIN)/python -m toolcell.cli._command_line.page >docs/commands.md
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 

@@ -15,6 +15,7 @@ from tests.cli.command_lines import PROGRAM, parse
 from toolcell._version import VERSION
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES, GROUPS
 from toolcell.cli._command_line.man_page import man_page, roff
+from toolcell.cli._command_line.page import page
 from toolcell.cli._ui.exit_codes import Exit
 
 MAN_PAGE = Path(__file__).parents[2] / "docs" / "toolcell.1"
@@ -64,6 +65,10 @@ def test_the_version_is_an_option_too() -> None:
 
 def test_the_manual_page_is_that_of_the_command() -> None:
     assert MAN_PAGE.read_text(encoding="utf-8") == man_page(), "run: make generate"
+
+
+def test_the_page_of_the_command_is_that_of_the_command() -> None:
+    assert MAN_PAGE.with_name("commands.md").read_text(encoding="utf-8") == page(), "run: make generate"
 
 
 def test_no_text_is_a_request_of_roff() -> None:

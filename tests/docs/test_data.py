@@ -11,13 +11,13 @@ from typing import Final
 import pytest
 from pydantic import TypeAdapter
 
-from toolcell._plugins.load import read
+from toolcell._plugins.load import read as read_plugin
 from toolcell._plugins.models import Handler
 from toolcell.cli._mcp_install.hosts import HOSTS
-from toolcelld.config.load import ConfigError, load
+from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.config.project_file import parse
 
-from .pages import Block, blocks
+from .pages import DOCS, PAGES, Block, blocks, read
 
 USER: Final = "~/.config/toolcell/config.toml"
 TOML: Final = blocks("toml")
@@ -64,12 +64,51 @@ def test_a_wrong_configuration_is_noticed(tmp_path: Path) -> None:
     assert "other.toml" in faults(wrong, tmp_path)
 
 
+def test_the_configuration_of_operations_has_the_defaults(tmp_path: Path) -> None:
+    (block,) = (block for block in TOML if block.page == "docs/operations.md")
+    path = tmp_path / "config.toml"
+    path.write_text(block.text)
+    shown, ours = load([str(path)], required=True), Config()
+    sections = ("daemon", "defaults", "max", "spill", "environments")
+    values, defaults = (
+        {
+            f"{name}.{key}": value
+            for name in sections
+            for key, value in getattr(config, name).model_dump().items()
+        }
+        for config in (shown, ours)
+    )
+    others = {key for key, value in values.items() if value != defaults[key]}
+    assert others == {"defaults.protected", "environments.uv"}  # as the page says of both
+
+
+def test_the_limits_of_the_readme_are_the_defaults() -> None:
+    rows = re.findall(
+        r"^\| (`[a-z_`, ]+`) \| ([^|]+) \| ", read(PAGES[0]).split("## Limits\n")[1], re.MULTILINE
+    )
+    shown = {
+        key: value
+        for keys, values in rows
+        for key, value in zip(re.findall(r"\w+", keys), re.split(r", (?=\d+ |\d{2})", values), strict=True)
+    }
+    ours = {key: json.loads(value) if value[0] == '"' else value for key, value in _defaults().items()}
+    for key, value in shown.items():
+        short = value.replace(",", "").replace(" minutes", "m").replace(" ", "")
+        assert short == ours[key], key
+    assert len(shown) == 11
+
+
+def _defaults() -> dict[str, str]:
+    section = read(DOCS / "configuration.md").split("## `[defaults]`")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| `?([^`|]+?)`? \| ", section, re.MULTILINE))
+
+
 def test_every_json_is_what_its_page_says(tmp_path: Path) -> None:
     seen: set[str] = set()
     for block in JSON:
         data = json.loads(block.text)
         if "tools" in data:
-            found = read(block.text.encode(), str(tmp_path), describe=True)
+            found = read_plugin(block.text.encode(), str(tmp_path), describe=True)
             assert not found.problems, block.place
             seen.add("plugin file")
         elif "type" in data:

@@ -32,12 +32,14 @@ def hello(name: str) -> str:
 '''
 
 
-async def test_the_tool_in_typescript_is_called(daemon: RunningDaemon) -> None:
-    (block,) = blocks("ts")
-    (daemon.project / ".toolcell" / "tools" / "words.ts").write_text(block.text)
+async def test_the_tools_in_typescript_are_called(daemon: RunningDaemon) -> None:
+    for name, block in zip(["words", "find"], blocks("ts"), strict=True):
+        (daemon.project / ".toolcell" / "tools" / f"{name}.ts").write_text(block.text)
     async with daemon.connect() as session:
         assert session.catalog.problems == ()
         assert (await session.call("words", {"text": "to be or not"})).text == "4"
+        assert (await session.call("find", {"text": "to be or not", "word": "or"})).text == "6"
+        assert "there is no the" in (await session.call("find", {"text": "to be"})).text
 
 
 async def test_the_client_in_javascript_prints_what_the_tool_returns(daemon: RunningDaemon) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Newcomer", "newcomer"]
+__all__ = ["HOME", "Newcomer", "newcomer"]
 
 HOME: Final = "/home/ada"
 """What the page says in place of the temporary home."""

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
 
-__all__ = ["man_page"]
+__all__ = ["ENVIRONMENT", "FILES", "man_page", "parameters"]
 
 ENVIRONMENT: Final = {
     "TOOLCELL_SOCKET": "The socket of the daemon; its lock and tokens lie beside it.",
@@ -39,7 +39,8 @@ def _definitions(items: Iterator[tuple[str, str]]) -> Iterator[str]:
         yield f".TP\n.B {roff(term)}\n{roff(text)}"
 
 
-def _parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
+def parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
+    """Yield the arguments and options of a command that not every command has, each with its help."""
     context = typer.Context(command, info_name=words)
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
@@ -51,7 +52,7 @@ def _parameters(command: Any, words: str) -> Iterator[tuple[str, str]]:
 
 def _command(words: str, command: Any) -> Iterator[str]:
     yield f".SS {roff(words)}\n{roff(summary(command))}"
-    yield from _definitions(_parameters(command, words))
+    yield from _definitions(parameters(command, words))
     examples = EXAMPLES.get(words, ())
     if examples:
         yield ".PP\n.nf"
