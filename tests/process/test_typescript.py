@@ -443,6 +443,7 @@ async def test_an_edit_of_a_helper_has_an_effect_in_the_next_call(daemon: Runnin
         assert await text_of(session, "it") == "three"
         (place / "it.ts").write_text(execute("return 'new'"))
         await session.reload()
+        await session.described()
         assert await text_of(session, "it") == "new"
 
 
