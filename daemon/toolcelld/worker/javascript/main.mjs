@@ -48,7 +48,7 @@ class Worker {
     #cpuSeconds = 0;
     #reported = new Set(); // imported files of the project
 
-    constructor({ layers, packages }) {
+    constructor({ layers, packages = [] }) {
         this.#layers = layers;
         this.#packages = packages;
         this.#loading.promise.catch(() => {});
