@@ -75,7 +75,8 @@ await esbuild.build({
     entryPoints: [path.join(HERE, "main.mjs")],
     outfile: path.join(VENDOR, "worker.mjs"),
     bundle: true,
-    minify: true,
+    minifySyntax: true,
+    minifyWhitespace: true, // but no names, which messages of errors have
     platform: "node",
     format: "esm",
     plugins: [shared],
