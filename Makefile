@@ -194,7 +194,7 @@ $(READY): pyproject.toml
 
 # Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
 SCRIPTS := daemon/toolcelld/worker/javascript
-$(VENV)/engines/ready: $(READY) $(SCRIPTS)/package.json $(SCRIPTS)/build.mjs
+$(VENV)/engines/ready: $(READY) $(SCRIPTS)/package.json $(wildcard $(SCRIPTS)/*.mjs)
 	@echo "Installing the engines of TypeScript tools into $(VENV)/engines; ten seconds"
 	@mkdir -p $(VENV)/engines
 	@cp $(SCRIPTS)/package.json $(VENV)/engines

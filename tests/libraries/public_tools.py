@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,7 @@ def place_of(origin: Origin) -> Path | None:
 
 
 @contextmanager
-def daemon_of(engine: str) -> Iterator[RunningDaemon]:
+def daemon_of(engine: str) -> Generator[RunningDaemon]:
     """A daemon in `strict` that has this engine alone."""
     config = 'trust = "all"\n[defaults]\nsandbox = "strict"\n'
     path = f"{ENGINES[engine].parent}:/usr/bin:/bin"

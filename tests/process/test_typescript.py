@@ -16,7 +16,7 @@ from tests.engines import ENGINES
 from toolcell.client import Outcome, Question, Session, question_service
 from toolcell.client.events import Log, Metadata, Progress, Update
 from toolcell_proto.v1 import operator_pb2
-from toolcelld.worker.engine import MAIN
+from toolcelld.worker.engine import SOURCES
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +205,7 @@ async def test_a_call_gets_its_context_and_tells_what_it_does(daemon: RunningDae
 
 
 RESULTS: list[tuple[str, str, Any]] = [
-    ("undefined", "", None),
+    ("undefined", "(no output)", None),
     ('"text"', "text", None),
     ("[1, 2]", "[1,2]", [1, 2]),
     ("{ output: 3, unit: 'm' }", '{"output":3,"unit":"m"}', {"output": 3, "unit": "m"}),
@@ -283,7 +283,7 @@ async def test_a_stack_in_the_log_is_one_entry_without_frames_of_ours(daemon: Ru
     (entry,) = (line for part in parts for line in part.lines)
     assert "Error: why" in entry.text
     assert "deep" in entry.text
-    assert str(Path(MAIN).parent) not in entry.text
+    assert SOURCES not in entry.text
 
 
 @pytest.mark.slow
@@ -443,6 +443,7 @@ async def test_an_edit_of_a_helper_has_an_effect_in_the_next_call(daemon: Runnin
         assert await text_of(session, "it") == "three"
         (place / "it.ts").write_text(execute("return 'new'"))
         await session.reload()
+        await session.described()
         assert await text_of(session, "it") == "new"
 
 
@@ -524,6 +525,7 @@ async def test_factories_of_oh_my_pi_and_pi_make_tools_with_five_arguments(daemo
         daemon, many_ts="export const tools = { first: { description: '1', execute: () => 'one' }, other: 5 }"
     )
     async with daemon.connect() as session:
+        await session.described()
         assert sorted(session.catalog.tools) == ["first", "greet", "order", "screen", "short"]
         assert session.catalog.tools["greet"].input_schema["properties"]["how"]["enum"] == ["hello", "bye"]
         problems = sorted(problem.message for problem in session.catalog.problems)
@@ -574,7 +576,7 @@ async def test_a_copy_of_zod_in_the_project_keeps_descriptions_defaults_and_tran
     package = daemon.project / "node_modules" / "zod"
     package.mkdir(parents=True)
     (package / "package.json").write_text('{"name": "zod", "type": "module", "exports": "./index.js"}')
-    shutil.copy(Path(MAIN).parent / "vendor" / "zod.mjs", package / "index.js")
+    shutil.copy(Path(SOURCES, "vendor", "zod.mjs"), package / "index.js")
     write(daemon, it_ts=COPY)
     async with daemon.connect() as session:
         assert session.catalog.problems == ()

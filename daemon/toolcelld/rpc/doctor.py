@@ -155,7 +155,7 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
     if engine is None:
         return Finding("host", name, "missing", "there is neither bun nor node", INSTALLING)
     where = f"{engine.name}, {engine.program}"
-    path = os.path.join(os.path.dirname(worker.MAIN), "version.mjs")
+    path = os.path.join(worker.SOURCES, "version.mjs")
     content = await asyncio.to_thread(read_regular, path, VERSION_BYTES_MAX)
     place = os.path.dirname(path)
     file = ToolFile(path, "user", "global", "engine", content, f"engine {engine.key}", place, engine=engine)

@@ -18,7 +18,11 @@ from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
 
 __all__ = ["execute"]
 
-MAIN: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "javascript", "main.mjs")
+SOURCES: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "javascript")
+BUILT: Final = os.path.join(SOURCES, "vendor", "worker.mjs")
+"""The worker as one file, which an engine loads some 10 ms faster than its sources."""
+MAIN: Final = BUILT if os.path.exists(BUILT) else os.path.join(SOURCES, "main.mjs")
+"""What is executed; the sources, where nothing was built, say what such an installation lacks."""
 OPTIONS: Final = {
     "bun": (
         "--no-install",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from tests.engines import ENGINES, NODE
 
 import toolcelld
 from toolcelld.protocol import frames, messages
-from toolcelld.worker.engine import MAIN
+from toolcelld.worker.engine import MAIN, SOURCES
 
 VECTORS = Path(__file__).parents[3] / "docs/vectors/frames.json"
 CHECK = """
@@ -76,7 +77,7 @@ console.log(JSON.stringify(seen));
 @pytest.mark.parametrize("engine", ENGINES)
 def test_it_reads_and_writes_the_vectors_of_the_manual(engine: str, tmp_path: Path) -> None:
     check = tmp_path / "check.mjs"
-    check.write_text(CHECK % (Path(MAIN).with_name("frames.mjs"), VECTORS))
+    check.write_text(CHECK % (Path(SOURCES, "frames.mjs"), VECTORS))
     done = subprocess.run([ENGINES[engine], check], check=False, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -88,13 +89,20 @@ def test_it_reads_and_writes_the_vectors_of_the_manual(engine: str, tmp_path: Pa
 
 
 def test_its_bounds_are_those_of_the_protocol() -> None:
-    source = Path(MAIN).with_name("frames.mjs").read_text(encoding="utf-8")
+    source = Path(SOURCES, "frames.mjs").read_text(encoding="utf-8")
     for name, bound in (
         ("HEADER_BYTES_MAX", frames.HEADER_BYTES_MAX),
         ("PAYLOAD_BYTES_MAX", frames.PAYLOAD_BYTES_MAX),
         ("MESSAGE_BYTES_MAX", messages.MESSAGE_BYTES_MAX),
     ):
         assert f"export const {name} = {bound:_};" in source
+
+
+def test_it_was_built_from_these_sources() -> None:
+    sources = [path for path in sorted(Path(SOURCES).glob("*.mjs")) if path.name != "build.mjs"]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    first = Path(MAIN).read_text(encoding="utf-8").partition("\n")[0]
+    assert first == f"// {digest}", "run make engines"
 
 
 def test_it_lies_where_cells_read_it() -> None:
@@ -137,7 +145,7 @@ def test_an_engine_that_is_too_old_says_which_ones_would_do() -> None:
 
 
 def test_an_installation_without_the_libraries_says_how_to_get_them(tmp_path: Path) -> None:
-    shutil.copytree(Path(MAIN).parent, tmp_path / "worker", ignore=shutil.ignore_patterns("vendor"))
+    shutil.copytree(SOURCES, tmp_path / "worker", ignore=shutil.ignore_patterns("vendor"))
     _, broken = answer_to_load(tmp_path / "worker" / "main.mjs")
     assert (broken["type"], broken["stage"]) == ("broken", "import")
     assert "run make engines and install it again" in broken["message"]

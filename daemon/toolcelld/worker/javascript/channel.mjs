@@ -8,6 +8,7 @@ import { Decoder, Joiner, PAYLOAD_BYTES_MAX, encode } from "./frames.mjs";
 const PROTOCOL = 4;
 const ABORTS = 5;
 const REPORTS = 6;
+const UNREACHABLE = 70; // EX_SOFTWARE: the exit status where the daemon cannot be told anything any more
 const ABORT_HEAD_BYTES = 10; // the number of the call, and the length of the reason
 
 /** Sends one message to the daemon; returns when the kernel has all of it. A longer payload is split. */
@@ -23,8 +24,14 @@ export function send(header, ...parts) {
             write(encode({ type: "chunk" }, part.subarray(at, at + PAYLOAD_BYTES_MAX)));
 }
 
+const exit = process.exit.bind(process); // a tool's own call of it is an error of the tool
+
 function write(data) {
-    for (let at = 0; at < data.length;) at += fs.writeSync(REPORTS, data, at);
+    try {
+        for (let at = 0; at < data.length;) at += fs.writeSync(REPORTS, data, at);
+    } catch {
+        exit(UNREACHABLE); // the tool has closed the descriptor
+    }
 }
 
 /**

@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 
 import { vendored } from "./modules.mjs";
+import { hostModule } from "./stand_ins.mjs";
 
 // Where nobody can be asked, a dialog is answered as if it had been closed.
 const NO_SCREEN = new Proxy({}, { get: (_, name) => answers(name) });
@@ -11,7 +12,11 @@ let current = null; // the context of the newest call: a host is made once, and 
 
 /** Returns the host for a factory; a tool that it registers is given to `register`, an action that waits to `pending`. */
 export async function hostFor(register, pending) {
-    const [zod, typebox] = await Promise.all([vendored("zod"), vendored("typebox")]);
+    const [zod, typebox, { StringEnum }] = await Promise.all([
+        vendored("zod"),
+        vendored("typebox"),
+        hostModule(),
+    ]);
     const host = {
         cwd: process.cwd(),
         get hasUI() {
@@ -31,7 +36,7 @@ export async function hostFor(register, pending) {
         events: { on: () => () => {}, emit() {} },
         getFlag() {},
     };
-    host.pi = named({ StringEnum: stringEnum, Type: typebox.Type, zod: zod.z, typebox });
+    host.pi = named({ StringEnum, Type: typebox.Type, zod: zod.z, typebox });
     return named(host);
 }
 
@@ -68,11 +73,6 @@ function uiOf(context) {
             context.request("ui.notify", { message: String(message), level }).catch(() => tell(message)),
     };
     return new Proxy(dialogs, { get: (found, name) => found[name] ?? NO_SCREEN[name] });
-}
-
-/** Returns the JSON Schema of one of some texts, as the packages of pi have it. */
-export function stringEnum(values, options = {}) {
-    return { type: "string", enum: [...values], ...options };
 }
 
 function parameterNames(execute) {

@@ -8,8 +8,10 @@ import fs from "node:fs";
 
 import { Call, Denied, deferred } from "./call.mjs";
 import { receive, receiveAborts, send } from "./channel.mjs";
+import { fieldsOf } from "./failures.mjs";
 import * as leftovers from "./leftovers.mjs";
 import { importFile, imported } from "./modules.mjs";
+import { HERE } from "./place.mjs";
 import { json, normalise, sendResult } from "./results.mjs";
 import { ToolError } from "./shims/toolcell.mjs";
 import { described, toolsOf } from "./tools.mjs";
@@ -27,7 +29,6 @@ const IMPORTED_BATCH_MAX = 50;
 const HELPERS_MAX = 1_000;
 const UNNAMED = ["Error", "ToolError", "ResolveMessage", "BuildMessage"]; // the name says no more than the message
 const NOTHING = Buffer.alloc(0);
-const OWN_DIRECTORY = decodeURIComponent(new URL(".", import.meta.url).pathname);
 
 const ENGINE = process.versions.bun ? `bun ${process.versions.bun}` : `node ${process.versions.node}`;
 const exit = process.exit.bind(process);
@@ -37,6 +38,7 @@ class Worker {
     #packages; // the directories of packages that were installed for the file
     #directory = "/";
     #project = "";
+    #enclosure = "none";
     #tools = new Map();
     #call = null; // the running one
     #highest = -1; // of the numbers that were aborted
@@ -46,7 +48,7 @@ class Worker {
     #cpuSeconds = 0;
     #reported = new Set(); // imported files of the project
 
-    constructor({ layers, packages }) {
+    constructor({ layers, packages = [] }) {
         this.#layers = layers;
         this.#packages = packages;
         this.#loading.promise.catch(() => {});
@@ -82,7 +84,8 @@ class Worker {
         }
     }
 
-    #become({ directory, project }) {
+    #become({ directory, project, policy }) {
+        this.#enclosure = policy?.enclosure ?? "none";
         this.#directory = directory;
         this.#project = project ?? "";
         process.chdir(directory);
@@ -97,7 +100,8 @@ class Worker {
         setTimeout(() => call.fail(new Error("aborted")), SETTLE_MILLISECONDS).unref();
     }
 
-    #onStray(error, isException) {
+    #onStray(thrown, isException) {
+        const error = readable(thrown);
         this.#spoiled += 1;
         if (this.#call === null) return void fs.writeSync(2, `${traceOf(error)}\n`);
         if (isException) this.#call.fail(error);
@@ -125,7 +129,8 @@ class Worker {
             this.#reportImports();
             const answer = describe ? described(found, names) : Buffer.from('{"tools":[],"problems":[]}');
             send({ type: "loaded", layers: this.#layers }, answer);
-        } catch (error) {
+        } catch (thrown) {
+            const error = readable(thrown);
             fs.writeSync(2, `${traceOf(error)}\n`);
             send(brokenBy(error, path), NOTHING);
         }
@@ -152,7 +157,7 @@ class Worker {
     async #run({ seq, tool: name, context }, payload) {
         const call = new Call(seq, context);
         this.#call = call;
-        const { kind, result, ran } = await this.#outcome(call, this.#tools.get(name), payload);
+        const { kind, result, ran, fields } = await this.#outcome(call, this.#tools.get(name), payload);
         await call.finish();
         this.#call = null;
         if (process.cwd() !== this.#directory) process.chdir(this.#directory);
@@ -163,7 +168,8 @@ class Worker {
         const threads = Math.max(0, leftovers.count() - this.#baseline) + this.#spoiled;
         const cpu = Math.max(0, Number((cpuSeconds - this.#cpuSeconds).toFixed(6)));
         this.#cpuSeconds = cpuSeconds;
-        sendResult(send, { type: "result", seq, kind, ran, cpu, rss: used.maxRSS * 1024, threads }, result);
+        const figures = { cpu, rss: used.maxRSS * 1024, threads };
+        sendResult(send, { type: "result", seq, kind, ran, ...figures, ...fields }, result);
     }
 
     async #outcome(call, tool, payload) {
@@ -185,7 +191,8 @@ class Worker {
                 result,
                 ran: true,
             };
-        } catch (error) {
+        } catch (thrown) {
+            const error = readable(thrown);
             const ran = running !== null;
             if (call.aborted) return failed("aborted", "", ran);
             if (error instanceof SyntaxError && !ran)
@@ -193,7 +200,10 @@ class Worker {
             if (error instanceof Denied) return failed("denied", error.message, ran);
             if (error instanceof ToolError) return toldBy(error, ran);
             call.log("error", traceOf(error));
-            return failed("tool_error", messageOf(error), ran);
+            return {
+                ...failed("tool_error", messageOf(error), ran),
+                fields: fieldsOf(error, this.#enclosure),
+            };
         }
     }
 }
@@ -217,7 +227,28 @@ function turn() {
     return new Promise((resolve) => setImmediate(resolve));
 }
 
-function messageOf(error) {
+/** Returns what was thrown, or an error that says so where it cannot be read without throwing again. */
+function readable(error) {
+    try {
+        const read = [error?.constructor?.name, error?.name, error?.message, error?.stack, error?.stderr, error?.errors];
+        void [...read, error].map((each) => (Array.isArray(each) ? each.length : String(each)));
+        return error;
+    } catch {
+        return new Error(`${classOf(error)}: (its message cannot be shown)`);
+    }
+}
+
+function classOf(value) {
+    try {
+        return String(value.constructor.name);
+    } catch {
+        return typeof value;
+    }
+}
+
+function messageOf(thrown) {
+    // Of several, as Promise.any() throws them, the first says why.
+    const error = thrown instanceof AggregateError && thrown.errors.length ? thrown.errors[0] : thrown;
     if (!(error instanceof Error) && typeof error?.message !== "string")
         return String(error).slice(0, CAUSE_CHARACTERS_MAX);
     const name = error.name && !UNNAMED.includes(error.name) ? `${error.name}: ` : "";
@@ -233,7 +264,7 @@ function traceOf(error) {
     const lines = String(error?.stack ?? error)
         .slice(0, TRACE_CHARACTERS_MAX)
         .split("\n");
-    const theirs = lines.filter((line) => !(/^\s+at /.test(line) && line.includes(OWN_DIRECTORY)));
+    const theirs = lines.filter((line) => !(/^\s+at /.test(line) && line.includes(HERE)));
     const hasFrames = theirs.some((line) => /^\s+at /.test(line));
     return (hasFrames ? theirs : lines).join("\n");
 }

@@ -10,9 +10,9 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { aliased } from "./aliases.mjs";
-import { hostExports, hostImports, hostSource, isHost, libraries, libraryOf } from "./stand_ins.mjs";
+import { HERE } from "./place.mjs";
+import { exportsOf, hostSource, importsOf, isHost, libraryOf } from "./stand_ins.mjs";
 
-const HERE = path.dirname(fileURLToPath(import.meta.url));
 const HOST = "toolcell-host:"; // the modules of Node that stand for packages of hosts
 const TYPESCRIPT = /\.([mc]?ts|tsx|jsx)$/;
 const SOURCE = /\.([mc]?[jt]s|[jt]sx)$/;
@@ -33,7 +33,7 @@ const loaded = new Set(); // the paths of the files that were imported
 
 /** Imports a library that Toolcell has with it: "zod", "zod3" or "typebox". */
 export function vendored(name) {
-    return import(`./vendor/${name}.mjs`);
+    return import(path.join(HERE, "vendor", `${name}.mjs`));
 }
 
 /** Returns the paths of the files that the tool file has imported so far. */
@@ -49,14 +49,14 @@ export async function importFile(file, content, packages) {
             "Toolcell was built without its libraries for TypeScript; run make engines and install it again",
         );
     const source = content.toString();
-    const fromHosts = hostImports(file, source, meant);
-    if (!process.versions.bun) await prepareNode(file, source, fromHosts, packages);
-    else if (await prepareBun(file, source, fromHosts)) return compiled(file, source);
+    const imports = importsOf(file, source, meant);
+    if (!process.versions.bun) await prepareNode(file, source, imports, packages);
+    else if (await prepareBun(file, source, imports)) return compiled(file, source);
     return import(pathToFileURL(file).href);
 }
 
 /** Returns whether the file is to be compiled from here, because Bun takes a content for modules alone. */
-async function prepareBun(file, content, fromHosts) {
+async function prepareBun(file, content, imports) {
     const directory = path.dirname(file);
     const isMissing = (name) => {
         try {
@@ -66,16 +66,16 @@ async function prepareBun(file, content, fromHosts) {
             return true;
         }
     };
-    const exports = [
-        ...libraries().map(([name, place]) => [name, () => import(place)]),
-        ...[...fromHosts].map(([name, names]) => [name, () => hostExports(names)]),
-    ];
     await Bun.plugin({
         name: "toolcell",
         setup(build) {
-            for (const [name, made] of exports)
+            // A name that nothing here imports stays as it is: a package may have its own copy of a library.
+            for (const [name, names] of imports)
                 if (isMissing(name))
-                    build.module(name, async () => ({ exports: await made(), loader: "object" }));
+                    build.module(name, async () => ({
+                        exports: await exportsOf(name, names),
+                        loader: "object",
+                    }));
             const loader = path.extname(file).slice(1).replace(/^[mc]/, "");
             build.onLoad({ filter: exactly(file) }, () => ({ contents: content, loader }));
         },
@@ -97,11 +97,11 @@ function exactly(file) {
     return new RegExp(`^${file.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}$`);
 }
 
-async function prepareNode(file, content, fromHosts, packages) {
+async function prepareNode(file, content, imports, packages) {
     const url = pathToFileURL(file).href;
     const beside = packages.map((place) => pathToFileURL(path.join(path.dirname(place), "_.mjs")).href);
     const hosts = new Map();
-    for (const [name, names] of fromHosts) hosts.set(name, await hostSource(names));
+    for (const [name, names] of imports) if (isHost(name)) hosts.set(name, await hostSource(names));
     module.registerHooks({
         resolve(specifier, context, next) {
             if (specifier === url) return { url, shortCircuit: true }; // it may be gone by now
@@ -178,7 +178,7 @@ function isFile(file) {
 function translated(source, file) {
     if (!TYPESCRIPT.test(file)) return source;
     // Node's own translation keeps the import of a name that is a type only, which then fails.
-    const { transform } = own("./vendor/sucrase.cjs");
+    const { transform } = own(path.join(HERE, "vendor/sucrase.cjs"));
     const transforms = file.endsWith("x") ? ["typescript", "jsx"] : ["typescript"];
     return transform(source, {
         transforms,

@@ -15,7 +15,7 @@ export class ResultError extends Error {}
  * Throws ResultError for a value that JSON cannot carry.
  */
 export function normalise(value) {
-    if (value === undefined || value === null) return { blocks: [] };
+    if (value === undefined || value === null) return { blocks: [text("(no output)")] };
     if (typeof value === "string") return { blocks: [text(value)] };
     const shaped = isPlain(value) ? shapeOf(value) : null;
     if (shaped !== null) return shaped;

@@ -5,9 +5,10 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 
-const HERE = path.dirname(fileURLToPath(import.meta.url));
+import { HERE } from "./place.mjs";
+
 const PLUGIN = "shims/plugin.mjs";
 const LIBRARIES = new Map([
     ["toolcell", "shims/toolcell.mjs"],
@@ -25,19 +26,19 @@ const HOST =
     /^@(?:(?:oh-my-pi|mariozechner|earendil-works|bastani)\/pi-(?:coding-agent|agent-core|ai|tui|utils)|bastani\/atomic)(?:\/|$)/;
 const HOST_FILE = path.join(HERE, "shims/pi.mjs");
 const IMPORT =
-    /\b(?:import|export)\b(?!\s+type\b)(?:\s*\(|[^"'`;{(]{0,2000}(?:\{([^}]*)\})?\s*from\b)?\s*["']([^"']+)["']/g;
+    /\b(?:import|export|require)\b(?!\s+type\b)(?:\s*\(|[^"'`;{(]{0,2000}(?:\{([^}]*)\})?\s*from\b)?\s*["']([^"']+)["']/g;
 const SOURCE = /\.[mc]?[jt]sx?$/;
 const FILES_MAX = 500;
-
-/** The packages of libraries, each with the file that stands for it. */
-export function libraries() {
-    return [...LIBRARIES].map(([name, place]) => [name, path.join(HERE, place)]);
-}
 
 /** Returns the file that stands for a library, or null. */
 export function libraryOf(specifier) {
     const place = LIBRARIES.get(specifier);
     return place === undefined ? null : path.join(HERE, place);
+}
+
+/** Imports what stands for every package of a host. */
+export function hostModule() {
+    return import(HOST_FILE);
 }
 
 /** Returns whether a specifier is a package of a host. */
@@ -46,17 +47,17 @@ export function isHost(specifier) {
 }
 
 /**
- * Returns the names that a file, and those of the project that it imports, import from packages of hosts: a map of
+ * Returns what a file, and those of the project that it imports, import of all that there are stand-ins for: a map of
  * specifiers to sets of names. `find` returns the file that a specifier means in a file, or null.
  */
-export function hostImports(file, content, find) {
+export function importsOf(file, content, find) {
     const found = new Map();
     const seen = new Set([file]);
     const files = [[file, content]];
     while (files.length) {
         const [from, source] = files.pop();
         for (const [, names, specifier] of source.matchAll(IMPORT)) {
-            if (HOST.test(specifier)) {
+            if (LIBRARIES.has(specifier) || HOST.test(specifier)) {
                 if (!found.has(specifier)) found.set(specifier, new Set());
                 for (const name of importedNames(names)) found.get(specifier).add(name);
                 continue;
@@ -78,16 +79,17 @@ function importedNames(list) {
         .filter((each) => /^[\w$]+$/.test(each) && each !== "default");
 }
 
-/** Returns the exports that a package of a host has for who imports these names, by name. */
-export async function hostExports(names) {
-    const host = await import(HOST_FILE);
+/** Returns the exports of what stands for a package, for who imports these names. */
+export async function exportsOf(specifier, names) {
+    if (LIBRARIES.has(specifier)) return import(libraryOf(specifier));
+    const host = await hostModule();
     const absent = [...names].filter((name) => !(name in host));
     return { ...host, ...Object.fromEntries(absent.map((name) => [name, host.absent(name)])) };
 }
 
-/** Returns the source of a module with the same exports, for Node. */
+/** Returns the source of a module with the exports of a host's package, for Node. */
 export async function hostSource(names) {
-    const host = await import(HOST_FILE);
+    const host = await hostModule();
     const absent = [...names].filter((name) => !(name in host));
     const from = `from ${JSON.stringify(pathToFileURL(HOST_FILE).href)};`;
     return [

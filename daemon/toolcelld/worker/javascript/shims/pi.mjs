@@ -4,15 +4,16 @@ import os from "node:os";
 import path from "node:path";
 
 import * as typebox from "../vendor/typebox.mjs";
-import { stringEnum } from "../host.mjs";
 
 export const Type = typebox.Type;
-export const StringEnum = stringEnum;
 export const defineTool = (definition) => definition;
 
 export const CONFIG_DIR_NAME = ".pi";
 export const getAgentDir = () =>
     process.env.PI_CODING_AGENT_DIR ?? path.join(os.homedir(), CONFIG_DIR_NAME, "agent");
+
+/** Returns the JSON Schema of one of some texts. */
+export const StringEnum = (values, options = {}) => ({ type: "string", enum: [...values], ...options });
 
 /** Writes to one file are in turn anyway: a worker runs one call at a time. */
 export const withFileMutationQueue = (_, act) => act();

@@ -1,0 +1,50 @@
+// What an error of a tool says about its cell: the limit that it met, and whether a host was not reached.
+
+import fs from "node:fs";
+import os from "node:os";
+
+const LIMITS = { EMFILE: "open_files", EFBIG: "file_size" };
+const UNREACHED = new Set([
+    "EAFNOSUPPORT",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "ENETDOWN",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "EADDRNOTAVAIL",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ConnectionRefused", // as the fetch of Bun says it
+    "FailedToOpenSocket",
+]);
+const WRAPPERS_MAX = 12; // errors that are looked at
+
+/** Returns the fields of a result's header for an error; `enclosure` is that of the cell. */
+export function fieldsOf(error, enclosure) {
+    const found = {};
+    const limit = LIMITS[error?.code] ?? (error?.code === "ENOSPC" && isFull(enclosure) ? "disk" : undefined);
+    if (limit !== undefined) found.limit = limit;
+    if (isUnreached(error)) found.unreached = true;
+    return found;
+}
+
+/** Returns whether the private temporary directory is full, which only a strict cell has. */
+function isFull(enclosure) {
+    if (enclosure !== "strict") return false;
+    try {
+        const left = fs.statfsSync(os.tmpdir());
+        return left.bavail === 0 || left.ffree === 0;
+    } catch {
+        return false;
+    }
+}
+
+function isUnreached(error) {
+    const pending = [error];
+    for (let looked = 0; pending.length && looked < WRAPPERS_MAX; looked += 1) {
+        const one = pending.pop();
+        if (UNREACHED.has(one?.code)) return true;
+        if (one instanceof Error) pending.push(one.cause, ...(Array.isArray(one.errors) ? one.errors : []));
+    }
+    return false;
+}
