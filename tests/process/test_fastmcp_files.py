@@ -196,7 +196,7 @@ async def test_calls_have_the_context_and_results_of_the_library(daemon: Running
             "[file: file.wav, audio/wav, 1 bytes]",
             "[file: sound, audio/ogg, 2 bytes]",
             "[file: b.pdf, application/pdf, 4 bytes]",
-            "Text(text='plain')",
+            "Text('plain')",
         ]
         assert (await session.call("look-up", {"query": "x"}, session_id="s")).structured
 

@@ -188,7 +188,7 @@ async def test_telling_in_a_tight_loop_coalesces_and_the_last_word_arrives(flood
         updates = [event async for event in call if isinstance(event, Update)]
         assert (await call).text == "updated"
         assert 0 < len(updates) < count // 10
-        assert str(updates[-1].content[0]).startswith(f"Text(text='update {count - 1} ")
+        assert str(updates[-1].content[0]).startswith(f"Text('update {count - 1} ")
 
         call = session.call("progresses", {"count": count})
         steps = [event async for event in call if isinstance(event, Progress)]

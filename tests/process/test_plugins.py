@@ -157,7 +157,9 @@ async def test_a_file_that_breaks_keeps_its_tools_until_it_is_mended(daemon: Run
         path.write_text("{")
         while [problem.reason for problem in session.catalog.problems] != ["stale"]:
             await next_change()
-        assert await text_of(session, "it") == "one\n"
+        kept = await session.call("it")
+        assert str(kept.content[0]) == "Text('one\\n')"
+        assert "is not JSON" in kept.notes[0]
         path.write_bytes(plugin({**shell("echo two"), "description": "Newer."}))
         while session.catalog.tools["it"].description != "Newer.":
             await next_change()
