@@ -131,8 +131,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         )  # until the host has been examined
         self.groups = cgroups
         self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
-        # By whether they have namespaces of their own, and then the network of the host, and renames between directories.
-        self._preforks: dict[tuple[bool, bool, bool], PreforkedCells] = {}
+        # By whether they have namespaces of their own, and then the network of the host.
+        self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self.config.daemon
         self.pool = Pool(
@@ -278,13 +278,10 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
         apart = spec.policy.enclosure == "strict"
-        host_network = apart and spec.policy.network == "open"
-        return self._prefork_of(apart=apart, host_network=host_network, renames=apart and spec.policy.renames)
+        return self._prefork_of(apart=apart, host_network=apart and spec.policy.network == "open")
 
-    def _prefork_of(
-        self, *, apart: bool, host_network: bool = False, renames: bool = False
-    ) -> PreforkedCells:
-        key = apart, host_network, renames
+    def _prefork_of(self, *, apart: bool, host_network: bool = False) -> PreforkedCells:
+        key = apart, host_network
         if key not in self._preforks:
             self._preforks[key] = PreforkedCells(
                 self._zygote,
@@ -292,7 +289,6 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 self._temporary_directories,
                 apart=apart,
                 host_network=host_network,
-                renames=renames,
             )
         return self._preforks[key]
 

@@ -102,6 +102,30 @@ async def test_a_call_finds_what_the_import_made_and_nothing_of_an_earlier_call(
     assert (first["calls"], first["environ"], first["module"], first["umask"]) == (1, None, False, 0o77)
 
 
+MOVES = """
+    @tool(isolation="{isolation}")
+    def t() -> str:
+        Path("a").mkdir(exist_ok=True)
+        Path("a/file").write_text("moved")
+        os.rename("a/file", "file")
+        os.replace("file", "a/again")
+        os.link("a/again", "linked")
+        os.unlink("linked")
+        return Path("a/again").read_text()
+"""
+
+
+@pytest.mark.parametrize("isolation", ["worker", "call"])
+async def test_a_tool_in_a_strict_cell_moves_files_between_directories_of_its_project(
+    daemon: RunningDaemon, isolation: str
+) -> None:
+    configure(daemon, "strict")
+    write(daemon, MOVES.format(isolation=isolation))
+    async with daemon.connect() as session:
+        assert [(await called(session)).text for _ in range(2)] == ["moved", "moved"]
+    assert [worker.calls for worker in await workers(daemon)] == [2]
+
+
 LEAVES = """
     @tool(isolation="call")
     def t(context: ToolContext) -> list[str]:

@@ -187,7 +187,7 @@ class Installations:
             "npm_config_logs_max": "0",
             "BUN_CONFIG_REGISTRY": address,
             "BUN_INSTALL_CACHE_DIR": cache,
-            "BUN_TMPDIR": cache,
+            "BUN_TMPDIR": cache,  # from where it renames, and a cell cannot rename between directories
         }
         policy = SandboxPolicy(
             "strict",
@@ -197,7 +197,6 @@ class Installations:
             network="proxy",
             hosts=(entry,),
             ports=ports_of((entry,)),
-            renames=True,  # bun and npm move what they have unpacked
         )
         file = ToolFile("/install.py", "packages", "local", "install", INSTALL, "packages", "/")
         return CellSpec(file, project, tuple(sorted(environment.items())), LIMITS, policy, owner="packages")

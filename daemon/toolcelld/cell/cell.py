@@ -23,7 +23,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
@@ -62,6 +62,9 @@ class Receiver:
 
     def on_broken(self, error: FrameError) -> None:
         """The worker sent an invalid frame; the cell is being ended."""
+
+
+_PROOFS_OF_KEEPER: Final[Mapping[str, Proof]] = {"namespace": "namespace", "landlock": "landlock"}
 
 
 class Cell:
@@ -112,13 +115,7 @@ class Cell:
 
     @classmethod
     async def start(
-        cls,
-        zygote: Zygote,
-        receiver: Receiver,
-        *,
-        apart: bool = False,
-        host_network: bool = False,
-        renames: bool = False,
+        cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False, host_network: bool = False
     ) -> Cell:
         """Fork a keeper, and have it build the cell.
 
@@ -127,7 +124,6 @@ class Cell:
             receiver: Receives the cell's frames and output.
             apart: Whether the cell is in namespaces of its own; False by default.
             host_network: Whether a cell that is apart uses the network of the host; False by default.
-            renames: As in `SandboxPolicy`; False by default.
 
         Raises:
             ZygoteEnded: The zygote has ended meanwhile; the next one can start the cell.
@@ -154,9 +150,7 @@ class Cell:
             await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await zygote.spawn(
-                        child_ends, apart=apart, host_network=host_network, renames=renames
-                    )
+                    cell._spawned = await zygote.spawn(child_ends, apart=apart, host_network=host_network)
             except TimeoutError:
                 zygote.replace()
                 raise ZygoteEnded(
@@ -436,7 +430,7 @@ class Cell:
                 self._memory_peak_bytes = int(values[2]) * 1024
             elif word == "empty":
                 self._killed = int(values[0])
-                self._proof = "landlock" if values[1] == "landlock" else "children"
+                self._proof = _PROOFS_OF_KEEPER.get(values[1], "children")
 
     def _fail_counts(self) -> None:
         while self._count_answers:

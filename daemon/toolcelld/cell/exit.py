@@ -11,7 +11,7 @@ from toolcelld.cell.usage import Usage
 
 __all__ = ["CellExit", "Proof"]
 
-Proof = Literal["cgroup", "landlock", "children", "zygote", "none"]
+Proof = Literal["cgroup", "namespace", "landlock", "children", "zygote", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CellExit:
     @property
     def proven(self) -> bool:
         """Whether the kernel guarantees that no process is left; a process listing does not."""
-        return self.proof in ("cgroup", "landlock")
+        return self.proof in ("cgroup", "namespace", "landlock")
 
     def cause(self) -> str:
         """Return the signal or the exit status as an outcome names it: "SIGSEGV", "exit 3", "lost"."""

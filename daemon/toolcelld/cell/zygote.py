@@ -94,16 +94,13 @@ class Zygote:
         self._failures = 0  # in a row
         self._started = 0.0
 
-    async def spawn(
-        self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False, renames: bool = False
-    ) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
         """Fork a keeper.
 
         Args:
             descriptors: The descriptors of the cell, in the order of `worker.zygote`.
             apart: Whether the cell is in namespaces of its own.
             host_network: Whether a cell that is apart uses the network of the host; False by default.
-            renames: As in `SandboxPolicy`; False by default.
 
         Raises:
             ZygoteEnded: The zygote has ended meanwhile.
@@ -112,7 +109,7 @@ class Zygote:
         zygote = self._process
         if zygote is None or not zygote.usable:
             zygote = await self.start()
-        return await zygote.spawn(descriptors, apart=apart, host_network=host_network, renames=renames)
+        return await zygote.spawn(descriptors, apart=apart, host_network=host_network)
 
     async def start(self) -> _ZygoteProcess:
         """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
@@ -207,14 +204,12 @@ class _ZygoteProcess:
         """Whether it takes requests; one that was killed is `alive` until its end is read."""
         return self.alive and not self._killed
 
-    async def spawn(
-        self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False, renames: bool = False
-    ) -> Spawned:
+    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
         cell_id = str(next(self._ids))
         self._spawning[cell_id] = answer
         message = json.dumps(
-            {"type": "spawn", "id": cell_id, "apart": apart, "host_network": host_network, "renames": renames}
+            {"type": "spawn", "id": cell_id, "apart": apart, "host_network": host_network}
         ).encode()
         try:
             while True:

@@ -75,7 +75,6 @@ class PreforkedCells:
         apart: Whether the cells are in namespaces of their own.
         host_network: Whether cells that are apart use the network of the host; False by default. Few tools may, so that
             none of these is kept ready.
-        renames: As in `SandboxPolicy`; False by default. None of these is kept ready either.
     """
 
     def __init__(
@@ -86,14 +85,12 @@ class PreforkedCells:
         *,
         apart: bool,
         host_network: bool = False,
-        renames: bool = False,
     ) -> None:
         self.zygote = zygote
         self.tmpdirs = tmpdirs
         self._apart = apart
         self._host_network = host_network
-        self._renames = renames
-        self._ready_max = 0 if host_network or renames else READY_MAX
+        self._ready_max = 0 if host_network else READY_MAX
         self._tasks = tasks
         # The mutable state: cells that are ready, starts that wait for one, and cells that are being forked.
         self._ready: deque[Cell] = deque()
@@ -184,13 +181,7 @@ class PreforkedCells:
 
     async def _fork_cell(self) -> Cell:
         receiver = _HelloReceiver()
-        cell = await Cell.start(
-            self.zygote,
-            receiver,
-            apart=self._apart,
-            host_network=self._host_network,
-            renames=self._renames,
-        )
+        cell = await Cell.start(self.zygote, receiver, apart=self._apart, host_network=self._host_network)
         cell.ended.add_done_callback(lambda _: receiver.on_exit(cell))
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):

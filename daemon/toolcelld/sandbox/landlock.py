@@ -41,7 +41,7 @@ MAKE_DEVICE: Final = 1 << 6 | 1 << 11  # character and block
 MAKE: Final = (
     1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
 )  # directories, files, sockets, pipes, symbolic links
-REFER: Final = 1 << 13  # since 2: link and rename between directories
+REFER: Final = linux.LANDLOCK_REFER  # since 2
 TRUNCATE: Final = 1 << 14  # since 3
 DEVICE_IOCTL: Final = 1 << 15  # since 5
 

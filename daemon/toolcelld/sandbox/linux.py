@@ -40,6 +40,7 @@ LANDLOCK_RULE_PATH_BENEATH: Final = 1
 LANDLOCK_RULE_NET_PORT: Final = 2
 NET_PORT: Final = struct.Struct("=QQ")  # allowed_access, port
 PATH_BENEATH: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; packed
+LANDLOCK_REFER: Final = 1 << 13  # link and rename between directories
 LANDLOCK_SCOPE_ABSTRACT_SOCKETS: Final = 1 << 0
 LANDLOCK_SCOPE_SIGNAL: Final = 1 << 1
 LANDLOCK_ABI_SIGNAL: Final = 6  # Linux 6.12
@@ -204,10 +205,21 @@ def enter_ruleset(ruleset: int) -> None:
     _checked(result, "landlock_restrict_self")
 
 
-def restrict_signals() -> None:
-    """Enter a Landlock domain that cannot signal processes outside it. Needs `no_new_privileges`."""
-    ruleset = create_ruleset(scopes=LANDLOCK_SCOPE_SIGNAL)
+def restrict_signals(*, renames: bool = False) -> None:
+    """Enter a Landlock domain that cannot signal processes outside it. Needs `no_new_privileges`.
+
+    Args:
+        renames: Whether links and renames between directories are as they were; by default a domain refuses them as soon
+            as another one restricts files. A process in a domain that grants them cannot mount.
+    """
+    ruleset = create_ruleset(files=LANDLOCK_REFER if renames else 0, scopes=LANDLOCK_SCOPE_SIGNAL)
     try:
+        if renames:
+            root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+            try:
+                grant_beneath(ruleset, root, LANDLOCK_REFER)
+            finally:
+                os.close(root)
         enter_ruleset(ruleset)
     finally:
         os.close(ruleset)

@@ -55,9 +55,6 @@ class SandboxPolicy:
     """With the network "open", whether it may accept connections; a network of the cell's own may."""
     execute: bool = True
     """Whether the cell may execute programs."""
-    renames: bool = False
-    """Whether `strict` lets it link and rename between writable directories, at the price of the scope by which its
-    keeper ends it in one step; its process namespace ends it then."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return the values as JSON-compatible types."""

@@ -8,9 +8,10 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
 2.  Descriptors at fixed numbers; all others are closed, so that none leaks.
 3.  The barrier: wait for the daemon, which answers after it has moved the cell into its control group. Without the
     barrier the process could fork before it is moved.
-4.  `strict`: new namespaces, entered before any other process of the cell exists. Then no-new-privileges and a Landlock
-    domain with the signal scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way
-    to kill and not a policy, so every profile has it. It is verified before use: a signal to the zygote must be refused.
+4.  `strict`: new namespaces, entered before any other process of the cell exists; the end of its init is the end of all
+    that is in its process namespace. Then no-new-privileges, and without namespaces a Landlock domain with the signal
+    scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way to kill and not a policy,
+    so `none` has it, too. It is verified before use: a signal to the zygote must be refused.
 5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent,
     and has a lower priority than the processes that can stop it.
 6.  The worker sends `hello` and waits for `become`.
@@ -140,11 +141,10 @@ class Plan:
     zygote_pid: int
     apart: bool = False  # with namespaces of its own, as in `strict`
     host_network: bool = False  # of these namespaces none for the network
-    renames: bool = False  # without the scope of step 4: see `SandboxPolicy.renames`
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
     setup: CellSetup | None = None
-    scoped: bool = False  # the signal scope holds, so one kill(-1) ends the cell
+    scoped: bool = False  # the keeper's signal scope holds, so one kill(-1) ends the cell
     layers: list[str] = field(default_factory=list[str])
     roots: tuple[str, ...] = ()
     """The directories that Toolcell's packages are imported from."""
@@ -153,6 +153,11 @@ class Plan:
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
+
+    @property
+    def can_scope(self) -> bool:
+        """Whether a process of the cell can be kept from signalling the others."""
+        return self.scoped or (self.apart and linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL)
 
 
 Step: TypeAlias = Callable[[Plan], str | None]
@@ -240,9 +245,9 @@ def _surroundings(plan: Plan) -> None:
 def _enclosure(plan: Plan) -> str | None:
     linux.no_new_privileges()
     linux.subreaper()
-    if plan.renames or linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
-        # Every domain that does not grant renames between directories refuses them, also one that is for signals only,
-        # and a domain that grants them forbids the mounts of step 7. What ends the cell is its process namespace.
+    if plan.apart or linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
+        # Once the domain of step 8 restricts files, this one refuses renames between directories; if it granted them, it
+        # would forbid the mounts of step 7.
         return "no-new-privileges"
     linux.restrict_signals()
     try:

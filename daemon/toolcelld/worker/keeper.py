@@ -11,7 +11,7 @@ daemon is a SOCK_SEQPACKET pair with short ASCII messages:
                       left N           the answer to count
                       exit S CPU RSS   the worker ended: wait status, seconds, peak KiB (sent by init in `strict`);
                                        if it was killed with its cell, the usage is that of the whole cell
-                      empty N HOW      the cell is empty, N were killed, by "landlock" or "children"
+                      empty N HOW      the cell is empty, N were killed, by "namespace", "landlock" or "children"
 
 A closed life line has the effect of `end`, so no cell outlives the daemon. When the worker exits,
 for any reason, the keeper kills the rest of the cell. `empty` proves that the cell has stopped: the keeper
@@ -41,6 +41,8 @@ EXIT_SETUP_FAILED: Final = 70  # EX_SOFTWARE of <sysexits.h>
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 SAMPLED_MAX: Final = 64
 """Processes whose usage is read before they are killed, at 30 µs each: the default limit of a tool's processes."""
+LISTED_MAX: Final = 1024
+"""Processes that are listed before they are killed, at 30 µs each: a chain of forks without an end delays nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class _Keeper:
         self._apart = apart
         self._first_alive = True
         self._worker = 0 if apart else first
+        self._worker_pidfd = -1
         self._scoped = scoped
         self._killed = 0
         self._sampled = NO_USAGE
@@ -133,6 +136,7 @@ class _Keeper:
         while self._apart and not self._worker and self._first_alive:
             self._reap()  # init may have exited already
             self._worker = next(iter(children(self._first)), 0)
+        self._hold_worker()
         self._send(f"pid {self._worker}{f' {self._first}' if self._apart else ''}")
         poll = select.poll()
         poll.register(self._life, select.POLLIN)
@@ -147,6 +151,13 @@ class _Keeper:
                     return self._end()
         return self._end()
 
+    def _hold_worker(self) -> None:
+        """Open the worker's pidfd. Init may reap it, so its pid is looked up again when the descriptor is there."""
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(self._worker) if self._worker else -1
+            if not self._apart or self._worker in children(self._first):
+                self._worker_pidfd = pidfd
+
     def _handle_request(self) -> bool:
         try:
             message = self._life.recv(64)
@@ -160,10 +171,9 @@ class _Keeper:
         return message not in (b"", b"end")
 
     def _signal_worker(self) -> None:
-        # The pid is not reused until the worker's parent has reaped it. If the parent is this keeper, it has not. If it is
-        # init, init exits right after, and the Landlock scope keeps the signal inside the cell.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self._worker, setup.ABORT_SIGNAL)
+        if self._worker_pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._worker_pidfd, setup.ABORT_SIGNAL)
 
     def _count_processes(self) -> int:
         own = children(os.getpid())
@@ -200,12 +210,18 @@ class _Keeper:
             self._sampled = measure_usage([self._first, *below])
         with contextlib.suppress(ChildProcessError):
             while True:
-                kill_all(scoped=self._scoped)
+                self._kill()
                 self._wait(0)
                 self._killed += 1
-        self._send(
-            f"empty {self._killed + max(0, in_namespace - 1)} {'landlock' if self._scoped else 'children'}"
-        )
+        proof = "namespace" if self._apart else "landlock" if self._scoped else "children"
+        self._send(f"empty {self._killed + max(0, in_namespace - 1)} {proof}")
+
+    def _kill(self) -> None:
+        """Send SIGKILL to every process of the cell. Its init takes all of its namespace along, and is reaped after them."""
+        if not self._apart:
+            kill_all(scoped=self._scoped)
+        elif self._first_alive:
+            os.kill(self._first, signal.SIGKILL)
 
     def _send(self, text: str) -> None:
         _send(self._life, text)
@@ -264,10 +280,10 @@ def _read(path: str) -> bytes:
 
 
 def descendants(pid: int) -> set[int]:
-    """Return all processes below `pid`; those forked meanwhile may be missing."""
+    """Return the processes below `pid`, at most `LISTED_MAX`; those forked meanwhile may be missing."""
     pids: set[int] = set()
     pending = [pid]
-    while pending:
+    while pending and len(pids) < LISTED_MAX:
         new = children(pending.pop()) - pids
         pids |= new
         pending += new

@@ -216,7 +216,9 @@ class _Worker:
         )
         self._began_ns = time.time_ns()
         leftovers = Leftovers(cell)
-        traces = ImportTraces(leftovers) if message.fork and self._plan.scoped else contextlib.nullcontext()
+        traces = (
+            ImportTraces(leftovers) if message.fork and self._plan.can_scope else contextlib.nullcontext()
+        )
         self.abortable.begin(LOADING, lambda _: None)
         try:
             with self.abortable, traces:

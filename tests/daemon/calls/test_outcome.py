@@ -279,7 +279,9 @@ KILLED_BY_THE_KERNEL: Final = CellExit(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("proof", "stopped"), [("cgroup", "killed"), ("zygote", "best_effort")])
+@pytest.mark.parametrize(
+    ("proof", "stopped"), [("cgroup", "killed"), ("namespace", "killed"), ("zygote", "best_effort")]
+)
 @pytest.mark.parametrize("report", [None, Report("ok", ran=True), Report("tool_error", ran=True)])
 def test_what_the_kernel_ended_out_of_memory_has_passed_that_limit_whatever_was_said(
     report: Report | None, proof: Proof, stopped: str

@@ -43,7 +43,8 @@ class Template:
     """
 
     def __init__(self, plan: Plan, leftovers: Leftovers) -> None:
-        self._scoped = plan.scoped
+        self._scoped = plan.can_scope
+        self._renames = plan.apart  # elsewhere the domain of the keeper refuses them
         self._leftovers = leftovers
         self._pid = os.getpid()
         self._child = 0
@@ -77,7 +78,7 @@ class Template:
         if os.getppid() != self._pid:
             os._exit(0)  # the template has exited before
         if self._scoped:
-            linux.restrict_signals()
+            linux.restrict_signals(renames=self._renames)
             linux.filter_system_calls(program)
         if (numpy := sys.modules.get("numpy.random")) is not None:
             with contextlib.suppress(Exception):  # a tool can have put something else there

@@ -2,8 +2,8 @@
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart", "host_network", "renames"} with descriptors: life line,
-                      protocol, reports, abort, stdout, stderr, and for a cell with a network of its own the handover
+    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, reports,
+                      abort, stdout, stderr, and for a cell with a network of its own the handover
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
@@ -103,7 +103,6 @@ class _Zygote:
             zygote_pid=os.getpid(),
             apart=request["apart"],
             host_network=request["host_network"],
-            renames=request["renames"],
             roots=self._roots,
             fork_hooks=self._fork_hooks,
             imported_last=next(reversed(sys.modules)),
