@@ -20,6 +20,8 @@ from toolcell import _paths
 
 from .conftest import SECONDS_MAX, Done, Project
 
+pytestmark = pytest.mark.slow  # most take two seconds: a daemon for each
+
 LINT = '''
 from toolcell import tool
 
@@ -129,7 +131,6 @@ def test_functions_are_called_in_order_and_what_cannot_be_run_has_failed(project
     assert "_testing" not in done.err  # no frame of ours
 
 
-@pytest.mark.slow
 def test_pytest_runs_them_where_the_environment_has_it(project: Project) -> None:
     (project.directory / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
     (project.directory / "conftest.py").write_text("raise ValueError('of the project')\n")
@@ -174,7 +175,6 @@ def test_pytest_runs_them_where_the_environment_has_it(project: Project) -> None
     assert (done.code, done.out) == (0, "lint: 1 passed (.toolcell/tools/tests/lint_test.py)\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tool", [LINT, WITHOUT_PYTEST + LINT], ids=["pytest", "functions"])
 def test_a_run_that_does_not_come_to_its_end_has_failed(project: Project, tool: str) -> None:
     for text, kind in {
@@ -192,7 +192,6 @@ def test_a_run_that_does_not_come_to_its_end_has_failed(project: Project, tool: 
         assert not found["passed"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tool", [LINT, WITHOUT_PYTEST + LINT], ids=["pytest", "functions"])
 def test_an_interrupt_aborts_the_run(project: Project, tool: str) -> None:
     write(
@@ -219,7 +218,6 @@ def test_an_interrupt_aborts_the_run(project: Project, tool: str) -> None:
     assert not (project.directory / "after").exists()
 
 
-@pytest.mark.slow
 def test_a_megabyte_of_output_is_bounded_and_kept(project: Project) -> None:
     write(
         project,
@@ -267,7 +265,6 @@ def test_reads_the_tokens():
 """
 
 
-@pytest.mark.slow
 def test_a_test_may_do_what_its_tool_may_and_no_more(project: Project) -> None:
     secret = project.home / "secret.txt"
     secret.write_text("0xC0FFEE")
@@ -296,7 +293,6 @@ def test_a_test_may_do_what_its_tool_may_and_no_more(project: Project) -> None:
     assert (project.directory / "written").exists()
 
 
-@pytest.mark.slow
 def test_what_a_tool_is_refused_its_tests_are_refused(project: Project) -> None:
     needs = WITHOUT_PYTEST + LINT.replace("@tool", "@tool(network=True)")
     write(project, "def test_runs():\n    open('ran', 'w').close()\n", tool=needs)
@@ -308,7 +304,6 @@ def test_what_a_tool_is_refused_its_tests_are_refused(project: Project) -> None:
     assert run(project).code == 0
 
 
-@pytest.mark.slow
 def test_a_secret_is_there_for_the_tests_and_not_in_what_they_print(project: Project) -> None:
     tools = project.home / ".config" / "toolcell" / "tools"
     tools.mkdir(parents=True)
@@ -326,7 +321,6 @@ def test_a_secret_is_there_for_the_tests_and_not_in_what_they_print(project: Pro
     assert "1 failed" in done.out  # it has 20 letters: the test has seen the value itself
 
 
-@pytest.mark.slow
 def test_a_link_in_place_of_a_test_file_shows_nothing_of_what_it_leads_to(project: Project) -> None:
     secret = project.home / "secret.py"
     secret.write_text("0xC0FFEE = 'this line is no Python'\n")
@@ -338,7 +332,6 @@ def test_a_link_in_place_of_a_test_file_shows_nothing_of_what_it_leads_to(projec
     assert "0xC0FFEE" not in done.out + done.err
 
 
-@pytest.mark.slow
 def test_a_compiled_test_file_is_not_run(project: Project) -> None:
     """The digest to which trust is pinned does not cover `__pycache__`."""
     path = write(project, "def test_it():\n    open('source', 'w').close()\n", tool=LINT)
@@ -392,7 +385,6 @@ def test_what_has_no_tests_is_told(project: Project, words: tuple[str, ...], sai
     assert done.out == ""
 
 
-@pytest.mark.slow
 def test_the_tests_of_a_broken_tool_have_failed(project: Project) -> None:
     write(project, "def test_it(): pass\n", tool="import no_such_module\n")
     done = run(project)
@@ -400,7 +392,6 @@ def test_the_tests_of_a_broken_tool_have_failed(project: Project) -> None:
     assert "No module named 'no_such_module'" in done.out
 
 
-@pytest.mark.slow
 def test_of_several_tools_of_a_file_one_is_named(project: Project) -> None:
     write(project, "def test_it(): pass\n", tool=WITHOUT_PYTEST + LINT.replace("def lint", "def some"))
     write(

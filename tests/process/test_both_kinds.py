@@ -40,8 +40,15 @@ class Worker(NamedTuple):
         shutil.copy(BOTH / f"{tool}.{ending}", self.daemon.project / ".toolcell" / "tools")
 
 
-# Each kind takes some ten seconds, so one of the engines is left to the gate.
-@pytest.fixture(scope="module", params=["python", "bun", pytest.param("node", marks=pytest.mark.slow)])
+# Each kind takes some ten seconds, so the engines are left to the gate.
+@pytest.fixture(
+    scope="module",
+    params=[
+        "python",
+        pytest.param("bun", marks=pytest.mark.slow),
+        pytest.param("node", marks=pytest.mark.slow),
+    ],
+)
 def of_kind(request: pytest.FixtureRequest) -> Iterator[Worker]:
     places = [str(ENGINES[request.param].parent)] if request.param in ENGINES else []
     path = ":".join([*places, "/usr/bin", "/bin"])

@@ -15,10 +15,10 @@ import pytest
 from tests.daemons import RunningDaemon, renewed, running_daemon
 from tests.engines import ENGINES, PACKAGES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", params=["bun", pytest.param("node", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["bun", "node"])
 def of_engine(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
     """A daemon that has one engine."""
     with running_daemon(environment={"PATH": f"{ENGINES[request.param].parent}:/usr/bin:/bin"}) as daemon:
