@@ -316,7 +316,7 @@ def test_what_the_project_asks_for_in_its_own_configuration_is_granted_by_trust(
         called = project.run("-C", str(below), "call", "reads", "--quiet")
         assert json.loads(called.out) == ["DATABASE_URL", "TOKEN", "https_proxy"], called.err
         timeout = next(line for line in project.run("tools", "reads").out.splitlines() if "timeout" in line)
-        assert timeout.split() == ["timeout", "7", "file"]
+        assert timeout.split() == ["timeout", "7s", "file"]
 
         asks.write_text(asks.read_text().replace('["DATABASE_URL"]', '["DATABASE_URL", "PGHOST"]'))
         assert project.run("reload").code == 0

@@ -72,7 +72,7 @@ def shown() -> list[str]:
     """Run the command, type Ctrl-C, look for what is left; return the lines of the terminal."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home:
         project = Project(Path(home), Path(home) / "project")
-        project.environment |= {"COLUMNS": "100", "TERM": "xterm-256color"}
+        project.environment |= {"COLUMNS": "110", "TERM": "xterm-256color"}
         project.tool("manual", TOOL)
         with project.screen(COMMAND[0], "--private", *COMMAND[1:]) as screen:
             screen.until("page 7")
