@@ -24,7 +24,6 @@ OPENCODE = "httpx2. Install it: pip install 'toolcell[opencode]'"
         ("copilot", "copilot.session_events", COPILOT),
         ("gateway", "fastapi", GATEWAY),
         ("gateway", "uvicorn", GATEWAY),
-        ("opencode", "httpx2", OPENCODE),
     ],
 )
 def test_without_the_extra_the_import_names_it(adapter: str, missing: str, needs: str) -> None:
@@ -34,3 +33,17 @@ def test_without_the_extra_the_import_names_it(adapter: str, missing: str, needs
     )
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == f"ImportError: toolcell.adapters.{adapter} needs {needs}"
+
+
+@pytest.mark.parametrize("name", ["OpenCodeApi", "register"])
+def test_without_httpx2_the_plugin_of_opencode_is_there_and_the_rest_names_the_extra(name: str) -> None:
+    code = (
+        "import sys; sys.modules['httpx2'] = None\n"
+        "from toolcell.adapters.opencode import plugin_entry\n"
+        f"from toolcell.adapters.opencode import {name}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == f"ImportError: {name} needs {OPENCODE}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from claude_agent_sdk.types import HookContext, HookInput, HookJSONOutput
 from toolcell.adapters.claude import ClaudeAdapter, options
 from toolcell.client import Session
 
-NO_SESSION = cast("Session", object())
+NO_SESSION = cast("Session", SimpleNamespace(catalog=SimpleNamespace(errors=())))
 """Nothing here makes a call."""
 OTHER = {"type": "http", "url": "http://127.0.0.1:1/"}
 

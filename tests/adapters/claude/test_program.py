@@ -8,7 +8,7 @@ import signal
 import subprocess
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import psutil
 import pytest
@@ -25,7 +25,12 @@ pytestmark = pytest.mark.anyio
 
 def programs() -> set[int]:
     """The `claude` programs of this process."""
-    return {child.pid for child in psutil.Process().children() if child.exe() == str(PROGRAM)}
+    found: set[int] = set()
+    for child in psutil.Process().children():
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # one that has ended has no program
+            if child.exe() == str(PROGRAM):
+                found.add(child.pid)
+    return found
 
 
 async def begun(claude: Claude, kit: RunningDaemon, tool: str, name: str) -> psutil.Process:

@@ -173,8 +173,10 @@ class ClaudeAdapter(AgentAdapter[types.Tool, types.CallToolResult]):
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait({running})
             self._callers.pop(origin.call_id or "", None)
-        if running.cancelled():  # the program has ended, and reads no result
-            return types.CallToolResult(content=[], is_error=True)
+        if running.cancelled():
+            # The program has ended. The SDK would write a result to it, and fail in a task that the application does not
+            # see; it cancels this wait when the client is closed.
+            await asyncio.get_running_loop().create_future()
         result = running.result()
         if note := context.lifespan_context.pinned.note(self.session.catalog.tools.get(params.name)):
             result.content.append(types.TextContent(text=note))
