@@ -13,7 +13,7 @@ from toolcell.cli._ui.tables import fitted, print_facts, print_prose, print_tabl
 
 ESCAPE = re.compile(r"\x1b\[(\d+)m")
 CALLS = ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY")
-DIRECTORY = "/home/somebody/src/a-directory-with-a-long-name/customer-orders-service"
+DIRECTORY = "/home/adalovelace/src/a-directory-with-a-long-name/customer-orders-service"
 ROWS = [
     ("c-5d72704a1dd98db6", "word_count_slow_search_in_everything", "refused (needs_grant)", "34 s ago", "-", "cli", DIRECTORY),
     ("c-4309ce4933d6fe89", "lint", "crashed (SIGABRT)", "2 min ago", "1.5 s", "claude/reviewer", "/tmp"),
