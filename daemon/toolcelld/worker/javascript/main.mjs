@@ -161,7 +161,7 @@ class Worker {
         await call.finish();
         this.#call = null;
         if (process.cwd() !== this.#directory) process.chdir(this.#directory);
-        await turn(); // what the tool has closed is gone then
+        await turn();
         this.#reportImports();
         const used = process.resourceUsage();
         const cpuSeconds = (used.userCPUTime + used.systemCPUTime) / 1e6;
@@ -223,8 +223,9 @@ function toldBy(error, ran) {
     return outcome;
 }
 
-function turn() {
-    return new Promise((resolve) => setImmediate(resolve));
+/** Waits until what was closed is gone: the engine's loop ends closed handles after what it does immediately. */
+async function turn() {
+    for (let rest = 2; rest > 0; rest -= 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Returns what was thrown, or an error that says so where it cannot be read without throwing again. */
