@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.adapters.kinds import lay_out
+from tests.adapters.kinds import ENGINED, lay_out
 from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
+from tests.engines import ENGINES
 
 __all__ = [
     "HEARS",
@@ -94,11 +96,13 @@ def without_times(session: dict[str, Any]) -> dict[str, Any]:
 def kinds() -> Iterator[RunningDaemon]:
     """A daemon for the tests of a file, with tools of every kind."""
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as directory:
-        daemon = RunningDaemon(Path(directory))
+        places = [*(str(engine.parent) for engine in ENGINES.values()), os.environ["PATH"]]
+        daemon = RunningDaemon(Path(directory), environment={"PATH": ":".join(places)})
         lay_out(daemon.project)
         with kept(daemon):
             daemon.start()
             roomy = ROOMY.format(directory=daemon.directory)
-            daemon.config.write_text(f'{roomy}\n[daemon]\npacks = ["squad"]\n')
+            engined = ENGINED.format(project=daemon.project)
+            daemon.config.write_text(f'{roomy}\n[daemon]\npacks = ["squad"]\n{engined}')
             daemon.reload()
             yield daemon

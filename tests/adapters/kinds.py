@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,18 @@ from tests.daemons import RunningDaemon
 
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 
-__all__ = ["CHARTER", "CUT", "KINDS", "LINES", "Kind", "aborted", "lay_out"]
+__all__ = [
+    "CHARTER",
+    "CONTEXTS",
+    "CUT",
+    "ENGINED",
+    "KINDS",
+    "LINES",
+    "Kind",
+    "aborted",
+    "assert_told",
+    "lay_out",
+]
 
 LINES: Final = 4000
 """More than the default limit of an output."""
@@ -26,7 +37,15 @@ LOOK_SECONDS: Final = 0.02
 
 DECORATED = """
 import asyncio
-from toolcell import tool
+from toolcell import ToolContext, tool
+
+@tool
+def told(context: ToolContext) -> dict[str, str]:
+    '''What the tool is told of its call.'''
+    return {
+        "sessionID": context.session_id, "messageID": context.message_id, "callID": context.call_id,
+        "agent": context.agent_name or context.agent, "directory": str(context.directory), "worktree": str(context.worktree),
+    }
 
 @tool
 def say(text: str) -> str:
@@ -102,6 +121,35 @@ async def foreign_wait() -> str:
     return "over"
 """
 
+SCRIPTED = """
+import { setTimeout as pause } from "node:timers/promises"
+import { tool } from "@opencode-ai/plugin"
+
+const text = tool.schema.string()
+const count = tool.schema.number().int()
+
+export const say = tool({ description: "Say it again.", args: { text }, execute: async ({ text }) => text })
+export const lines = tool({
+  description: "Many lines.",
+  args: { count },
+  execute: async ({ count }) => [...Array(count).keys()].join("\\n"),
+})
+export const wait = tool({
+  description: "Wait.",
+  args: {},
+  async execute(_, { abort }) {
+    await pause(600_000, null, { signal: abort })
+    return "over"
+  },
+})
+export const told = tool({
+  description: "What the tool is told of its call.",
+  args: {},
+  execute: async (_, { sessionID, messageID, callID, agent, directory, worktree }) =>
+    JSON.stringify({ sessionID, messageID, callID, agent, directory, worktree }),
+})
+"""
+
 
 def _plugin() -> str:
     python = f"{sys.executable} -I -S -c"
@@ -154,7 +202,19 @@ KINDS: Final = (
     Kind("made", ".toolcell/tools/factory.py", FACTORY),
     Kind("flavoured", ".opencode/tool/flavoured.py", FLAVOURED),
     Kind("foreign", ".toolcell/tools/server.py", FOREIGN),
+    Kind("bunned", ".toolcell/tools/bunned.ts", SCRIPTED),
+    Kind("noded", "noded/noded.ts", SCRIPTED),
 )
+ENGINED: Final = """
+[source.project]
+runtime = "bun"
+[source.noded]
+runtime = "node"
+directory = "{project}/noded"
+"""
+"""The lines of the configuration by which each engine has a file, for a daemon that has both on its PATH."""
+CONTEXTS: Final = tuple(f"{name}_told" for name in ("decorated", "bunned", "noded"))
+"""The tools that return their context, as an object or as JSON; with the call's own id."""
 
 
 def lay_out(project: Path) -> None:
@@ -202,3 +262,14 @@ async def aborted(
     await until(lambda: all(call.HasField("outcome") for call in _of(daemon, tool)))
     (call,) = _of(daemon, tool)
     assert call.outcome.kind == toolcell_pb2.OUTCOME_KIND_ABORTED, call
+
+
+def assert_told(kinds: RunningDaemon, results: Sequence[str], agent: str) -> None:
+    """See that the tools of `CONTEXTS` were told the same of their calls, and nothing of it is missing."""
+    told = [json.loads(result) for result in results]
+    assert len({each.pop("callID") for each in told}) == len(CONTEXTS)
+    assert all(each.pop("messageID") for each in told)  # of one message, or of one each
+    expected = {"agent": agent, "directory": str(kinds.project), "worktree": str(kinds.project)}
+    for each in told:
+        assert each == {"sessionID": told[0]["sessionID"], **expected}
+    assert told[0]["sessionID"]

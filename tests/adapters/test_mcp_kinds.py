@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
 from tests.adapters.test_mcp_bridge import host, text
 from tests.daemons import RunningDaemon
 
@@ -29,3 +29,10 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaem
                 waiting[0].cancel()
 
             await aborted(kinds, kind.wait, begin, cancel)
+
+
+async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_python(
+    kinds: RunningDaemon,
+) -> None:
+    async with host(kinds, "2026-07-28", seconds_max=100) as client:
+        assert_told(kinds, [text(await client.call_tool(tool)) for tool in CONTEXTS], agent="main")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.adapters.claude.conftest import Start
 from tests.adapters.claude.test_claude import result, texts, use
-from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
 from tests.adapters.script import Turn
 from tests.daemons import RunningDaemon
 
@@ -29,3 +29,11 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaem
 
             await aborted(kinds, kind.wait, begin, claude.client.interrupt)
             await turns[0]
+
+
+async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_python(
+    kinds: RunningDaemon, start: Start
+) -> None:
+    async with start(kinds) as claude:
+        results = ["".join(texts(await result(claude, use(tool)))) for tool in CONTEXTS]
+        assert_told(kinds, results, agent="main")

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from tests.adapters.copilot.conftest import Start
-from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
 from tests.adapters.script import Use
 from tests.daemons import RunningDaemon
 
@@ -23,3 +23,10 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(kinds: RunningDaem
         for kind in KINDS:
             use = Use(kind.wait)
             await aborted(kinds, kind.wait, partial(copilot.begin, use), copilot.session.abort)
+
+
+async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_python(
+    kinds: RunningDaemon, start: Start
+) -> None:
+    async with start(kinds) as copilot:
+        assert_told(kinds, await copilot.use(*map(Use, CONTEXTS)), agent="main")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.adapters.kinds import CUT, KINDS, LINES, aborted
+from tests.adapters.kinds import CONTEXTS, CUT, KINDS, LINES, aborted, assert_told
 from tests.adapters.openai import Model
 from tests.adapters.opencode.serve import OpenCode, serving
 from tests.adapters.script import Use
@@ -49,3 +49,10 @@ async def test_tools_of_every_kind_are_called_cut_and_aborted(
                     turn(stay.turn())
 
                 await aborted(kinds, kind.wait, begin, stay.abort)
+
+
+async def test_tools_in_typescript_are_told_the_same_of_their_call_as_those_in_python(
+    kinds: RunningDaemon, opencode: OpenCode
+) -> None:
+    async with opencode.stay() as stay:
+        assert_told(kinds, await stay.use(*map(Use, CONTEXTS)), agent="build")
