@@ -70,6 +70,7 @@ from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator, OperatorEvent
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.sandbox import linux
+from toolcelld.sandbox.policy import Enclosure
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.registry import Sessions
 from toolcelld.store import Store
@@ -132,7 +133,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         self.groups = cgroups
         self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
         # By whether they have namespaces of their own, and then the network of the host.
-        self._preforks: dict[tuple[bool, bool], PreforkedCells] = {}
+        self._preforks: dict[tuple[Enclosure, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self.config.daemon
         self.pool = Pool(
@@ -277,17 +278,19 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         )
 
     def _prefork_for(self, spec: CellSpec) -> PreforkedCells:
-        apart = spec.policy.enclosure == "strict"
-        return self._prefork_of(apart=apart, host_network=apart and spec.policy.network == "open")
+        enclosure = spec.policy.enclosure
+        return self._prefork_of(
+            enclosure, host_network=enclosure == "strict" and spec.policy.network == "open"
+        )
 
-    def _prefork_of(self, *, apart: bool, host_network: bool = False) -> PreforkedCells:
-        key = apart, host_network
+    def _prefork_of(self, enclosure: Enclosure, *, host_network: bool = False) -> PreforkedCells:
+        key = enclosure, host_network
         if key not in self._preforks:
             self._preforks[key] = PreforkedCells(
                 self._zygote,
                 self.tasks,
                 self._temporary_directories,
-                apart=apart,
+                enclosure=enclosure,
                 host_network=host_network,
             )
         return self._preforks[key]
@@ -430,7 +433,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     @contextlib.asynccontextmanager
     async def _zygotes(self) -> AsyncGenerator[None]:
         """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
-        self._prefork_of(apart=False).prepare()
+        self._prefork_of("baseline").prepare()
         try:
             yield
         finally:

@@ -115,11 +115,12 @@ MOVES = """
 """
 
 
+@pytest.mark.parametrize("profile", ["baseline", "strict"])
 @pytest.mark.parametrize("isolation", ["worker", "call"])
-async def test_a_tool_in_a_strict_cell_moves_files_between_directories_of_its_project(
-    daemon: RunningDaemon, isolation: str
+async def test_a_tool_moves_files_between_directories_of_its_project(
+    daemon: RunningDaemon, isolation: str, profile: str
 ) -> None:
-    configure(daemon, "strict")
+    configure(daemon, profile)
     write(daemon, MOVES.format(isolation=isolation))
     async with daemon.connect() as session:
         assert [(await called(session)).text for _ in range(2)] == ["moved", "moved"]

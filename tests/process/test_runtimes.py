@@ -81,7 +81,7 @@ async def test_a_keeper_that_is_answered_as_its_start_is_cancelled_leaves_no_des
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: ASYNC220
     zygote = _ZygoteProcess("python", process, ours, print)
     try:
-        start = asyncio.create_task(zygote.spawn([], apart=False))
+        start = asyncio.create_task(zygote.spawn([], enclosure="none"))
         await asyncio.get_running_loop().run_in_executor(None, theirs.recv, 4096)
         pidfd = os.pidfd_open(os.getpid())
         answer = b'{"type": "spawned", "id": "1", "pid": 1}'

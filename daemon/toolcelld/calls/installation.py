@@ -187,7 +187,7 @@ class Installations:
             "npm_config_logs_max": "0",
             "BUN_CONFIG_REGISTRY": address,
             "BUN_INSTALL_CACHE_DIR": cache,
-            "BUN_TMPDIR": cache,  # from where it renames, and a cell cannot rename between directories
+            "BUN_TMPDIR": cache,  # from where it renames, and /tmp is another file system
         }
         policy = SandboxPolicy(
             "strict",

@@ -36,7 +36,7 @@ from toolcelld.cell.usage import Usage, measure
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteEnded, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits
+from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits, Enclosure
 
 __all__ = ["Cell", "Receiver"]
 
@@ -115,15 +115,15 @@ class Cell:
 
     @classmethod
     async def start(
-        cls, zygote: Zygote, receiver: Receiver, *, apart: bool = False, host_network: bool = False
+        cls, zygote: Zygote, receiver: Receiver, *, enclosure: Enclosure = "none", host_network: bool = False
     ) -> Cell:
         """Fork a keeper, and have it build the cell.
 
         Args:
             zygote: Forks the keeper.
             receiver: Receives the cell's frames and output.
-            apart: Whether the cell is in namespaces of its own; False by default.
-            host_network: Whether a cell that is apart uses the network of the host; False by default.
+            enclosure: What the cell is going to be; "none" by default.
+            host_network: Whether a strict cell uses the network of the host; False by default.
 
         Raises:
             ZygoteEnded: The zygote has ended meanwhile; the next one can start the cell.
@@ -144,13 +144,15 @@ class Cell:
             cell._abort, abort = _sending_pair(socket.SOCK_STREAM)
             child_ends.append(abort)
             child_ends.extend(cell.stdio.add(source) for source in SOURCES)
-            if apart and not host_network:
+            if enclosure == "strict" and not host_network:
                 cell._handover, handover = _pair(socket.SOCK_SEQPACKET)
                 child_ends.append(handover)
             await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
-                    cell._spawned = await zygote.spawn(child_ends, apart=apart, host_network=host_network)
+                    cell._spawned = await zygote.spawn(
+                        child_ends, enclosure=enclosure, host_network=host_network
+                    )
             except TimeoutError:
                 zygote.replace()
                 raise ZygoteEnded(

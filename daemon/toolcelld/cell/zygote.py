@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 
 __all__ = ["Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
@@ -94,13 +95,15 @@ class Zygote:
         self._failures = 0  # in a row
         self._started = 0.0
 
-    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
+    async def spawn(
+        self, descriptors: Sequence[int], *, enclosure: Enclosure, host_network: bool = False
+    ) -> Spawned:
         """Fork a keeper.
 
         Args:
             descriptors: The descriptors of the cell, in the order of `worker.zygote`.
-            apart: Whether the cell is in namespaces of its own.
-            host_network: Whether a cell that is apart uses the network of the host; False by default.
+            enclosure: What the cell is going to be.
+            host_network: Whether a strict cell uses the network of the host; False by default.
 
         Raises:
             ZygoteEnded: The zygote has ended meanwhile.
@@ -109,7 +112,7 @@ class Zygote:
         zygote = self._process
         if zygote is None or not zygote.usable:
             zygote = await self.start()
-        return await zygote.spawn(descriptors, apart=apart, host_network=host_network)
+        return await zygote.spawn(descriptors, enclosure=enclosure, host_network=host_network)
 
     async def start(self) -> _ZygoteProcess:
         """Return the running zygote; start one if there is none. Raises `ZygoteFailed`."""
@@ -204,12 +207,14 @@ class _ZygoteProcess:
         """Whether it takes requests; one that was killed is `alive` until its end is read."""
         return self.alive and not self._killed
 
-    async def spawn(self, descriptors: Sequence[int], *, apart: bool, host_network: bool = False) -> Spawned:
+    async def spawn(
+        self, descriptors: Sequence[int], *, enclosure: Enclosure, host_network: bool = False
+    ) -> Spawned:
         answer: asyncio.Future[Spawned] = self._loop.create_future()
         cell_id = str(next(self._ids))
         self._spawning[cell_id] = answer
         message = json.dumps(
-            {"type": "spawn", "id": cell_id, "apart": apart, "host_network": host_network}
+            {"type": "spawn", "id": cell_id, "enclosure": enclosure, "host_network": host_network}
         ).encode()
         try:
             while True:

@@ -16,6 +16,7 @@ from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote, ZygoteEnded, ZygoteFailed
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
+from toolcelld.sandbox.policy import Enclosure
 
 __all__ = ["READY_MAX", "PreforkedCells"]
 
@@ -72,8 +73,8 @@ class PreforkedCells:
         zygote: Forks the cells.
         tasks: Runs the tasks that start them.
         tmpdirs: Where workers that take a cell make their temporary directories.
-        apart: Whether the cells are in namespaces of their own.
-        host_network: Whether cells that are apart use the network of the host; False by default. Few tools may, so that
+        enclosure: What the cells are going to be.
+        host_network: Whether strict cells use the network of the host; False by default. Few tools may, so that
             none of these is kept ready.
     """
 
@@ -83,12 +84,12 @@ class PreforkedCells:
         tasks: asyncio.TaskGroup,
         tmpdirs: TemporaryDirectories,
         *,
-        apart: bool,
+        enclosure: Enclosure,
         host_network: bool = False,
     ) -> None:
         self.zygote = zygote
         self.tmpdirs = tmpdirs
-        self._apart = apart
+        self._enclosure: Enclosure = enclosure
         self._host_network = host_network
         self._ready_max = 0 if host_network else READY_MAX
         self._tasks = tasks
@@ -181,7 +182,9 @@ class PreforkedCells:
 
     async def _fork_cell(self) -> Cell:
         receiver = _HelloReceiver()
-        cell = await Cell.start(self.zygote, receiver, apart=self._apart, host_network=self._host_network)
+        cell = await Cell.start(
+            self.zygote, receiver, enclosure=self._enclosure, host_network=self._host_network
+        )
         cell.ended.add_done_callback(lambda _: receiver.on_exit(cell))
         try:
             async with asyncio.timeout(HELLO_SECONDS_MAX):

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import denied_syscalls, landlock, linux, namespaces, own_network, seccomp, sole_exec
-from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, PythonSetup, SandboxPolicy
+from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
 
 __all__ = [
     "ABORT",
@@ -139,8 +139,8 @@ class Plan:
         int
     ]  # life line, protocol, abort, stdout, stderr[, handover]: as the zygote received them
     zygote_pid: int
-    apart: bool = False  # with namespaces of its own, as in `strict`
-    host_network: bool = False  # of these namespaces none for the network
+    enclosure: Enclosure = "none"
+    host_network: bool = False  # of the namespaces of a strict cell none for the network
     parent_pid: int = 0
     """The process whose death ends this one, by its number in this PID namespace."""
     setup: CellSetup | None = None
@@ -153,6 +153,11 @@ class Plan:
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether the cell has namespaces of its own."""
+        return self.enclosure == "strict"
 
     @property
     def can_scope(self) -> bool:
@@ -246,10 +251,8 @@ def _enclosure(plan: Plan) -> str | None:
     linux.no_new_privileges()
     linux.subreaper()
     if plan.apart or linux.landlock_abi() < linux.LANDLOCK_ABI_SIGNAL:
-        # Once the domain of step 8 restricts files, this one refuses renames between directories; if it granted them, it
-        # would forbid the mounts of step 7.
-        return "no-new-privileges"
-    linux.restrict_signals()
+        return "no-new-privileges"  # this domain would refuse renames between directories, or else the mounts of step 7
+    linux.restrict_signals(renames=plan.enclosure == "baseline")
     try:
         os.kill(plan.zygote_pid, 0)
     except OSError as error:

@@ -53,7 +53,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
     wanted = denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files)
     facts = {
         "python": asdict(python),
-        "apart": plan.apart,
+        "enclosure": plan.enclosure,
         "scoped": plan.scoped,
         "layers": plan.layers,
         "filter": asdict(wanted) if policy.enclosure != "none" and not policy.execute else None,
@@ -77,6 +77,8 @@ def resume(text: str) -> Plan:
         seccomp.load(denied_syscalls.Filter(**facts["filter"]))
     python = PythonSetup.from_json(facts["python"])
     layers = [*facts["layers"], f"interpreter {python.program}"]
-    plan = Plan(descriptors=(), zygote_pid=0, apart=facts["apart"], scoped=facts["scoped"], layers=layers)
+    plan = Plan(
+        descriptors=(), zygote_pid=0, enclosure=facts["enclosure"], scoped=facts["scoped"], layers=layers
+    )
     adopt(python)
     return plan

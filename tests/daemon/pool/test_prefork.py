@@ -29,7 +29,7 @@ class FakePreforkedCells(PreforkedCells):
     """Preforked cells without a zygote: each fork succeeds or fails at once."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        super().__init__(cast("Any", None), tasks, cast("Any", None), apart=False)
+        super().__init__(cast("Any", None), tasks, cast("Any", None), enclosure="none")
         self.tried = 0
         self.failing = 0
         self.made = asyncio.Event()

@@ -44,7 +44,7 @@ class Template:
 
     def __init__(self, plan: Plan, leftovers: Leftovers) -> None:
         self._scoped = plan.can_scope
-        self._renames = plan.apart  # elsewhere the domain of the keeper refuses them
+        self._renames = plan.enclosure != "none"
         self._leftovers = leftovers
         self._pid = os.getpid()
         self._child = 0

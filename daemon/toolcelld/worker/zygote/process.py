@@ -2,7 +2,7 @@
 
 It has imported the modules that every worker needs, and none of a user's. The daemon controls it over one socket:
 
-    daemon → zygote   {"type": "spawn", "id", "apart", "host_network"} with descriptors: life line, protocol, reports,
+    daemon → zygote   {"type": "spawn", "id", "enclosure", "host_network"} with descriptors: life line, protocol, reports,
                       abort, stdout, stderr, and for a cell with a network of its own the handover
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
@@ -101,7 +101,7 @@ class _Zygote:
         plan = Plan(
             descriptors=descriptors,
             zygote_pid=os.getpid(),
-            apart=request["apart"],
+            enclosure=request["enclosure"],
             host_network=request["host_network"],
             roots=self._roots,
             fork_hooks=self._fork_hooks,
