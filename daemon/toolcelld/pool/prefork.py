@@ -73,9 +73,8 @@ class PreforkedCells:
         zygote: Forks the cells.
         tasks: Runs the tasks that start them.
         tmpdirs: Where workers that take a cell make their temporary directories.
-        enclosure: What the cells are going to be.
-        host_network: Whether strict cells use the network of the host; False by default. Few tools may, so that
-            none of these is kept ready.
+        enclosure: What the cells are going to be. Few are "none", so that none of these is kept ready.
+        host_network: Whether strict cells use the network of the host; False by default. Nor are these.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class PreforkedCells:
         self.tmpdirs = tmpdirs
         self._enclosure: Enclosure = enclosure
         self._host_network = host_network
-        self._ready_max = 0 if host_network else READY_MAX
+        self._ready_max = 0 if host_network or enclosure == "none" else READY_MAX
         self._tasks = tasks
         # The mutable state: cells that are ready, starts that wait for one, and cells that are being forked.
         self._ready: deque[Cell] = deque()
@@ -129,7 +128,7 @@ class PreforkedCells:
                 cell = await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                    self._ready.append(waiter.result())
+                    self._keep(waiter.result())
                 raise
         cell.pass_on_to(receiver)
         self.prepare()
@@ -162,8 +161,14 @@ class PreforkedCells:
         if (waiter := self._next_waiter()) is not None:
             waiter.set_result(cell)
         else:
-            self._ready.append(cell)
+            self._keep(cell)
         return True
+
+    def _keep(self, cell: Cell) -> None:
+        if len(self._ready) < self._ready_max:
+            self._ready.append(cell)
+        else:  # the start that it was forked for was cancelled
+            cell.end()
 
     def _on_made(self, task: asyncio.Task[bool]) -> None:
         self._forking.discard(task)

@@ -10,6 +10,7 @@ import pytest
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.pool.prefork import READY_MAX, RETRIES_MAX, PreforkedCells
+from toolcelld.sandbox.policy import Enclosure
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +25,16 @@ class FakeCell:
     def pass_on_to(self, receiver: Receiver) -> None:
         self.receiver = receiver
 
+    def end(self) -> None:
+        self.ended.set_result(None)
+
 
 class FakePreforkedCells(PreforkedCells):
     """Preforked cells without a zygote: each fork succeeds or fails at once."""
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        super().__init__(cast("Any", None), tasks, cast("Any", None), enclosure="none")
+    def __init__(self, tasks: asyncio.TaskGroup, enclosure: Enclosure = "strict") -> None:
+        super().__init__(cast("Any", None), tasks, cast("Any", None), enclosure=enclosure)
+        self.forked: list[FakeCell] = []
         self.tried = 0
         self.failing = 0
         self.made = asyncio.Event()
@@ -40,13 +45,27 @@ class FakePreforkedCells(PreforkedCells):
             self.failing -= 1
             raise ZygoteFailed("no room")
         self.made.set()
-        return cast("Cell", FakeCell())
+        self.forked.append(FakeCell())
+        return cast("Cell", self.forked[-1])
 
 
 async def settled() -> None:
     """Run all tasks that are ready."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def test_of_cells_without_confinement_none_is_kept_also_where_its_start_was_cancelled() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        cells = FakePreforkedCells(tasks, "none")
+        start = tasks.create_task(cells.take(Receiver()))
+        await cells.made.wait()
+        start.cancel()
+        await settled()
+        assert (cells.ready, [cell.ended.done() for cell in cells.forked]) == (0, [True])
+        assert not (await cells.take(Receiver())).ended.done()
+        await settled()
+        assert (cells.ready, len(cells.forked)) == (0, 2)
 
 
 async def test_a_cell_that_is_taken_as_soon_as_it_is_forked_is_replaced() -> None:
