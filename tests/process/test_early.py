@@ -25,13 +25,14 @@ GO = ".toolcell/tools/go"
 
 @pytest.fixture(autouse=True)
 def late(daemon: RunningDaemon) -> None:
-    """A file that loads for as long as there is no file `go`; sessions open without waiting for it."""
+    """A file that loads for as long as it is there and no file `go`; sessions open without waiting for it."""
     daemon.configure(f'[daemon]\nopen_wait = "{OPEN_WAIT_SECONDS}s"\nload_timeout = "60s"\n')
     daemon.tool(
         "late",
         f"""
         import pathlib, time
-        while not pathlib.Path({str(daemon.project / GO)!r}).exists():
+        tools = pathlib.Path({str(daemon.project / GO)!r}).parent
+        while not (tools / "go").exists() and (tools / "late.py").exists():  # which is gone with the project
             time.sleep(0.01)
         from toolcell import tool
 
