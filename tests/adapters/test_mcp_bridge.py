@@ -870,10 +870,13 @@ raise ImportError if os.path.exists({str(socket)!r}) else SystemExit(3)
         "PYTHONPATH": str(tmp_path),
     }
     socket.parent.mkdir(mode=0o700)
+    silent, host = os.pipe()
     try:
-        done = run(code, input="", env=env)
+        done = run(code, stdin=silent, env=env)
         assert done.returncode == 69, done
     finally:
+        os.close(silent)
+        os.close(host)
         stop = [sys.executable, "-m", "toolcell.cli", "stop"]
         subprocess.run(stop, env=env, check=True, capture_output=True, timeout=SECONDS_MAX)
         shutil.rmtree(socket.parent.parent)
@@ -900,16 +903,17 @@ asyncio.run(main())
 def test_after_the_end_no_message_is_read_that_came_before_it() -> None:
     code = """
 import asyncio, anyio
-from toolcell.adapters.mcp import Pipes
+from toolcell.adapters.mcp import Messages, Pipes
 
 async def main():
     async with Pipes() as pipes:
-        first = await pipes.read.receive()
+        read = Messages(pipes).read
+        first = await read.receive()
         assert first.message.id == 1
         pipes.end()
         pipes.end()
         try:
-            await pipes.read.receive()
+            await read.receive()
         except anyio.EndOfStream:
             return
         raise AssertionError("read on")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
-import stat
-from contextlib import suppress
-from typing import Literal
+from importlib import import_module
 
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
@@ -22,32 +19,27 @@ MISSING = Failure(
     "The MCP SDK, version 2 or newer, is not installed.",
     "Install it: pip install 'toolcell[mcp]'",
 )
-SDK = ("mcp", "mcp_types")  # version 1 has no second package
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def mcp(context: CommandContext) -> Exit:
     """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
-    daemon: Literal["running", "start"] = "running" if context.socket else "start"
-    if not all(map(importlib.util.find_spec, SDK)):
-        raise MISSING
-    # The SDK takes as long to import as a daemon to start, and some hosts wait for one second only.
-    starting = asyncio.create_task(_start(context.socket, daemon), name="daemon")
     try:
-        await asyncio.to_thread(importlib.import_module, "toolcell.adapters.mcp")
+        from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Opening, Pipes
     except ImportError as error:
         raise MISSING from error
-    finally:
-        await starting
-    from toolcell.adapters.mcp import Bridge, HostContext, NoPipe, Pipes
-
-    bridge = Bridge(HostContext.of(os.environ, context.directory), socket=context.socket, daemon=daemon)
+    surroundings = HostContext.of(os.environ, context.directory)
+    link = HostLink(context.socket, "running" if context.socket else "start")
     loop = asyncio.get_running_loop()
     try:
-        async with Pipes() as pipes:
+        async with Pipes() as pipes, Opening(surroundings, link) as opening:
             for number in ENDS:
                 loop.add_signal_handler(number, pipes.end)
-            await bridge.run(pipes.read, pipes.write)
+            if await opening.answer(pipes, _import_sdk):
+                from toolcell.adapters.mcp import Bridge, Messages
+
+                messages = Messages(pipes, opening.lines, opening.answered)
+                await Bridge(surroundings, link, opening.listed).run(messages.read, messages.write)
     except NoPipe as error:
         remedy = (
             "Have a host start it: docs/agents/mcp.md says how. Or serve over HTTP: toolcell mcp --http 8137"
@@ -56,16 +48,12 @@ async def mcp(context: CommandContext) -> Exit:
     return Exit.OK
 
 
-async def _start(socket: str | None, daemon: Literal["running", "start"]) -> None:
-    """Have the daemon started, if there is a host; if it cannot be, the first request of the host is told why."""
-    mode = os.fstat(0).st_mode
-    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
-        return
-    from toolcell.client import Unavailable
-    from toolcell.client._launch.daemon import find
-
-    with suppress(Unavailable):
-        await find(socket, daemon).ready()
+def _import_sdk() -> None:
+    try:
+        import_module("toolcell.adapters.mcp.bridge")
+        import_module("toolcell.adapters.mcp.messages")
+    except ImportError as error:
+        raise MISSING from error
 
 
 async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:

@@ -2,29 +2,58 @@
 
 `host_session` is one host with one session of the daemon; `tool_call` one call of the host; `convert` turns our values
 into MCP's and back; `host_context` says who calls and from where; `host_limits` how much of a result a host shows.
-`bridge` serves one host over two streams, and `pipes` are our stdin and stdout as such.
+`bridge` serves one host over two streams, and `messages` are our stdin and stdout as such.
 `http_sessions` serves many hosts over HTTP, on the listener of `toolcell.adapters.http`.
+`start` answers what a host says first, before the SDK is imported; so the modules that need the SDK are imported when
+they are used.
 """
 
 from __future__ import annotations
 
-try:
-    import mcp.server.context  # noqa: F401  # pyright: ignore[reportUnusedImport]  # version 1 has no such module
-except ImportError as error:
-    raise ImportError(
-        "toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: pip install 'toolcell[mcp]'"
-    ) from error
-
-from .bridge import Bridge
-from .host_context import HostContext
-from .http_sessions import PATH, HttpSessions
-from .pipes import NoPipe, Pipes
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 __all__ = [
     "PATH",
     "Bridge",
     "HostContext",
+    "HostLink",
     "HttpSessions",
+    "Messages",
     "NoPipe",
+    "Opening",
     "Pipes",
 ]
+
+SDK = ("mcp", "mcp_types")  # version 1 has no second package
+if not all(map(find_spec, SDK)):
+    raise ImportError(
+        "toolcell.adapters.mcp needs the MCP SDK, version 2 or newer. Install it: pip install 'toolcell[mcp]'"
+    )
+
+if TYPE_CHECKING:
+    from .bridge import Bridge
+    from .host_context import HostContext
+    from .http_sessions import PATH, HttpSessions
+    from .messages import Messages
+    from .start.host_link import HostLink
+    from .start.opening import Opening
+    from .start.pipes import NoPipe, Pipes
+else:
+    MODULES = {
+        "PATH": "http_sessions",
+        "Bridge": "bridge",
+        "HostContext": "host_context",
+        "HostLink": "start.host_link",
+        "HttpSessions": "http_sessions",
+        "Messages": "messages",
+        "NoPipe": "start.pipes",
+        "Opening": "start.opening",
+        "Pipes": "start.pipes",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f".{MODULES[name]}", __name__), name)

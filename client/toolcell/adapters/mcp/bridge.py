@@ -27,8 +27,10 @@ from mcp.shared.message import SessionMessage
 from toolcell._version import VERSION
 
 from .host_context import INSTRUCTIONS, Context, HostContext
-from .host_session import HostSession, Start
+from .host_session import HostSession
 from .resources import templates
+from .start.host_link import HostLink, Start
+from .start.opening import Answered
 
 __all__ = ["Bridge", "Handlers", "server"]
 
@@ -37,10 +39,17 @@ class Bridge:
     """One host on one side, one session on the other. Run it once."""
 
     def __init__(
-        self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
+        self,
+        surroundings: HostContext,
+        link: HostLink | None = None,
+        answered: Answered | None = None,
+        *,
+        socket: str | None = None,
+        daemon: Start = "start",
     ) -> None:
+        """`link` and `answered` are from an `Opening`; default: there was none, and `socket` and `daemon` say where to connect."""
         self._surroundings = surroundings
-        self._stay = HostSession(surroundings, socket=socket, daemon=daemon)
+        self._stay = HostSession(surroundings, link or HostLink(socket, daemon), answered)
 
     async def run(
         self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]
@@ -54,8 +63,7 @@ class Bridge:
                 "notifications/roots/list_changed", types.NotificationParams, stay.roots_changed
             )
             while (item := await _next(read)) is not None:
-                lost = "" if _has_roots(item) else self._surroundings.lost
-                serving.instructions = f"{INSTRUCTIONS} {lost}".rstrip()
+                serving.instructions = self._surroundings.instructions(_capabilities(item))
                 options = serving.create_initialization_options(NotificationOptions(tools_changed=True))
                 if not _is_discovery(item):
                     await serving.run(_Resumed(item, read), write, options)
@@ -79,19 +87,21 @@ def _is_discovery(item: SessionMessage | Exception) -> bool:
     )
 
 
-def _has_roots(item: SessionMessage | Exception) -> bool:
-    """Whether the first message of a host says that it has roots, and so a workspace to ask for."""
+def _capabilities(item: SessionMessage | Exception) -> Mapping[str, Any]:
+    """What a host says that it can do, in its first message: in the handshake, and since 2026-07-28 with every request."""
     if not isinstance(item, SessionMessage) or not isinstance(item.message, types.JSONRPCRequest):
-        return False
+        return {}
     params: Mapping[str, Any] = item.message.params or {}
-    meta = params.get("_meta")
-    later = (
-        cast("Mapping[str, Any]", meta).get(types.CLIENT_CAPABILITIES_META_KEY)
-        if isinstance(meta, dict)
-        else None
-    )
-    said = (params.get("capabilities"), later)  # in the handshake, and since 2026-07-28 with every request
-    return any(isinstance(found, dict) and "roots" in found for found in said)
+    if item.message.method == "initialize":
+        said = params.get("capabilities")
+    else:
+        meta = params.get("_meta")
+        said = (
+            cast("Mapping[str, Any]", meta).get(types.CLIENT_CAPABILITIES_META_KEY)
+            if isinstance(meta, dict)
+            else None
+        )
+    return cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
 
 
 async def _answer(

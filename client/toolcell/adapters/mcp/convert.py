@@ -31,7 +31,7 @@ from toolcell.client import (
 )
 from toolcell.client.outcome import failure_text, notes_text
 
-from .host_limits import meta_of, reads_structured
+from .start import wire
 
 __all__ = [
     "answer_of", "failure", "file_block", "form_of", "line_of", "question_of", "result_of", "tools_of", "value_of",
@@ -52,26 +52,7 @@ NOT_STRUCTURED = (
 
 def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
     """Tools in their order, as a host of that name is to have them."""
-    return [_tool(info, host) for info in tools.values()]
-
-
-def _tool(info: ToolInfo, host: str) -> types.Tool:
-    return types.Tool(
-        name=info.name,
-        title=info.title or None,
-        description=info.description,
-        # A schema without properties is read by Claude Code as the properties themselves.
-        input_schema={"type": "object", "properties": {}, **info.input_schema},
-        # What the author has not said is left out: a hint that is missing means the worst, one that is there is a claim.
-        annotations=types.ToolAnnotations(
-            read_only_hint=info.read_only or None,
-            destructive_hint=info.destructive,
-            idempotent_hint=info.idempotent or None,
-            open_world_hint=info.network,
-        ),
-        output_schema=info.output_schema if reads_structured(host) else None,
-        _meta=meta_of(host),
-    )
+    return [types.Tool.model_validate(tool) for tool in wire.tools_of(tools, host)]
 
 
 def result_of(outcome: Outcome, tool: ToolInfo | None = None) -> types.CallToolResult:

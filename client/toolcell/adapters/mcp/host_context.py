@@ -13,18 +13,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from mcp.server.context import ServerRequestContext
+if TYPE_CHECKING:  # the start of `toolcell mcp` does without the SDK
+    from mcp.server.context import ServerRequestContext
 
 __all__ = [
     "INSTRUCTIONS",
     "Context",
     "HostContext",
+    "agent_of",
     "can_elicit",
     "client_name",
     "clipped",
+    "elicits",
     "has_roots",
     "message_id",
     "root_directory",
@@ -38,7 +41,7 @@ INSTRUCTIONS = (
 )
 """For the model, with the list of tools."""
 
-Context = ServerRequestContext[Any, Any]
+Context: TypeAlias = "ServerRequestContext[Any, Any]"
 
 SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "COPILOT_AGENT_SESSION_ID")
 DIRECTORY_VARIABLES = ("TOOLCELL_DIRECTORY", "CLAUDE_PROJECT_DIR")
@@ -81,6 +84,10 @@ class HostContext:
             f"{self.here}, which is no project. Name the directory in the host's configuration: "
             "toolcell -C DIR mcp. `toolcell mcp install HOST --project` writes one into a project."
         )
+
+    def instructions(self, capabilities: Mapping[str, Any]) -> str:
+        """What the model of a host with these capabilities is told, with why it has no tools of a project."""
+        return INSTRUCTIONS if "roots" in capabilities or not self.lost else f"{INSTRUCTIONS} {self.lost}"
 
 
 def session_id(surroundings: HostContext, meta: Mapping[str, Any]) -> str:
@@ -126,14 +133,24 @@ def clipped(text: str) -> str:
 def client_name(context: Context) -> str:
     """What the host calls itself, as far as the daemon takes it; empty where it does not say."""
     info = context.session.client_params
-    return clipped(info.client_info.name)[:AGENT_CHARACTERS_MAX] if info is not None else ""
+    return agent_of(info.client_info.name) if info is not None else ""
+
+
+def agent_of(name: str) -> str:
+    """The name of a host as the daemon takes it."""
+    return clipped(name)[:AGENT_CHARACTERS_MAX]
 
 
 def can_elicit(context: Context) -> bool:
-    """Whether the host puts forms to a person; before there were kinds, elicitation was the form."""
+    """Whether the host puts forms to a person."""
     capabilities = context.session.client_capabilities
-    elicitation = capabilities.elicitation if capabilities is not None else None
-    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+    return capabilities is not None and elicits(capabilities.model_dump(by_alias=True, exclude_none=True))
+
+
+def elicits(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a host with these capabilities puts forms to a person; before there were kinds, elicitation was the form."""
+    kinds = capabilities.get("elicitation")
+    return kinds is not None and ("form" in kinds or "url" not in kinds)
 
 
 def has_roots(context: Context) -> bool:

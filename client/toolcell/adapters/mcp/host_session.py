@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pydantic
 from mcp import MCPError, types
@@ -45,10 +45,7 @@ from toolcell.client import (
     Session,
     ToolInfo,
     Unavailable,
-    connect,
-    question_service,
 )
-from toolcell.client.forms import QUESTION
 
 from . import resources
 from .convert import failure, result_of, tools_of
@@ -66,19 +63,16 @@ from .host_context import (
 )
 from .host_limits import limits_of, pins_definitions, reads_structured
 from .log_records import DEFAULT_LEVEL, is_wanted, level_of
+from .start.host_link import Callbacks, Caller, HostLink
+from .start.opening import ROOTS_SECONDS, Answered
 from .tool_call import ToolCall
 
-__all__ = ["HostSession", "Start"]
+__all__ = ["HostSession"]
 
-LINGER_SECONDS = 2.0  # a restarted daemon is back by then; a killed host needs no longer wait
-ROOTS_SECONDS = 2.0  # a host that says it has roots and does not answer
 ROOTS = "roots"
 """What the request for roots is called, and what its state is about; other states are about a call."""
-AGENT = "mcp"
 PROBLEMS_MAX = 16
 """Told of one change; all are in `toolcell check`."""
-
-Start = Literal["start", "running", "private"]
 
 _log = logging.getLogger("toolcell.mcp")
 
@@ -86,12 +80,11 @@ _log = logging.getLogger("toolcell.mcp")
 class HostSession:
     """An asynchronous context manager; its methods are the handlers of an MCP server."""
 
-    def __init__(
-        self, surroundings: HostContext, *, socket: str | None = None, daemon: Start = "start"
-    ) -> None:
+    def __init__(self, surroundings: HostContext, link: HostLink, answered: Answered | None = None) -> None:
+        """`answered` is how the host's first request for the tools has been answered; default: it was not."""
         self._surroundings = surroundings
-        self._socket = socket
-        self._daemon: Start = daemon
+        self._link = link
+        self._answered = answered
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         # All mutable state: the session once it is asked for, and its limits, what the host was last shown, what its
@@ -108,7 +101,7 @@ class HostSession:
         self._talks: dict[str, tuple[ToolCall, asyncio.Task[Outcome]]] = {}
         self._outputs = resources.KeptOutputs()
         self._level: types.LoggingLevel = DEFAULT_LEVEL
-        self._root: str | None = None
+        self._root: str | None = answered.root if answered is not None else None
         self._place = ""
         self._lost = ""
         self._lost_told = False
@@ -152,11 +145,14 @@ class HostSession:
             # What takes longer to load than the scan itself comes as a change of its own.
             with suppress(Refused):
                 catalog = await session.reload()
-        self._shown = catalog.tools
+        self._shown = catalog.tools if self._answered is None else self._answered.tools
+        self._answered = None
         if pins_definitions(client_name(context)):
-            self._pinned.listed(catalog.tools)
+            self._pinned.listed(self._shown)
         if context.session.can_send_request:  # it shook hands, and hears of changes without asking
             self._listener = context.session
+        if catalog.tools != self._shown:  # since the host was answered
+            await self._tell_of_change()
         await self._tell_lost(context)
         return types.ListToolsResult(tools=tools_of(read_output.offered(catalog), client_name(context)))
 
@@ -286,17 +282,9 @@ class HostSession:
         changed.set()  # a session that replaces another looks at once whether the host was shown something else
         try:
             self._place = await self._directory(context)
-            async with connect(
-                self._socket,
-                agent=agent or AGENT,
-                directory=self._place,
-                limits=limits_of(agent),
-                ask=self._ask if can_elicit(context) else None,
-                services={QUESTION: question_service(self._question)} if can_elicit(context) else None,
-                on_catalog=lambda _: changed.set(),
-                daemon=self._daemon,
-                linger=LINGER_SECONDS,
-            ) as session:
+            callbacks = Callbacks(self._ask, self._question, changed.set)
+            caller = Caller(agent, self._place, can_elicit(context))
+            async with self._link.session(caller, callbacks) as session:
                 wrong = session.catalog.errors
                 opened.set_result(session)
                 while True:

@@ -33,7 +33,8 @@ from starlette.types import Message, Receive, Scope, Send
 from toolcell.adapters.http.auth import BODY_BYTES_MAX
 from toolcell.adapters.mcp.bridge import Bridge, server
 from toolcell.adapters.mcp.host_context import Context, HostContext, can_elicit, client_name
-from toolcell.adapters.mcp.host_session import HostSession, Start
+from toolcell.adapters.mcp.host_session import HostSession
+from toolcell.adapters.mcp.start.host_link import HostLink, Start
 
 __all__ = ["PATH", "HttpSessions"]
 
@@ -212,7 +213,7 @@ class HttpSessions:
             if len(self._guests) >= SESSIONS_MAX:
                 self._make_room()
             surroundings = HostContext(f"mcp-{os.urandom(8).hex()}", self._directory, self._directory)
-            guest = _HttpSession(HostSession(surroundings, socket=self._socket, daemon=self._daemon))
+            guest = _HttpSession(HostSession(surroundings, HostLink(self._socket, self._daemon)))
             self._guests[key] = guest
             self._group.create_task(self._guest(key, guest), name=f"host {key[0]}")
         guest.requests += 1

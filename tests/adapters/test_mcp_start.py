@@ -1,0 +1,510 @@
+"""What `toolcell mcp` answers before the SDK is imported: the same as the SDK, once, and from the session that stays.
+
+The SDK of some of these tests is a package that waits to be allowed to load, so that nothing can come from it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from mcp import types
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
+from tests.daemons import RunningDaemon
+
+from toolcell.adapters.mcp import Bridge, HostContext, HostLink, HttpSessions, Messages, Opening, Pipes
+from toolcell.adapters.mcp.bridge import server
+from toolcell.adapters.mcp.host_context import Context
+from toolcell.adapters.mcp.start import opening as opening_module
+from toolcell.adapters.mcp.start import requests
+from toolcell.adapters.mcp.start.host_link import Caller
+from toolcell.adapters.mcp.start.opening import KEPT_MAX
+from toolcell.adapters.mcp.start.pipes import LineTooLong
+from toolcell.adapters.mcp.start.wire import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolcell.client import Session
+from toolcell_proto.v1 import operator_pb2
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = '''
+from typing import TypedDict
+from toolcell import tool
+
+class Count(TypedDict):
+    words: int
+
+@tool(title="Count words", read_only=True, idempotent=True)
+def count(text: str, times: int = 1) -> Count:
+    """Count the words."""
+    return {"words": len(text.split()) * times}
+
+@tool(destructive=True)
+def silent() -> None:
+    """N\u00f6thing."""
+'''
+CLIENT = {
+    "name": "test", "title": "A test", "version": "1", "description": "of ours", "websiteUrl": "https://x.test",
+}  # fmt: skip
+CAPABILITIES: dict[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"context": {}, "tools": {}},
+}
+
+
+def message(method: str, number: int | str, params: dict[str, Any] | None) -> dict[str, Any]:
+    said = {"jsonrpc": "2.0", "id": number, "method": method}
+    return said if params is None else {**said, "params": params}
+
+
+def initialize(version: str = "2025-11-25", name: str = "test", **capabilities: Any) -> dict[str, Any]:
+    client = {**CLIENT, "name": name}
+    params = {
+        "protocolVersion": version,
+        "capabilities": {**CAPABILITIES, **capabilities},
+        "clientInfo": client,
+    }
+    return message("initialize", 0, params)
+
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def modern(
+    method: str, number: int | str, name: str = "test", able: dict[str, Any] | None = None, **params: Any
+) -> dict[str, Any]:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": {**CLIENT, "name": name},
+        "io.modelcontextprotocol/clientCapabilities": CAPABILITIES if able is None else able,
+        "progressToken": number,
+    }
+    return message(method, number, {"_meta": meta, **params})
+
+
+def handshake(version: str, name: str) -> list[dict[str, Any]]:
+    return [
+        initialize(version, name),
+        INITIALIZED,
+        message("tools/list", "l", {"_meta": {"progressToken": 1}}),
+    ]
+
+
+def envelopes(name: str) -> list[dict[str, Any]]:
+    wanted = {"toolsListChanged": True, "resourcesListChanged": True}
+    return [
+        modern("server/discover", "d", name),
+        modern("subscriptions/listen", "s", name, notifications=wanted),
+        modern("resources/list", 1, name),
+        modern("tools/list", 2, name),
+    ]
+
+
+def encoded(*messages: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(each).encode() + b"\n" for each in messages]
+
+
+class Script(Pipes):
+    """A host that says these lines, and then nothing until it leaves."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.heard = asyncio.Event()
+        self._lines = asyncio.Queue[bytes]()
+        for line in lines:
+            self._lines.put_nowait(line)
+
+    def add(self, said: dict[str, Any]) -> None:
+        self._lines.put_nowait(*encoded(said))
+
+    async def read(self) -> bytes:
+        return await self._lines.get()
+
+    async def write(self, line: bytes) -> None:
+        self.said.append(json.loads(line))
+        self.heard.set()
+
+    def end(self) -> None:
+        self._lines.put_nowait(b"")
+
+    async def until(self, count: int) -> None:
+        """Wait until so much was said."""
+        while len(self.said) < count:
+            self.heard.clear()
+            await self.heard.wait()
+
+
+@pytest.fixture
+def served(daemon: RunningDaemon) -> RunningDaemon:
+    """A daemon, and a project with tools that say all about themselves and nothing."""
+    daemon.tool("kit", TOOLS)
+    daemon.describe()
+    return daemon
+
+
+class Link(HostLink):
+    """Keeps the session that it has opened ahead."""
+
+    opened: Session
+
+    async def open_ahead(self, caller: Caller) -> Session:
+        self.opened = await super().open_ahead(caller)
+        return self.opened
+
+
+@asynccontextmanager
+async def opened(daemon: RunningDaemon, script: Script, answers: int) -> AsyncGenerator[tuple[Opening, Link]]:
+    """An opening in which so many answers were given while there was no SDK."""
+    link = Link(daemon.socket, "running")
+    loaded = threading.Event()
+    async with asyncio.timeout(SECONDS_MAX), Opening(surroundings(daemon), link) as opening:
+        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+        try:
+            await script.until(answers)
+        finally:
+            loaded.set()
+        assert await answering
+        yield opening, link
+
+
+def surroundings(daemon: RunningDaemon) -> HostContext:
+    return HostContext("s", str(daemon.project), "/")
+
+
+@asynccontextmanager
+async def bridged(bridge: Bridge, messages: Messages, script: Script) -> AsyncGenerator[None]:
+    """The SDK's part, until the host leaves."""
+    async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        group.create_task(bridge.run(messages.read, messages.write))
+        yield
+        script.end()
+
+
+async def session_ids(daemon: RunningDaemon) -> list[str]:
+    """The sessions that the daemon has."""
+    async with daemon.operate() as client:
+        answer = await client.ask(client.operator.ListSessions, operator_pb2.ListSessionsRequest())
+    return [session.session_id for session in answer.sessions]
+
+
+def by_request(said: list[dict[str, Any]]) -> dict[Any, Any]:
+    """What was said, by the request that it answers; lists of changes have no order."""
+    return {each.get("id", each.get("method")): each for each in said}
+
+
+@pytest.mark.parametrize("name", ["test", "claude-code", "copilot-cli"])
+@pytest.mark.parametrize("version", [*HANDSHAKE_VERSIONS, MODERN_VERSION])
+async def test_the_answers_are_those_of_the_sdk(served: RunningDaemon, version: str, name: str) -> None:
+    lines = encoded(*(envelopes(name) if version == MODERN_VERSION else handshake(version, name)))
+    answers = 4 if version == MODERN_VERSION else 2
+
+    script = Script(*lines)
+    async with opened(served, script, answers):
+        assert len(script.said) == answers
+    assert served.status().sessions == 0
+
+    other = Script(*lines)
+    bridge = Bridge(surroundings(served), socket=served.socket, daemon="running")
+    async with bridged(bridge, Messages(other), other):
+        await other.until(answers)
+        assert by_request(other.said) == by_request(script.said)
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+async def test_the_sdk_reads_it_all_and_answers_nothing_twice_in_the_same_session(
+    served: RunningDaemon, era: str
+) -> None:
+    modernly = era == MODERN_VERSION
+    lines = encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test")))
+    answers = 4 if modernly else 2
+    script = Script(*lines)
+    async with opened(served, script, answers) as (opening, link):
+        first = await session_ids(served)
+        assert len(first) == 1
+        messages = Messages(script, opening.lines, opening.answered)
+        more = modern("tools/call", 9) if modernly else message("tools/call", 9, {})
+        more["params"] |= {"name": "kit_count", "arguments": {"text": "a b"}}
+        script.add(more)
+        async with bridged(Bridge(surroundings(served), link, opening.listed), messages, script):
+            await script.until(answers + 1)
+            assert script.said[-1]["result"]["structuredContent"] == {"words": 2}
+            assert await session_ids(served) == first
+    assert served.status().sessions == 0
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+async def test_a_change_between_the_answer_and_the_sdk_is_told(served: RunningDaemon, era: str) -> None:
+    modernly = era == MODERN_VERSION
+    lines = encoded(*(envelopes("test") if modernly else handshake("2025-11-25", "test")))
+    answers = 4 if modernly else 2
+    script = Script(*lines)
+    async with opened(served, script, answers) as (opening, link):
+        served.tool("new", "from toolcell import tool\n@tool\ndef new() -> None:\n    'New.'\n")
+        while "new" not in link.opened.catalog.tools:
+            await link.opened.reload()
+        messages = Messages(script, opening.lines, opening.answered)
+        async with bridged(Bridge(surroundings(served), link, opening.listed), messages, script):
+            await script.until(answers + 1)
+    assert script.said[answers]["method"] == "notifications/tools/list_changed"
+
+
+ROOTS = "toolcell-roots"
+
+
+@pytest.mark.parametrize("answer", ["another project", "error", "no list", "nothing", "silence"])
+async def test_a_host_with_roots_is_asked_once_and_listed_what_is_there(
+    served: RunningDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(opening_module, "ROOTS_SECONDS", 0.05 if answer == "silence" else SECONDS_MAX)
+    other = tmp_path / ".toolcell" / "tools"
+    other.mkdir(parents=True)
+    (other / "other.py").write_text("from toolcell import tool\n@tool\ndef other() -> None:\n    'Other.'\n")
+    roots: Any = {
+        "another project": {"result": {"roots": [{"uri": 1}, {"uri": f"file://{tmp_path}", "name": "p"}]}},
+        "error": {"error": {"code": -32603, "message": "no"}},
+        "no list": {"result": {"roots": "here"}},
+        "nothing": {"result": None},
+    }
+    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
+    place = HostContext("s", None, str(served.project))
+    link = HostLink(served.socket, "running")
+    loaded = threading.Event()
+    async with asyncio.timeout(SECONDS_MAX), Opening(place, link) as opening:
+        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+        await script.until(2)
+        assert script.said[1] == {"jsonrpc": "2.0", "id": ROOTS, "method": "roots/list"}
+        if answer in roots:
+            script.add({"jsonrpc": "2.0", "id": ROOTS, **roots[answer]})
+        await script.until(3)
+        loaded.set()
+        assert await answering
+        names = {tool["name"] for tool in script.said[2]["result"]["tools"]}
+        assert ("other" in names, "kit_count" in names) == (
+            answer == "another project",
+            answer != "another project",
+        )
+        if answer != "another project":
+            return
+        messages = Messages(script, opening.lines, opening.answered)
+        script.add(message("tools/call", 2, {"name": "other", "arguments": {}}))
+        async with bridged(Bridge(place, link, opening.listed), messages, script):
+            await script.until(4)
+        assert script.said[3]["result"]["isError"] is False
+        assert served.status().sessions == 0
+
+
+# What is read, and what is left to the SDK
+
+
+class Nothing(HttpSessions):
+    """Handlers of a server without tools."""
+
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[])
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])
+
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        return await ListenHandler(InMemorySubscriptionBus())(context, params)
+
+
+READ: list[dict[str, Any]] = [
+    *(initialize(version) for version in HANDSHAKE_VERSIONS),
+    initialize(roots={}),
+    initialize(roots={"listChanged": True}),
+    message("tools/list", 1, None),
+    message("tools/list", "one", {}),
+    message("tools/list", 1, {"_meta": {"progressToken": "p"}}),
+    modern("server/discover", 1),
+    modern("server/discover", 1, able={"roots": {"listChanged": True}}),
+    modern("resources/list", -1),
+    modern("tools/list", "\u00fc"),
+    modern("subscriptions/listen", 1, notifications={"toolsListChanged": True}),
+]
+ODD: list[Any] = [
+    None, True, 0, -1, 1.5, 2**70, "", "x", "\ud800", [], [1], {}, {"x": 1}, {"x": {}}, {"listChanged": 1}, float("nan"),
+]  # fmt: skip
+
+
+def mutants(value: Any) -> Iterator[Any]:
+    """The same with one part of it other, missing, or one too many."""
+    yield from ODD
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        yield {**found, "more": {}}
+        yield {**found, "more": 1}
+        yield {**found, "_meta": {}}
+        for key in found:
+            yield {name: each for name, each in found.items() if name != key}
+            for other in mutants(found[key]):
+                yield {**found, key: other}
+
+
+@pytest.mark.parametrize("said", READ, ids=lambda said: said["method"])
+async def test_what_is_read_is_no_mistake_to_the_sdk(said: dict[str, Any]) -> None:
+    (line,) = encoded(said)
+    assert requests.read(line) is not None
+    assert requests.read(line[:-2]) is None
+    tried = list(mutants(said))
+    read = [mutant for mutant in tried if requests.read(*encoded(mutant)) is not None]
+    assert len(tried) > 50
+    assert len(read) < len(tried) // 2  # else it would guard against nothing
+    for mutant in (said, *read):
+        alone = said["method"] == "initialize" or MODERN_VERSION in json.dumps(mutant)
+        first = [] if alone else [initialize() | {"id": "first"}]
+        script = Script(*encoded(*first, mutant))
+        messages = Messages(script)
+        serving = server(Nothing("/"))
+        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+            options = serving.create_initialization_options()
+            running = group.create_task(serving.run(messages.read, messages.write, options))
+            await script.until(len(first) + 1)
+            assert not any("error" in each for each in script.said), mutant
+            running.cancel()
+
+
+async def test_a_line_that_is_too_long_is_answered_and_the_next_one_too(served: RunningDaemon) -> None:
+    class Long(Script):
+        """Begins with a line that cannot be read."""
+
+        async def read(self) -> bytes:
+            if not self.said:
+                raise LineTooLong("A line has at most so many bytes.")
+            return await super().read()
+
+    script = Long(*encoded(initialize()))
+    async with opened(served, script, 2) as (opening, _):
+        assert len(opening.lines) == 1
+    assert [each.get("id") for each in script.said] == [None, 0]
+    assert script.said[0]["error"]["code"] == types.PARSE_ERROR
+
+
+# The command, while there is no SDK
+
+
+@pytest.fixture
+def loadable(tmp_path: Path) -> Path:
+    """What lets the SDK of `without_sdk` load, which then fails, when it is there."""
+    return tmp_path / "loadable"
+
+
+@pytest.fixture
+def without_sdk(served: RunningDaemon, tmp_path: Path, loadable: Path) -> Generator[Wire]:
+    """The command with an SDK that loads when a file is there; nothing else of it is."""
+    for name in ("mcp", "mcp_types"):
+        (tmp_path / f"{name}.py").write_text(f"""
+import os, time
+deadline = time.monotonic() + {SECONDS_MAX}
+while not os.path.exists({str(loadable)!r}) and time.monotonic() < deadline:
+    time.sleep(0.005)
+raise ImportError("in vain")
+""")
+    with subprocess.Popen(
+        [sys.executable, "-m", "toolcell.cli", "mcp", "--socket", served.socket],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=served.project,
+        env={**environment(served), "PYTHONPATH": str(tmp_path)},
+    ) as process:
+        try:
+            yield Wire(process)
+        finally:
+            process.kill()
+
+
+def say(wire: Wire, *lines: bytes) -> None:
+    assert wire.process.stdin is not None
+    wire.process.stdin.write(b"".join(lines))
+    wire.process.stdin.flush()
+
+
+@pytest.mark.parametrize("era", ["handshake", "2026-07-28"])
+def test_the_tools_are_listed_while_there_is_no_sdk(without_sdk: Wire, loadable: Path, era: str) -> None:
+    """As real agents do: each message after the answer to the one before."""
+    answers: list[dict[str, Any]] = []
+    for each in envelopes("test") if era == MODERN_VERSION else handshake("2025-11-25", "test"):
+        say(without_sdk, *encoded(each))
+        if "id" in each:
+            answers.append(without_sdk.receive())
+    names = [tool["name"] for tool in answers[-1]["result"]["tools"]]
+    assert names == ["kit_count", "kit_silent", "toolcell_read_output"]
+    loadable.touch()
+    assert without_sdk.process.wait(SECONDS_MAX) == 69
+    assert without_sdk.process.stderr is not None
+    assert b"pip install 'toolcell[mcp]'" in without_sdk.process.stderr.read()
+
+
+@pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT", "closed"])
+@pytest.mark.parametrize("after", ["nothing", "the list"])
+def test_the_end_of_the_host_waits_for_no_sdk(
+    served: RunningDaemon, without_sdk: Wire, tmp_path: Path, end: str, after: str
+) -> None:
+    process = without_sdk.process
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    say(without_sdk, *encoded(initialize()))
+    without_sdk.receive()
+    if after == "the list":
+        say(without_sdk, *encoded(INITIALIZED, message("tools/list", 1, {})))
+        without_sdk.receive()
+        assert served.status().sessions == 1
+        say(without_sdk, *encoded(message("ping", 2, None)))
+    if end == "eof":
+        process.stdin.close()
+    elif end == "closed":
+        process.stdout.close()
+        process.stdin.write(encoded(modern("server/discover", 3), initialize())[after == "nothing"])
+        process.stdin.close()
+    else:
+        process.send_signal(signal.Signals[end])
+    assert process.wait(SECONDS_MAX) == 0
+    assert process.stderr.read() == b""
+    assert served.status().sessions == 0
+
+
+def test_what_is_no_message_waits_for_the_sdk(served: RunningDaemon) -> None:
+    lines = [
+        b"hello?\n",
+        b"[" * 100_000 + b"\n",
+        b"\n",
+        b'{"jsonrpc": "2.0", "id": 3, "method": "ping"}\n',
+    ] * KEPT_MAX
+    with subprocess.Popen(
+        [sys.executable, "-m", "toolcell.cli", "mcp", "--socket", served.socket],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=served.project,
+        env=environment(served),
+    ) as process:
+        try:
+            wire = Wire(process)
+            say(wire, *encoded(initialize()), *lines)
+            assert wire.receive()["id"] == 0
+            said = [wire.receive() for _ in range(3 * KEPT_MAX)]
+            assert [each["id"] for each in said if "result" in each] == [3] * KEPT_MAX
+            assert [each["error"]["code"] for each in said if "error" in each] == [
+                types.PARSE_ERROR
+            ] * 2 * KEPT_MAX
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(SECONDS_MAX) == 0
+        finally:
+            process.kill()
