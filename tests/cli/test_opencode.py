@@ -155,3 +155,24 @@ def test_the_plugin_is_found_without_what_only_the_bridge_needs() -> None:
     code = "import sys, toolcell.adapters.opencode.entry; sys.exit('httpx2' in sys.modules or 'grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("linked", [".opencode", ".opencode/plugins"])
+def test_a_link_on_the_way_to_the_file_of_a_project_is_not_followed(home: Path, linked: str) -> None:
+    """A repository comes with links; this one leads to the user's own plugins."""
+    assert run(home, "install").returncode == 0
+    theirs = home / ".config" / "opencode"
+    (home / "project" / linked).parent.mkdir(exist_ok=True)
+    (home / "project" / linked).symlink_to(theirs if linked == ".opencode" else theirs / "plugins")
+    kept = (home / USERS).read_text()
+    for words in (("--project",), ("--project", "--remove")):
+        done = run(home, "install", *words)
+        assert done.returncode == Exit.USAGE, done
+        assert "is a link" in done.stderr
+        assert (home / USERS).read_text() == kept
+
+
+def test_no_directory_is_made_behind_a_link_of_a_project(home: Path) -> None:
+    (home / "project" / ".opencode").symlink_to(home / ".config")
+    assert run(home, "install", "--project").returncode == Exit.USAGE
+    assert not (home / ".config" / "plugins").exists()

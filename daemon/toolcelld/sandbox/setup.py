@@ -381,13 +381,14 @@ def _system_calls(plan: Plan) -> str | None:
         return None
     policy, python = plan.setup.policy, plan.setup.python
     engine = python is not None and bool(python.engine)
+    lacking = ""
     if engine and not policy.execute:
-        sole_exec.prepare()
+        lacking = "" if sole_exec.prepare() else "; not the layout of the engine's memory"
     elif python is not None and python.program:
         # It is executed after this step, and then loads the filter that refuses programs itself.
         policy = replace(policy, execute=True)
     memory_files = plan.setup.memory_files
-    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=memory_files, engine=engine))
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=memory_files, engine=engine)) + lacking
 
 
 @functools.cache  # evaluated once, in the zygote

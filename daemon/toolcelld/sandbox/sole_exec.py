@@ -4,6 +4,10 @@ A filter cannot read the path of a call, but it can compare the address of the p
 path at one fixed address, and refuses to map anything there. This process maps a page there before the filter is loaded,
 and makes the call with the empty path in it, relative to the opened program. The call replaces the address space, so
 from then on the address holds nothing, nothing can be mapped there, and every further call fails with EFAULT.
+
+Usually the kernel chooses addresses from the top, and the last free ones for a process that fills its address space are
+those at the bottom. In the older layout it chooses upwards from a third of the address space, and none below; so the
+engine starts with that.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ MAP_GROWSDOWN: Final = 0x100
 MAP_FIXED_NOREPLACE: Final = 0x100000
 MREMAP_FIXED: Final = 2
 AT_EMPTY_PATH: Final = 0x1000
+ADDR_COMPAT_LAYOUT: Final = 0x200000
+SAME_PERSONALITY: Final = 0xFFFFFFFF
+"""A query."""
 SYS_EXECVEAT: Final = {"x86_64": 322, "aarch64": 281}
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -46,13 +53,20 @@ _libc.mmap.argtypes = (
 _libc.syscall.restype = ctypes.c_long
 
 
-def prepare() -> None:
-    """Map the page of the path. Raises `OSError`."""
+def prepare() -> bool:
+    """Map the page of the path, and give the engine the older layout. Raises `OSError`.
+
+    Returns:
+        Whether it has that layout, which some containers refuse: then an engine that fills its address space reaches
+        the page.
+    """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
     found = _libc.mmap(ADDRESS, PAGE, mmap.PROT_READ, flags, -1, 0)
     if found != ADDRESS:
         number = ctypes.get_errno() or errno.EEXIST
         raise OSError(number, f"mapping the path of the engine: {os.strerror(number)}")
+    before = _libc.personality(ctypes.c_ulong(SAME_PERSONALITY))
+    return bool(_libc.personality(ctypes.c_ulong(before | ADDR_COMPAT_LAYOUT)) != -1)
 
 
 def execute(program: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

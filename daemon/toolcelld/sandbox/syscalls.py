@@ -46,8 +46,8 @@ sethostname        170 161      setns              308 268      setpriority     
 settimeofday       164 170      shmat               30 196      shmctl              31 195
 shmget              29 194      socket              41 198      socketpair          53 199
 swapoff            168 225      swapon             167 224      syslog             103 116
-umount2            166  39      unshare            272  97      userfaultfd        323 282
-vhangup            153  58
+umount2            166  39      unshare            272  97      uselib             134   -
+userfaultfd        323 282      vhangup            153  58
 """
 
 

@@ -45,7 +45,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
 NUMBER, ADDRESS, GROWS = {number}, {address}, {grows}
 OPEN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-FIXED, FIXED_NOREPLACE = 0x10, 0x100000
+FIXED, FIXED_NOREPLACE, NO_RESERVE = 0x10, 0x100000, 0x4000
 
 def failed(result):
     return ctypes.get_errno() if result in (-1, 2**64 - 1) else 0
@@ -64,6 +64,19 @@ def moved():
     to = ctypes.c_void_p(ADDRESS)
     return failed(libc.mremap(ctypes.c_void_p(old), ctypes.c_size_t(0x10000), ctypes.c_size_t(0x10000), 3, to))
 
+def left_to_the_kernel():
+    # Take all addresses that the kernel chooses, in a child: the last ones would be the lowest.
+    if (child := os.fork()) == 0:
+        size = 1 << 46
+        while size >= 0x10000:
+            found = libc.mmap(None, ctypes.c_size_t(size), 0, OPEN | NO_RESERVE, -1, ctypes.c_long(0))
+            if found == 2**64 - 1:
+                size >>= 1
+            elif found <= ADDRESS < found + size:
+                os._exit(0)
+        os._exit(ctypes.get_errno())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
 print(json.dumps({{
     "variable": os.environ["WORD"],
     "mapped there": map_at(ADDRESS, FIXED),
@@ -75,6 +88,7 @@ print(json.dumps({{
     "moved": moved(),
     "a path of its own": execute(ctypes.c_char_p(b"/bin/true")),
     "the address": execute(ctypes.c_void_p(ADDRESS)),
+    "left to the kernel": left_to_the_kernel(),
     "anywhere else": map_at(0x70000000, FIXED),
 }}))
 """
@@ -97,8 +111,32 @@ def test_the_one_program_starts_and_executes_no_other() -> None:
     assert after.pop("variable") == "kept"
     assert after.pop("anywhere else") == 0
     assert after.pop("the address") == errno.EFAULT
+    assert after.pop("left to the kernel") == errno.ENOMEM
     assert after == dict.fromkeys(after, errno.EPERM)
     assert len(after) == 8
+
+
+def test_a_container_that_refuses_the_layout_is_told_of() -> None:
+    refusing = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from toolcelld.sandbox import linux, seccomp, sole_exec
+from toolcelld.sandbox.denied_syscalls import Filter
+
+if "refused" in sys.argv:
+    linux.no_new_privileges()
+    seccomp.load(Filter(network=False, programs=True, memory_files=False, apart=True))
+print(sole_exec.prepare())
+"""
+
+    def prepared(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", refusing, *words], capture_output=True, text=True, check=True, timeout=20
+        )
+        return done.stdout.strip()
+
+    assert prepared() == "True"
+    assert prepared("refused") == "False"
 
 
 def test_without_an_engine_no_call_is_let_through() -> None:
