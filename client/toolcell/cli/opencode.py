@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 
 from toolcell._printable import json_text
-from toolcell.cli._mcp_install.replace import Kept, change
+from toolcell.cli._mcp_install.replace import Kept, change, opened
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -47,8 +47,9 @@ export default {
 def install(context: CommandContext, *, project: bool, remove: bool) -> Exit:
     """Write the file for the user or for the project that the command stands in, or delete it."""
     file = _file(project=project)
+    above = os.getcwd() if project else None
     try:
-        changed = _delete(file) if remove else _write(file, _loader(context, shared=project), project)
+        changed = _delete(file, above) if remove else _write(file, _loader(context, shared=project), above)
     except (Kept, OSError) as error:
         why = str(error) if isinstance(error, Kept) else error.strerror or str(error)
         raise Failure(
@@ -99,25 +100,27 @@ def _program() -> str:
     return beside
 
 
-def _write(file: str, text: str, shared: bool) -> bool:
+def _write(file: str, text: str, project: str | None) -> bool:
     def replaced(before: str) -> str:
         if before and not before.startswith(MARK):
             raise Kept("it was written by another program")
         return text
 
-    return change(file, replaced, make=True, shared=shared)
+    return change(file, replaced, make=True, project=project)
 
 
-def _delete(file: str) -> bool:
+def _delete(file: str, project: str | None) -> bool:
     """Delete the file, and its directory if nothing else is in there."""
+    directory, name = os.path.split(file)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with opened(directory, project=project) as place:
+            with open(os.open(name, flags, dir_fd=place), "rb") as found:
+                if not found.read(len(MARK.encode())).startswith(MARK.encode()):
+                    raise Kept("it was written by another program")
+            os.unlink(name, dir_fd=place)
     except FileNotFoundError:
         return False
-    with os.fdopen(descriptor, "rb") as opened:
-        if not opened.read(len(MARK.encode())).startswith(MARK.encode()):
-            raise Kept("it was written by another program")
-    os.unlink(file)
     with suppress(OSError):
-        os.rmdir(os.path.dirname(file))
+        os.rmdir(directory)
     return True

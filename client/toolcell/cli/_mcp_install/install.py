@@ -41,7 +41,8 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
         raise Failure(
             Exit.USAGE, "usage", "A project's file names no socket of this machine.", "Leave out --socket."
         )
-    path = host.file(os.environ, os.getcwd() if project else None)
+    above = os.getcwd() if project else None
+    path = host.file(os.environ, above)
     # What others read in their copy of a project names no path of this machine.
     command = ["toolcell", "mcp"] if project else _command(context)
     entry = host.entry_of(command, project=project)
@@ -58,7 +59,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
         return host.editor.without_member(text, host.outer, NAME) if there is not None else text
 
     try:
-        changed = change(path, edit, make=write, shared=project)
+        changed = change(path, edit, make=write, project=above)
     except (NotPlain, Kept) as error:
         raise _by_hand(path, str(error), host, entry, remove=remove) from error
     except OSError as error:

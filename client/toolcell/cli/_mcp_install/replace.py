@@ -1,6 +1,7 @@
 """A file of another program, read and replaced in one step.
 
-A link in its place is not followed, because it may be planted, and not replaced, because it may be intended.
+A link in its place is not followed, because it may be planted, and not replaced, because it may be intended. On the way
+to a file of a project no link is followed either, as a repository comes with those of its author.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
-__all__ = ["Kept", "change"]
+__all__ = ["Kept", "change", "opened"]
 
 FILE_BYTES_MAX = 64 * 1024 * 1024  # Claude keeps its history of projects in the same file
 
@@ -19,42 +21,74 @@ class Kept(Exception):
     """The file stays as it is; the message says why."""
 
 
-def change(path: str, new: Callable[[str], str], *, make: bool, shared: bool = False) -> bool:
+def change(path: str, new: Callable[[str], str], *, make: bool, project: str | None = None) -> bool:
     """Replace what a file says; whether there was anything to change.
 
     Args:
         path: The file.
         new: The new text, from the old one; "" where there is no file.
         make: Whether to make the directories that are not there.
-        shared: Whether it is a file of a project: a new one is readable as others there, and its directory is no link.
+        project: The directory of the project that the file belongs to: a new one is readable as others there. Default:
+            none; the file is the user's own.
 
     Raises:
         Kept: The file is none of the user's own, or was changed meanwhile.
         OSError: It cannot be read or written.
     """
-    directory, name = os.path.split(path)
-    if make:
-        os.makedirs(directory, mode=0o777 if shared else 0o700, exist_ok=True)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    name = os.path.basename(path)
     try:
-        place = os.open(directory, flags | (os.O_NOFOLLOW if shared else 0))
+        with opened(os.path.dirname(path), make=make, project=project) as place:
+            found = os.fstat(place)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o002:
+                raise Kept(f"others can write into {os.path.dirname(path)}")
+            text, before = _read(name, place)
+            written = new(text)
+            if written == text:
+                return False
+            fresh = 0o666 & ~_umask() if project is not None else 0o600
+            _replace(
+                name, place, written, before, stat.S_IMODE(before.st_mode) if before is not None else fresh
+            )
     except FileNotFoundError:
+        if make:
+            raise
         return False
-    except NotADirectoryError as error:
-        raise Kept(f"{directory} is a link, or no directory") from error
+    return True
+
+
+@contextmanager
+def opened(directory: str, *, make: bool = False, project: str | None = None) -> Generator[int]:
+    """Open a directory, for as long as a block lasts.
+
+    Args:
+        directory: Its path.
+        make: Whether to make what is not there; default: no.
+        project: The directory above, below which no link is followed; default: links are followed.
+
+    Raises:
+        Kept: Below the project is a link, or a file.
+        OSError: It cannot be opened.
+    """
+    if make and project is None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    here, way = project or directory, project or directory
+    place = os.open(here, flags)
     try:
-        found = os.fstat(place)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o002:
-            raise Kept(f"others can write into {directory}")
-        text, before = _read(name, place)
-        written = new(text)
-        if written == text:
-            return False
-        mode = stat.S_IMODE(before.st_mode) if before is not None else 0o666 & ~_umask() if shared else 0o600
-        _replace(name, place, written, before, mode)
+        for part in os.path.relpath(directory, here).split(os.sep) if project is not None else ():
+            way = os.path.join(way, part)
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=place)
+            try:
+                below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=place)
+            except NotADirectoryError as error:
+                raise Kept(f"{way} is a link, or no directory") from error
+            os.close(place)
+            place = below
+        yield place
     finally:
         os.close(place)
-    return True
 
 
 def _umask() -> int:
