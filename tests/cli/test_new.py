@@ -56,6 +56,39 @@ def test_a_tool_in_typescript_works_and_names_what_is_missing_without_an_engine(
         assert project.run("new", "typescript", name).code == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "linked"),
+    [
+        ("typescript", ".toolcell/tools/toolcell.d.ts"),
+        ("json", ".toolcell/plugins/_schema.json"),
+        ("json", ".toolcell/plugins/hello.json"),
+    ],
+)
+def test_a_planted_link_to_a_file_is_not_written_through(project: Project, kind: str, linked: str) -> None:
+    kept = project.directory.parent / "kept"
+    kept.write_text("mine")
+    (project.directory / linked).parent.mkdir(parents=True, exist_ok=True)
+    (project.directory / linked).symlink_to(kept)
+    done = project.run("new", kind)
+    assert done.code == 2
+    assert kept.read_text() == "mine"
+
+
+@pytest.mark.parametrize("linked", [".toolcell", ".toolcell/tools", ".toolcell/plugins"])
+def test_nothing_is_written_into_a_directory_that_is_a_planted_link(project: Project, linked: str) -> None:
+    outside = project.directory.parent / "outside"
+    outside.mkdir()
+    project.tools.rmdir()
+    if linked == ".toolcell":
+        project.tools.parent.rmdir()
+    (project.directory / linked).symlink_to(outside)
+    for kind in ("python", "json", "typescript"):
+        done = project.run("new", kind)
+        wanted = "plugins" if kind == "json" else "tools"
+        assert done.code == (2 if linked in (".toolcell", f".toolcell/{wanted}") else 0), done
+    assert list(outside.iterdir()) == []
+
+
 def test_a_json_file_that_is_there_stays(project: Project) -> None:
     project.run("new", "json", "mine")
     written = project.directory / ".toolcell" / "plugins" / "mine.json"

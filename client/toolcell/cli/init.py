@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from toolcell._printable import json_text
 from toolcell._version import VERSION
+from toolcell.cli._mcp_install.replace import Kept, change, opened
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
-__all__ = ["init", "serve", "version"]
+__all__ = ["init", "make", "serve", "version"]
 
 TOOLS_DIRECTORY = os.path.join(".toolcell", "tools")
 FIRST_TOOL = "hello"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _TOOL = '''\
 from toolcell import tool
@@ -31,7 +35,13 @@ def {name}(name: str, times: int = 1) -> str:
 '''
 
 
-def init(context: CommandContext, file: str | None, text: str = _TOOL, suffix: str = ".py") -> Exit:
+def init(
+    context: CommandContext,
+    file: str | None,
+    text: str = _TOOL,
+    suffix: str = ".py",
+    beside: Mapping[str, str] = NOTHING,
+) -> Exit:
     """Write a tool that works, and say how to call it; what is there already stays.
 
     Args:
@@ -39,6 +49,7 @@ def init(context: CommandContext, file: str | None, text: str = _TOOL, suffix: s
         file: A path, or a name for the project's directory of tools; default: "hello".
         text: The file, with {name} for the tool's name, which takes an argument `name`; default: a function.
         suffix: What the name of the file ends with; default: ".py".
+        beside: As in `make`.
 
     Raises:
         Failure: The name is none, or the file cannot be written.
@@ -61,15 +72,7 @@ def init(context: CommandContext, file: str | None, text: str = _TOOL, suffix: s
             f"{name!r} cannot be the name of a tool.",
             "Take up to 64 letters, digits and single _, beginning with a letter: toolcell init word_count",
         )
-    try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with open(path, "x", encoding="utf-8") as created:
-            created.write(text.format(name=name))
-    except FileExistsError:
-        taken = f"{path} is there already, and stays as it is."
-        raise Failure(Exit.USAGE, "exists", taken, "Name another: toolcell init NAME") from None
-    except OSError as error:
-        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {error.strerror}.") from error
+    make(path, text.format(name=name), beside, another="toolcell init NAME")
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
     command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
     if context.as_json:
@@ -77,6 +80,42 @@ def init(context: CommandContext, file: str | None, text: str = _TOOL, suffix: s
     else:
         print(f"Wrote {path}. Call it:\n  {command}")
     return Exit.OK
+
+
+def make(path: str, text: str, beside: Mapping[str, str] = NOTHING, *, another: str) -> None:
+    """Write a file that is not there yet, and its directory.
+
+    A repository comes with links of its author's choice, so none is followed in `.toolcell`, nor to what is replaced.
+
+    Args:
+        path: Where.
+        text: Its text.
+        beside: The texts of files of ours in the same directory, by name; those of an older version are replaced.
+            Default: none.
+        another: The command for another name.
+
+    Raises:
+        Failure: It is there already, or cannot be written.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    project = os.getcwd() if path.startswith(f".toolcell{os.sep}") else None
+    try:
+        if project is None:
+            os.makedirs(directory, exist_ok=True)
+        with opened(directory, make=project is not None, project=project) as place:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(name, flags, 0o666, dir_fd=place), "w", encoding="utf-8") as created:
+                created.write(text)
+        for other, content in beside.items():
+            change(
+                os.path.join(directory, other), lambda _, new=content: new, make=False, project=directory
+            )
+    except FileExistsError:
+        taken = f"{path} is there already, and stays as it is."
+        raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None
+    except (OSError, Kept) as error:
+        why = str(error) if isinstance(error, Kept) else error.strerror
+        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {why}.") from error
 
 
 def serve(

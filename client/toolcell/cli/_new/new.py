@@ -12,7 +12,7 @@ from toolcell._printable import json_text
 from toolcell.cli._new import plugin
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli.init import FIRST_TOOL, TOOLS_DIRECTORY, init
+from toolcell.cli.init import FIRST_TOOL, init, make
 
 __all__ = ["new"]
 
@@ -95,12 +95,12 @@ def new(context: CommandContext, kind: str, file: str | None) -> Exit:
     Raises:
         Failure: There is no such kind, or the file cannot be written.
     """
-    make = KINDS.get(kind)
-    if make is None:
+    write = KINDS.get(kind)
+    if write is None:
         raise Failure(
             Exit.USAGE, "usage", f"There is no kind {kind!r} of tool.", f"Take one of: {', '.join(KINDS)}"
         )
-    return make(context, file)
+    return write(context, file)
 
 
 def _json(context: CommandContext, file: str | None) -> Exit:
@@ -117,19 +117,7 @@ def _json(context: CommandContext, file: str | None) -> Exit:
             "Take up to 40 letters, digits and -, beginning with a letter: toolcell new json my-tools",
         )
     directory = os.path.dirname(os.path.abspath(path))
-    try:
-        os.makedirs(directory, exist_ok=True)
-        with open(path, "x", encoding="utf-8") as created:
-            created.write(plugin.example(name))
-        with open(
-            os.path.join(directory, plugin.SCHEMA), "wb"
-        ) as created:  # it is ours, and may be of an older version
-            created.write(plugin.schema())
-    except FileExistsError:
-        taken = f"{path} is there already, and stays as it is."
-        raise Failure(Exit.USAGE, "exists", taken, "Name another: toolcell new json NAME") from None
-    except OSError as error:
-        raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {error.strerror}.") from error
+    make(path, plugin.example(name), {plugin.SCHEMA: plugin.schema().decode()}, another="toolcell new json NAME")
     seen = directory == os.path.abspath(plugin.DIRECTORY)
     tool = f"{name}-{plugin.FIRST}"
     called = tool if seen else f"{os.path.join('.', path)}:{tool}"
@@ -143,16 +131,8 @@ def _json(context: CommandContext, file: str | None) -> Exit:
 
 def _typescript(context: CommandContext, file: str | None) -> Exit:
     """Write a tool in TypeScript, and beside it the types of what it imports, which may be of an older version there."""
-    done = init(context, file, TYPESCRIPT, ".ts")
-    path = file or FIRST_TOOL
-    directory = os.path.dirname(path) if "/" in path else TOOLS_DIRECTORY
-    types = os.path.join(directory, TYPES)
-    try:
-        with open(types, "wb") as created:
-            created.write(resources.files("toolcell.cli._new").joinpath(TYPES).read_bytes())
-    except OSError as error:
-        raise Failure(Exit.USAGE, "usage", f"{types} cannot be written: {error.strerror}.") from error
-    return done
+    types = resources.files("toolcell.cli._new").joinpath(TYPES).read_text(encoding="utf-8")
+    return init(context, file, TYPESCRIPT, ".ts", {TYPES: types})
 
 
 KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
