@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcelld.calls.hook_run import HookFailed, HookRefused, Listener, run_in
 from toolcelld.catalog.sources import ToolFile
+from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
 from toolcelld.environments.packages import (
     INSTALLED,
@@ -149,7 +149,7 @@ class Installations:
             except OSError as error:
                 raise PackagesError(f"the packages cannot be kept: {error}") from error
             finally:
-                await asyncio.shield(asyncio.to_thread(shutil.rmtree, work, ignore_errors=True))
+                await asyncio.shield(asyncio.to_thread(_clear, work))
 
     async def _run(self, work: str, manager: Manager) -> None:
         worker = Worker("packages", self._spec(work, manager), self._on_change)
@@ -204,13 +204,18 @@ class Installations:
 
 def _lay_out(work: str, manifest: Manifest, lock: Lock) -> None:
     """Make the directory of an installation, with copies of what it is from."""
-    shutil.rmtree(work, ignore_errors=True)  # of a daemon that was killed
+    _clear(work)  # of a daemon that was killed
     for name in PLACES:
         os.makedirs(os.path.join(work, name), mode=0o700)
     project = os.path.join(work, PLACES[0])
     for name, content in ((MANIFEST, manifest.content), (lock.name, lock.content)):
         with open(os.path.join(project, name), "xb") as file:
             file.write(content)
+
+
+def _clear(work: str) -> None:
+    if os.path.lexists(work):
+        remove_tree(work)  # packages may have trees that are too deep for shutil, or directories that cannot be entered
 
 
 def _publish(work: str, packages: str, key: str) -> None:

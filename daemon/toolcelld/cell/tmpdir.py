@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from typing import Final
 
-__all__ = ["TemporaryDirectories"]
+__all__ = ["TemporaryDirectories", "remove_tree"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class TemporaryDirectories:
     def _clear(self) -> None:
         os.makedirs(self.place, mode=0o700, exist_ok=True)
         for name in os.listdir(self.place):
-            _remove(os.path.join(self.place, name))
+            remove_tree(os.path.join(self.place, name))
 
     def make(self) -> str:
         """Make a directory and return its path. Raises `OSError`."""
@@ -55,10 +55,11 @@ class TemporaryDirectories:
         except FileNotFoundError:
             return
         except OSError:
-            self._tasks.create_task(asyncio.to_thread(_remove, path))
+            self._tasks.create_task(asyncio.to_thread(remove_tree, path))
 
 
-def _remove(path: str) -> None:
+def remove_tree(path: str) -> None:
+    """Remove a directory that a cell has written, however deep it is and whatever its modes are. Blocks."""
     for command in (["rm"], ["chmod", "-R", "u+rwX"], ["rm"]):
         options = ["-rf"] if command == ["rm"] else []
         with contextlib.suppress(subprocess.TimeoutExpired):
