@@ -554,6 +554,38 @@ def test_a_member_goes_in_and_out_without_a_trace(
         assert back == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'text: "one\na:\n  two: three"\n',
+        "text: 'one\na:\n  two: it''s three'\n",
+        'a:\n  one: "two\n  b: three"\n',
+        "text: {one: two,\na: {}\n }\n",
+        "- 'one\na:\n  two'\n",
+        "a:\n  b: &anchor\n    x: 1\n  c: *anchor\n",
+    ],
+)
+def test_a_value_of_several_lines_is_not_taken_for_keys(text: str) -> None:
+    """Lines of a text look as the place of the entry does, and another value may be a name for it."""
+    try:
+        found = yaml_edit.member(text, "a", "b")
+        assert isinstance(found, str), "so that it is kept as another program's"
+    except NotPlain:
+        pass
+    else:
+        return
+    with pytest.raises(NotPlain):
+        yaml_edit.with_member(text, "a", "b", {"x": "y"})
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 'it''s'  # \"one\nb: 1\n", 'a: "one \\" two" # \'\nb: {c: [1]}\n', "a: [1, 2]\n"]
+)
+def test_a_value_of_one_line_is_no_obstacle(text: str) -> None:
+    written = yaml_edit.with_member(text, "outer", "b", {"x": "y"})
+    assert yaml.safe_load(written) == {**yaml.safe_load(text), "outer": {"b": {"x": "y"}}}
+
+
 @given(st.text(alphabet='{}[]",: \n\\a1-.eE/*', max_size=40))
 def test_no_text_is_too_strange(text: str) -> None:
     try:

@@ -107,9 +107,7 @@ def make(path: str, text: str, beside: Mapping[str, str] = NOTHING, *, another: 
             with open(os.open(name, flags, 0o666, dir_fd=place), "w", encoding="utf-8") as created:
                 created.write(text)
         for other, content in beside.items():
-            change(
-                os.path.join(directory, other), lambda _, new=content: new, make=False, project=directory
-            )
+            change(os.path.join(directory, other), lambda _, new=content: new, make=False, project=directory)
     except FileExistsError:
         taken = f"{path} is there already, and stays as it is."
         raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None

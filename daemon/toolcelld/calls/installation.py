@@ -215,7 +215,9 @@ def _lay_out(work: str, manifest: Manifest, lock: Lock) -> None:
 
 def _clear(work: str) -> None:
     if os.path.lexists(work):
-        remove_tree(work)  # packages may have trees that are too deep for shutil, or directories that cannot be entered
+        remove_tree(
+            work
+        )  # packages may have trees that are too deep for shutil, or directories that cannot be entered
 
 
 def _publish(work: str, packages: str, key: str) -> None:

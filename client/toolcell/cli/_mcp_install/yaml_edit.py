@@ -19,6 +19,10 @@ __all__ = ["member", "with_member", "without_member"]
 
 _TOP = re.compile(r"""(?:[A-Za-z_][\w.-]*[ ]*:(?=\s|$)|-[ ]|[ ]|\#|\s*$|---\s*$)""")
 _PAIR = re.compile(r"""(\s*)(?:"([\w-]+)"|'([\w-]+)'|([\w-]+))[ ]*:(?:[ ]+(.*?))?\s*$""")
+_VALUE = re.compile(
+    r"""\s*(?:-[ ]+)*(?:(?:"[^"]*"|'[^']*'|[^\s"'#][^"'#]*?)[ ]*:[ ]+)?(?:[&!]\S*[ ]+)*(["'\[{].*)"""
+)
+_UNCLOSED = re.compile(r""""(?:[^"\\]|\\.)*\\?|'(?:[^']|'')*""")
 
 
 def member(text: str, outer: str, name: str) -> Any:
@@ -65,12 +69,25 @@ def _lines(text: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if _TOP.match(line) is None or "\t" in _indent(line):
             raise NotPlain(f"it is no plain YAML in line {number}")
+        if _goes_on(line):
+            raise NotPlain(f"a value goes on behind line {number}")
         first = not any(map(_says, lines[: number - 1]))
         if line.startswith("---") and not first:
             raise NotPlain(f"a second document begins in line {number}")
         if first and line[0] in "- " and _says(line):
             raise NotPlain("it is no mapping in lines of its own")
     return lines
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a quoted value or one in brackets begins in a line and does not end there; then what follows is no key."""
+    found = _VALUE.match(line.rstrip("\r\n"))
+    if found is None:
+        return False
+    said = found[1]
+    if said[0] in "\"'":
+        return _UNCLOSED.fullmatch(said) is not None
+    return said.count("[") + said.count("{") > said.count("]") + said.count("}")
 
 
 def _says(line: str) -> bool:
@@ -135,6 +152,8 @@ def _find(lines: list[str], outer: str, name: str) -> tuple[int, int] | None:
 
 def _read(lines: list[str]) -> object:
     """The value of an entry; its lines, where it is no mapping of scalars and lists."""
+    if (pair := _PAIR.match(lines[0])) is not None and pair[5] and not pair[5].startswith("#"):
+        return "".join(lines)  # an anchor, which others may name
     read: dict[str, Any] = {}
     last = ""
     for line in filter(_says, lines[1:]):

@@ -117,7 +117,12 @@ def _json(context: CommandContext, file: str | None) -> Exit:
             "Take up to 40 letters, digits and -, beginning with a letter: toolcell new json my-tools",
         )
     directory = os.path.dirname(os.path.abspath(path))
-    make(path, plugin.example(name), {plugin.SCHEMA: plugin.schema().decode()}, another="toolcell new json NAME")
+    make(
+        path,
+        plugin.example(name),
+        {plugin.SCHEMA: plugin.schema().decode()},
+        another="toolcell new json NAME",
+    )
     seen = directory == os.path.abspath(plugin.DIRECTORY)
     tool = f"{name}-{plugin.FIRST}"
     called = tool if seen else f"{os.path.join('.', path)}:{tool}"
