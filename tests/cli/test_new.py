@@ -57,21 +57,23 @@ def test_a_tool_in_typescript_works_and_names_what_is_missing_without_an_engine(
 
 
 @pytest.mark.parametrize(
-    ("kind", "linked"),
+    ("kind", "linked", "code"),
     [
-        ("typescript", ".toolcell/tools/toolcell.d.ts"),
-        ("json", ".toolcell/plugins/_schema.json"),
-        ("json", ".toolcell/plugins/hello.json"),
+        ("typescript", ".toolcell/tools/toolcell.d.ts", 0),
+        ("json", ".toolcell/plugins/_schema.json", 0),
+        ("json", ".toolcell/plugins/hello.json", 2),
     ],
 )
-def test_a_planted_link_to_a_file_is_not_written_through(project: Project, kind: str, linked: str) -> None:
+def test_a_planted_link_to_a_file_is_not_written_through(
+    project: Project, kind: str, linked: str, code: int
+) -> None:
     kept = project.directory.parent / "kept"
     kept.write_text("mine")
     (project.directory / linked).parent.mkdir(parents=True, exist_ok=True)
     (project.directory / linked).symlink_to(kept)
-    done = project.run("new", kind)
-    assert done.code == 2
+    assert project.run("new", kind).code == code
     assert kept.read_text() == "mine"
+    assert (project.directory / linked).is_symlink() == (code == 2), "a file of ours takes the link's place"
 
 
 @pytest.mark.parametrize("linked", [".toolcell", ".toolcell/tools", ".toolcell/plugins"])

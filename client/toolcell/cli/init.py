@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from toolcell._printable import json_text
 from toolcell._version import VERSION
-from toolcell.cli._mcp_install.replace import Kept, change, opened
+from toolcell.cli._mcp_install.replace import Kept, opened
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
@@ -103,17 +104,23 @@ def make(path: str, text: str, beside: Mapping[str, str] = NOTHING, *, another: 
         if project is None:
             os.makedirs(directory, exist_ok=True)
         with opened(directory, make=project is not None, project=project) as place:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(name, flags, 0o666, dir_fd=place), "w", encoding="utf-8") as created:
-                created.write(text)
-        for other, content in beside.items():
-            change(os.path.join(directory, other), lambda _, new=content: new, make=False, project=directory)
+            _create(place, name, text)
+            for other, content in beside.items():
+                with suppress(FileNotFoundError):
+                    os.unlink(other, dir_fd=place)  # a link itself, and not what it leads to
+                _create(place, other, content)
     except FileExistsError:
         taken = f"{path} is there already, and stays as it is."
         raise Failure(Exit.USAGE, "exists", taken, f"Name another: {another}") from None
     except (OSError, Kept) as error:
         why = str(error) if isinstance(error, Kept) else error.strerror
         raise Failure(Exit.USAGE, "usage", f"{path} cannot be written: {why}.") from error
+
+
+def _create(place: int, name: str, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o666, dir_fd=place), "w", encoding="utf-8") as created:
+        created.write(text)
 
 
 def serve(

@@ -36,5 +36,6 @@ def test_what_an_earlier_installation_left_stops_no_later_one(
         os.chdir("deep")
     os.chdir(tmp_path)
     lock = Lock("bun.lock", b"{}")
-    installation._lay_out(str(work), Manifest("/project", b"{}", (lock,)), lock)
+    manifest = Manifest("/project", b"{}", (lock,))
+    installation._lay_out(str(work), manifest, lock)  # pyright: ignore[reportPrivateUsage]  # no registry is needed for it
     assert sorted(os.listdir(work / "project")) == ["bun.lock", "package.json"]
