@@ -244,3 +244,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if "anyio_backend" in names and "no_task_is_left" not in names:
         # Right after the world's own check: made before whatever the test asks for, checked after it is gone.
         names.insert(names.index("the_world_is_as_before") + 1, "no_task_is_left")
+
+
+def pytest_collection_finish() -> None:
+    """Take what the collection has made out of every search for garbage; the checks above make one for most tests."""
+    gc.collect()
+    gc.freeze()
