@@ -197,8 +197,10 @@ def no_files_left() -> Callable[[Path], None]:
 
 @pytest.fixture
 def spared() -> Callable[[], frozenset[int]]:
-    """Returns the processes that stay for several tests, and are responsible for what is below them."""
-    return frozenset
+    """Returns the daemons of several tests, also for a test that uses none: their cells come and go meanwhile."""
+    from tests.daemons import kept_processes  # now, as it imports gRPC, which reads the variable above
+
+    return kept_processes
 
 
 @pytest.fixture(autouse=True)

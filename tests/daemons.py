@@ -1,12 +1,12 @@
 """Real daemons for tests: the one way to start them, and the fixtures that hand them out.
 
-A test asks for `daemon`. It is started once for each file of tests, as a start, its warm-up and its end take some
-two seconds; each test gets a new project directory, the default configuration and a daemon without sessions,
-calls and workers. After each test the daemon must come to that state again (`settle`); that it has no process,
-descriptor or file more than after its start is checked when it ends (`check`).
+A test asks for `daemon`. It is started once for all tests of a directory, as a start, its warm-up and its end take a
+second of processor time; each test gets a new project directory, the default configuration and a daemon without
+sessions, calls and workers. After each test the daemon must come to that state again (`settle`); that it has no
+process, descriptor or file more than after its start is checked after each file of tests (`check`).
 
 A test may stop, kill or restart that daemon: the next test finds it running. A test whose daemon needs another
-environment or other options, or two daemons, asks for `make_daemon`.
+environment or other options, no history, or two daemons, asks for `make_daemon`.
 """
 
 from __future__ import annotations
@@ -376,6 +376,11 @@ KEPT: Final[set[RunningDaemon]] = set()
 """The daemons that run for several tests; only `kept` changes it."""
 
 
+def kept_processes() -> frozenset[int]:
+    """Those that run now."""
+    return frozenset(daemon.pid for daemon in KEPT if daemon.process is not None)
+
+
 @contextmanager
 def running_daemon(**arguments: Any) -> Generator[RunningDaemon]:
     """A daemon for several tests in a directory of its own, made with these arguments; checked and ended at the end."""
@@ -385,6 +390,14 @@ def running_daemon(**arguments: Any) -> Generator[RunningDaemon]:
     ):
         daemon.start()
         yield daemon
+
+
+@contextmanager
+def checked_after_use(daemon: RunningDaemon) -> Generator[RunningDaemon]:
+    """Check a daemon of all tests after those of a file, so that a failure is found near its cause."""
+    yield daemon
+    if daemon.process is not None:
+        daemon.check()
 
 
 @contextmanager
@@ -434,21 +447,22 @@ def make_daemon() -> Iterator[Callable[[], RunningDaemon]]:
         yield make
 
 
-@pytest.fixture(scope="module")
-def shared_daemon() -> Iterator[RunningDaemon]:
-    """The daemon of a file of tests."""
+@pytest.fixture(scope="session")
+def lasting_daemon() -> Iterator[RunningDaemon]:
+    """The daemon of all tests of a directory, in this process of tests."""
     with running_daemon() as daemon:
         yield daemon
 
 
+@pytest.fixture(scope="module")
+def shared_daemon(lasting_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
+    """The same, for the tests of a file, after which it is checked."""
+    with checked_after_use(lasting_daemon):
+        yield lasting_daemon
+
+
 @pytest.fixture
 def daemon(shared_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
-    """The daemon of a file of tests, as if it had just been started: its project is new, its configuration the default."""
+    """The same, for a test, as if it had just been started: its project is new, its configuration the default."""
     with renewed(shared_daemon):
         yield shared_daemon
-
-
-@pytest.fixture
-def spared() -> Callable[[], frozenset[int]]:
-    """Returns the daemons of several tests, also for a test that uses none: their cells come and go meanwhile."""
-    return lambda: frozenset(daemon.pid for daemon in KEPT if daemon.process is not None)

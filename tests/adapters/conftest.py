@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.adapters.kinds import ENGINED, lay_out
-from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, shared_daemon, spared
+from tests.daemons import ROOMY, RunningDaemon, daemon, kept, lasting_daemon, make_daemon, shared_daemon
 from tests.engines import ENGINES
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "TALK",
     "daemon",
     "heard",
+    "lasting_daemon",
     "make_daemon",
     "shared_daemon",
-    "spared",
     "without_times",
 ]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemons import RunningDaemon, renewed, running_daemon, spared
+from tests.daemons import RunningDaemon, checked_after_use, renewed, running_daemon
 from tests.engines import NODE
 
-__all__ = ["daemon", "shared_daemon", "spared"]
+__all__ = ["daemon", "lasting_daemon", "shared_daemon"]
 
 FILES: Final = {
     "LICENSE": "one two three",
@@ -30,11 +30,17 @@ secrets = ["EXAMPLE_TOKEN"]
 """
 
 
-@pytest.fixture(scope="module")
-def shared_daemon() -> Iterator[RunningDaemon]:
+@pytest.fixture(scope="session")
+def lasting_daemon() -> Iterator[RunningDaemon]:
     environment = {"TOKEN_OF_TESTS": "twelve chars", "PATH": f"{NODE.parent}:/usr/bin:/bin"}
     with running_daemon(config=CONFIG, environment=environment) as daemon:
         yield daemon
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(lasting_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
+    with checked_after_use(lasting_daemon):
+        yield lasting_daemon
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from hypothesis import HealthCheck, settings
-from tests.daemons import daemon, make_daemon, shared_daemon, spared
+from tests.daemons import daemon, lasting_daemon, make_daemon, shared_daemon
 
-__all__ = ["daemon", "make_daemon", "shared_daemon", "spared", "tried"]
+__all__ = ["daemon", "lasting_daemon", "make_daemon", "shared_daemon", "tried"]
 
 NIGHTLY_TIMES: Final = 50
 

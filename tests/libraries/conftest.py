@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemons import RunningDaemon, renewed, running_daemon, spared
+from tests.daemons import RunningDaemon, renewed, running_daemon
 
-__all__ = ["PLACE", "shared_daemon", "spared", "with_libraries"]
+__all__ = ["PLACE", "shared_daemon", "with_libraries"]
 
 PLACE: Final = Path(os.environ.get("TOOLCELL_LIBRARIES") or "/nonexistent")
 """Where they are: an environment, and the unpacked source distributions beside it."""

@@ -1,5 +1,5 @@
 """These tests have real daemons."""
 
-from tests.daemons import daemon, make_daemon, shared_daemon, spared
+from tests.daemons import daemon, lasting_daemon, make_daemon, shared_daemon
 
-__all__ = ["daemon", "make_daemon", "shared_daemon", "spared"]
+__all__ = ["daemon", "lasting_daemon", "make_daemon", "shared_daemon"]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.daemons import daemon, shared_daemon, spared
+from tests.daemons import daemon, lasting_daemon, shared_daemon
 
 from .inside import as_nobody
 
-__all__ = ["daemon", "shared_daemon", "spared"]
+__all__ = ["daemon", "lasting_daemon", "shared_daemon"]
 
 Wrap: TypeAlias = Callable[[Callable[[], Any]], Callable[[], Any]]
 
