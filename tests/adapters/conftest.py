@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.adapters.kinds import ENGINED, lay_out
-from tests.daemons import ROOMY, RunningDaemon, daemon, kept, lasting_daemon, make_daemon, shared_daemon
+from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, running_daemon
 from tests.engines import ENGINES
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "TALK",
     "daemon",
     "heard",
-    "lasting_daemon",
     "make_daemon",
     "shared_daemon",
     "without_times",
@@ -72,6 +71,13 @@ LATE = """
     def late() -> str:
         return "late"
     """
+
+
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[RunningDaemon]:
+    """A daemon for the tests of a file."""
+    with running_daemon() as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.daemons import RunningDaemon, checked, checked_after_use, kept, renewed
+from tests.daemons import RunningDaemon, checked, kept, renewed
 
 import toolcell.cli
 from toolcell._arguments.jsonschema import violations
@@ -26,7 +26,6 @@ __all__ = [
     "Project",
     "daemon",
     "fits",
-    "lasting_daemon",
     "own_daemon",
     "project",
     "shared_daemon",
@@ -223,22 +222,15 @@ def user_daemon(home: Path, through: Sequence[str] = ()) -> RunningDaemon:
     return RunningDaemon(home, command=words, options=(), config="", environment=environment, through=through)
 
 
-@pytest.fixture(scope="session")
-def lasting_daemon() -> Iterator[RunningDaemon]:
-    """The daemon of a user, for all tests of this directory."""
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[RunningDaemon]:
+    """The daemon of a user, for the tests of a file and not of all: they read its lists of calls and logs."""
     with (
         tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home,
         kept(user_daemon(Path(home))) as daemon,
     ):
         daemon.start()
         yield daemon
-
-
-@pytest.fixture(scope="module")
-def shared_daemon(lasting_daemon: RunningDaemon) -> Iterator[RunningDaemon]:
-    """The same, for the tests of a file, after which it is checked."""
-    with checked_after_use(lasting_daemon):
-        yield lasting_daemon
 
 
 @pytest.fixture

@@ -80,4 +80,4 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
         meter.wake()
         await asyncio.wait_for(over.wait(), 10)
         meter.close()
-    assert order == ["look", "look"]
+    assert order[:2] == ["look", "look"]  # in the order of their times, however late both are
