@@ -24,6 +24,7 @@ from fastmcp import Client as FastClient
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.streamable_http import EventMessage
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from tests.daemons import RunningDaemon
@@ -33,6 +34,7 @@ from toolcell.adapters.http.auth import AccessGuard
 from toolcell.adapters.http.server import Address, HttpServer
 from toolcell.adapters.http.token import BadToken, token_in_environment, token_in_file
 from toolcell.adapters.mcp import HttpSessions, http_sessions
+from toolcell.adapters.mcp.http_sessions import RecentEvents
 from toolcell_proto.v1 import operator_pb2
 
 pytestmark = pytest.mark.anyio
@@ -247,6 +249,14 @@ async def begun(kit: RunningDaemon, name: str) -> int:
     return worker.pid
 
 
+def busy(kit: RunningDaemon) -> bool:
+    """Whether a call runs."""
+    answer = kit.ask(
+        "Operator/ListWorkers", operator_pb2.ListWorkersRequest(), operator_pb2.ListWorkersResponse
+    )
+    return any(worker.call_id for worker in answer.workers)
+
+
 def gone(pid: int) -> bool:
     """Wait until a process is dead, for a while."""
     try:
@@ -310,6 +320,91 @@ async def test_the_end_of_an_mcp_session_ends_its_calls_and_its_session(
     status, _ = await answer(door.port, request(PING, more=mine))
     assert status == 404
     await until(lambda: kit.status().sessions == before.sessions)
+
+
+LATE = '''
+import time
+from pathlib import Path
+from toolcell import ToolContext, tool
+
+@tool
+def holds(context: ToolContext) -> str:
+    """Return when the host is gone."""
+    directory = Path(context.directory)
+    (directory / "held.there").touch()
+    deadline = time.monotonic() + 30
+    while not (directory / "held.go").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return "held until then"
+'''
+
+
+async def test_a_host_whose_stream_has_broken_comes_back_for_the_result(
+    door: Door, kit: RunningDaemon
+) -> None:
+    kit.tool("late", LATE)
+    session_id = await opened(door)
+    mine = hosted(door.port) + f"Mcp-Session-Id: {session_id}\r\nMcp-Protocol-Version: 2025-11-25\r\n"
+    call = {
+        **PING,
+        "method": "tools/call",
+        "params": {"name": "late_holds", "arguments": {}},
+    }
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(request(call, more=mine))
+    async with asyncio.timeout(SECONDS_MAX):
+        began = await reader.readuntil(b"retry: 1000")
+    (event,) = re.findall(rb"^id: (\S+)", began, re.MULTILINE)
+    await until((kit.project / "held.there").exists)
+    writer.transport.abort()  # as a network that is gone
+    (kit.project / "held.go").touch()
+    await until(lambda: not busy(kit))
+    echo = {**call, "id": 2, "params": {"name": "kit_echo", "arguments": {"text": "after it"}}}
+    _, said = await answer(door.port, request(echo, more=mine + "Connection: close\r\n"))
+    assert b"after it" in said  # the daemon tells outcomes in their order, so the first one is kept by now
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(request(method="GET", more=mine + f"Last-Event-ID: {event.decode()}\r\n"))
+    async with asyncio.timeout(SECONDS_MAX):
+        came = await reader.readuntil(b"held until")
+    writer.transport.abort()
+    assert b'"id":1,' in came
+    assert b"after it" not in came
+
+    # What is not known is no stream, and what is not of this session neither.
+    other = hosted(door.port) + f"Mcp-Session-Id: {await opened(door)}\r\nConnection: close\r\n"
+    for strange in ("0", "999999", "x", event.decode() * 9):
+        _, said = await answer(door.port, request(method="GET", more=other + f"Last-Event-ID: {strange}\r\n"))
+        assert b"held" not in said
+    for each in (mine + "Connection: close\r\n", other):
+        assert (await answer(door.port, request(method="DELETE", more=each)))[0] == 200
+
+
+async def test_of_the_messages_of_a_session_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_sessions, "EVENTS_MAX", 4)
+    monkeypatch.setattr(http_sessions, "EVENT_BYTES_MAX", 1000)
+    events, came = RecentEvents(), list[str]()
+
+    async def send(event: EventMessage) -> None:
+        assert isinstance(event.message, types.JSONRPCNotification)
+        came.append(event.message.method)
+
+    def note(method: str) -> types.JSONRPCNotification:
+        return types.JSONRPCNotification(jsonrpc="2.0", method=method)
+
+    begun = await events.store_event("a", None)
+    first = await events.store_event("a", note("one"))
+    await events.store_event("b", note("two"))
+    await events.store_event("a", note("three"))
+    assert await events.replay_events_after(begun, send) == "a"
+    assert came == ["one", "three"]
+    await events.store_event("a", note("four"))
+    assert await events.replay_events_after(begun, send) is None  # it was dropped
+    assert await events.replay_events_after(first, send) == "a"
+    assert came == ["one", "three", "three", "four"]
+    large = await events.store_event("a", note("x" * 2000))
+    assert await events.replay_events_after(large, send) is None
+    assert await events.replay_events_after(first, send) is None
 
 
 def test_the_end_of_the_server_stops_what_runs(kit: RunningDaemon, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ CALLS: Final = {
         Called("words", "3", {"path": "LICENSE"}),
         Called("stuck", "0.1 s; it stopped by itself", kind="timed_out"),
     ],
+    "docs/agents/mcp.md": [Called("release", "2.0: Faster", {"notes": "It is faster."})],
     "docs/debugging.md": [Called("count", "2", {"path": "notes.txt"})],
     "docs/factories.md": [
         Called("look_up", "Ada", {"name": "ada"}),
@@ -103,13 +104,22 @@ async def reply(call: object, prompt: str) -> object:
     return {"reply": prompt}
 
 
+async def host(call: object, title: dict[str, Any], form: dict[str, Any]) -> object:
+    """An MCP host with a model and a person."""
+    assert (title["method"], form["method"]) == ("sampling/createMessage", "elicitation/create")
+    return {
+        "title": {"content": {"type": "text", "text": "Faster"}},
+        "form": {"action": "accept", "content": {"version": "2.0"}},
+    }
+
+
 @pytest.mark.parametrize("page", CALLS)
 async def test_each_tool_of_a_page_is_called_and_returns_what_it_should(
     daemon: RunningDaemon, page: str
 ) -> None:
     files = [block for block in of_kind("tools", "test") if block.page == page]
     write_tools(daemon, *(block for block in files if f"{page} {stem_of(block)}" not in NOT_RUN))
-    services = {"session.send": reply, "ui.question": question_service(dialog)}
+    services = {"session.send": reply, "ui.question": question_service(dialog), "mcp.input": host}
     async with daemon.connect(ask=yes, services=services) as session:
         assert session.catalog.problems == ()
         assert set(session.catalog.tools) == {call.tool for call in CALLS[page]}

@@ -1,5 +1,6 @@
 """The tools that the conformance suite of MCP asks a server for, as far as Toolcell has what they do."""
 
+import asyncio
 import time
 from typing import Annotated, Any
 
@@ -106,13 +107,6 @@ async def streaming_elicitation(context: ToolContext) -> str:
     return "done"
 
 
-@tool(name="test_input_required_result_elicitation")
-async def input_required_elicitation(context: ToolContext) -> str:
-    """Ask once."""
-    await context.ask("What is your name?")
-    return "Hello"
-
-
 @tool(name="test_input_required_result_request_state")
 async def input_required_state(context: ToolContext) -> str:
     """Ask once, with a state."""
@@ -133,3 +127,107 @@ async def input_required_rounds(context: ToolContext) -> str:
     name = await context.ui.input("Step 1: What is your name?")
     color = await context.ui.input("Step 2: What is your favorite color?")
     return f"{name} likes {color}"
+
+
+def form(message: str, **fields: object) -> dict[str, object]:
+    """A form with fields of the tool's own."""
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    return {"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}}
+
+
+def completion(prompt: str) -> dict[str, object]:
+    """A question to the model of the host."""
+    said = {"role": "user", "content": {"type": "text", "text": prompt}}
+    return {"method": "sampling/createMessage", "params": {"messages": [said], "maxTokens": 100}}
+
+
+ROOTS: dict[str, object] = {"method": "roots/list"}
+
+
+@tool(name="test_elicitation_sep1034_defaults")
+async def elicitation_defaults(context: ToolContext) -> str:
+    """Ask for a value of each kind, with defaults."""
+    asked = form(
+        "Who?",
+        name={"type": "string", "default": "John Doe"},
+        age={"type": "integer", "default": 30},
+        score={"type": "number", "default": 95.5},
+        status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        verified={"type": "boolean", "default": True},
+    )
+    return f"Elicitation completed: {await context.request('mcp.input', who=asked)}"
+
+
+@tool(name="test_elicitation_sep1330_enums")
+async def elicitation_enums(context: ToolContext) -> str:
+    """Let one and several of some be chosen."""
+    options = ["option1", "option2", "option3"]
+    titled = [{"const": f"value{number}", "title": f"Option {number}"} for number in (1, 2, 3)]
+    asked = form(
+        "Which?",
+        untitledSingle={"type": "string", "enum": options},
+        titledSingle={"type": "string", "oneOf": titled},
+        legacyEnum={"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
+        untitledMulti={"type": "array", "items": {"type": "string", "enum": options}},
+        titledMulti={"type": "array", "items": {"anyOf": titled}},
+    )
+    return f"Elicitation completed: {await context.request('mcp.input', which=asked)}"
+
+
+@tool(name="test_input_required_result_elicitation")
+async def input_required_elicitation(context: ToolContext) -> str:
+    """Ask once."""
+    asked = form("What is your name?", name={"type": "string"})
+    said = await context.request("mcp.input", user_name=asked)
+    return f"Hello, {said['user_name']['content']['name']}!"
+
+
+@tool(name="test_sampling")
+async def sampling(prompt: str, context: ToolContext) -> str:
+    """Ask the host's model."""
+    said = await context.request("mcp.input", answer=completion(prompt))
+    return f"LLM response: {said['answer']['content']['text']}"
+
+
+@tool(name="test_input_required_result_sampling")
+async def input_required_sampling(context: ToolContext) -> str:
+    """Ask the host's model."""
+    said = await context.request("mcp.input", capital_question=completion("What is the capital of France?"))
+    return str(said["capital_question"]["content"]["text"])
+
+
+@tool(name="test_input_required_result_capabilities")
+async def input_required_capabilities(context: ToolContext) -> str:
+    """Ask the host's model."""
+    return str(await context.request("mcp.input", greeting=completion("Generate a greeting")))
+
+
+@tool(name="test_missing_capability")
+async def missing_capability(context: ToolContext) -> str:
+    """Ask the host's model, where there is none."""
+    return str(await context.request("mcp.input", greeting=completion("Generate a greeting")))
+
+
+@tool(name="test_input_required_result_list_roots")
+async def input_required_list_roots(context: ToolContext) -> str:
+    """Ask for the roots."""
+    return str(await context.request("mcp.input", client_roots=ROOTS))
+
+
+@tool(name="test_input_required_result_multiple_inputs")
+async def input_required_multiple_inputs(context: ToolContext) -> str:
+    """Ask for all of them together."""
+    said = await context.request(
+        "mcp.input",
+        user_name=form("What is your name?", name={"type": "string"}),
+        greeting=completion("Generate a greeting"),
+        client_roots=ROOTS,
+    )
+    return str(said)
+
+
+@tool(name="test_reconnection")
+async def reconnection() -> str:
+    """Take a moment."""
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed"

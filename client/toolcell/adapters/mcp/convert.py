@@ -11,12 +11,15 @@ What went wrong is a result with `isError`, as a model should read it; a protoco
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
+import pydantic
 from mcp import types
 
+from toolcell import ToolError
 from toolcell.client import (
     Answer,
     Ask,
@@ -34,7 +37,8 @@ from toolcell.client.outcome import failure_text, notes_text
 from .start import wire
 
 __all__ = [
-    "answer_of", "failure", "file_block", "form_of", "line_of", "question_of", "result_of", "tools_of", "value_of",
+    "CAPABILITIES", "RESULTS", "answer_of", "failure", "file_block", "form_of", "line_of", "question_of",
+    "requests_of", "result_of", "tools_of", "value_of",
 ]  # fmt: skip
 
 ANSWER = "allow"
@@ -48,6 +52,23 @@ NOT_STRUCTURED = (
     "What it returned as text:"
 )
 """Ahead of the text of a result that a client with the tool's output schema would refuse."""
+REQUESTS_MAX: Final = 8
+"""Of one `mcp.input`; a person answers them one after the other."""
+NAME_CHARACTERS_MAX: Final = 64
+FIELDS: Final = ("string", "number", "integer", "boolean", "array")
+"""What a form of the protocol can have; objects in it cannot be shown."""
+RESULTS: Final[Mapping[str, type[types.ElicitResult | types.CreateMessageResult | types.ListRootsResult]]] = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+"""What a host answers to each request that a tool can make."""
+CAPABILITIES: Final[Mapping[str, types.ClientCapabilities]] = {
+    "elicitation/create": types.ClientCapabilities(elicitation=types.ElicitationCapability()),
+    "sampling/createMessage": types.ClientCapabilities(sampling=types.SamplingCapability()),
+    "roots/list": types.ClientCapabilities(roots=types.RootsCapability()),
+}
+"""What a host must have declared for it."""
 
 
 def tools_of(tools: Mapping[str, ToolInfo], host: str) -> list[types.Tool]:
@@ -156,3 +177,58 @@ def value_of(said: object) -> object:
     if not isinstance(said, types.ElicitResult) or said.action != "accept":
         return None
     return (said.content or {}).get("value")
+
+
+def requests_of(tool: str, requests: Mapping[str, object]) -> dict[str, types.InputRequest]:
+    """Read requests for the host, by the names that a tool gives them: each an object with `method` and `params`.
+
+    Raises ToolError, with what is wrong: they come from the tool's process.
+    """
+    if not 1 <= len(requests) <= REQUESTS_MAX:
+        raise ToolError(f"mcp.input takes 1 to {REQUESTS_MAX} requests, got {len(requests)}")
+    return {name: _request_of(tool, name, request) for name, request in requests.items()}
+
+
+def _request_of(tool: str, name: str, request: object) -> types.InputRequest:
+    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
+        raise ToolError(f"the name of a request has 1 to {NAME_CHARACTERS_MAX} printable characters")
+    method = cast("dict[str, object]", request).get("method") if isinstance(request, dict) else None
+    if not isinstance(method, str) or method not in RESULTS:
+        raise ToolError(f"{name} needs a method: {', '.join(RESULTS)}")
+    try:
+        json.dumps(request, ensure_ascii=False).encode()
+        if method == "elicitation/create":
+            form = types.ElicitRequest.model_validate(request, by_name=False)
+            return types.ElicitRequest(params=_form_of(tool, name, form.params))
+        if method == "sampling/createMessage":
+            sampling = types.CreateMessageRequest.model_validate(request, by_name=False)
+            if sampling.params.tools is not None or sampling.params.tool_choice is not None:
+                raise ToolError(f"{name}: the host's model is given no tools here")
+            # Nothing else of the conversation, and no task: the answer is waited for.
+            plain = sampling.params.model_copy(update={"include_context": None, "task": None})
+            return types.CreateMessageRequest(params=plain)
+        return types.ListRootsRequest()
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ToolError(f"{name} is no {method}: {where}: {first['msg']}") from error
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{name} has half a character, which UTF-8 has not") from error
+
+
+def _form_of(
+    tool: str, name: str, form: types.ElicitRequestFormParams | types.ElicitRequestURLParams
+) -> types.ElicitRequestFormParams:
+    """A tool's own form, under the name of the tool; an address to open is none."""
+    fields = (
+        form.requested_schema.get("properties") if isinstance(form, types.ElicitRequestFormParams) else None
+    )
+    if not isinstance(form, types.ElicitRequestFormParams) or not isinstance(fields, dict):
+        raise ToolError(f"{name}: a form has a requestedSchema with properties")
+    for field, schema in cast("dict[str, object]", fields).items():
+        kind = cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
+        if kind not in FIELDS:
+            raise ToolError(f"{name}: the type of {field!r:.80} should be one of {', '.join(FIELDS)}")
+    return types.ElicitRequestFormParams(
+        message=f"{tool}: {form.message}", requested_schema=form.requested_schema
+    )

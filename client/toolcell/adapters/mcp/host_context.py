@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:  # the start of `toolcell mcp` does without the SDK
+    from mcp import types
     from mcp.server.context import ServerRequestContext
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "clipped",
     "elicits",
     "has_roots",
+    "lacks",
     "message_id",
     "root_directory",
     "same_place",
@@ -157,3 +159,12 @@ def has_roots(context: Context) -> bool:
     """Whether the host says that it has roots to ask for."""
     capabilities = context.session.client_capabilities
     return capabilities is not None and capabilities.roots is not None
+
+
+def lacks(context: Context, capability: types.ClientCapabilities) -> bool:
+    """Whether the host has not declared a capability; for elicitation, that of a form."""
+    if capability.elicitation is not None:
+        return not can_elicit(context)
+    declared = context.session.client_capabilities
+    wanted = capability.model_fields_set
+    return declared is None or any(getattr(declared, name) is None for name in wanted)

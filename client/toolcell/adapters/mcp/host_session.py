@@ -37,6 +37,7 @@ from toolcell.adapters.pinned import PinnedDefinitions
 from toolcell.client import (
     Answer,
     Ask,
+    Call,
     Catalog,
     Outcome,
     Problem,
@@ -282,7 +283,7 @@ class HostSession:
         changed.set()  # a session that replaces another looks at once whether the host was shown something else
         try:
             self._place = await self._directory(context)
-            callbacks = Callbacks(self._ask, self._question, changed.set)
+            callbacks = Callbacks(self._ask, self._question, self._input, changed.set)
             caller = Caller(agent, self._place, can_elicit(context))
             async with self._link.session(caller, callbacks) as session:
                 wrong = session.catalog.errors
@@ -403,6 +404,10 @@ class HostSession:
     async def _question(self, question: Question) -> object:
         talk, _ = self._talks[question.call.id]
         return await talk.question(question)
+
+    async def _input(self, call: Call, **requests: object) -> object:
+        talk, _ = self._talks[call.id]
+        return await talk.input(requests)
 
 
 async def _leave(staying: asyncio.Task[None], running: Iterable[asyncio.Task[Any]]) -> None:

@@ -3,7 +3,7 @@
 Up to 2025-11-25 a host opens a session, says its id with every request and deletes it in the end. Each is a `Bridge`
 of its own, over the SDK's transport. What goes on in a session ends with it: deleted, idle for too long, or because
 the server ends. A host that only drops the connection of a call has not cancelled it, says the protocol; the call ends
-by its own limits.
+by its own limits. The newest messages of a session are kept, so that the host can come back for the result.
 Since 2026-07-28 every request stands alone, and closing its connection is the cancellation. Who gives itself the same
 name and can answer questions, or cannot, shares a stay, so that a host that comes back with an answer finds its call.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -23,7 +24,13 @@ from typing import Any, Self
 
 import anyio
 from mcp import MCPError, types
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    EventCallback,
+    EventMessage,
+    EventStore,
+    StreamableHTTPServerTransport,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -42,6 +49,9 @@ PATH = "/mcp"
 
 SESSIONS_MAX = 64  # of either kind; a person has a handful of hosts
 IDLE_SECONDS = 1800.0  # without a request under way; a host that comes later opens another session
+RETRY_MILLISECONDS = 1000  # before a host whose stream has broken comes back
+EVENTS_MAX = 256  # of one session that are kept for that
+EVENT_BYTES_MAX = 4 * 1024 * 1024  # of them together: a result with a picture, and the progress of many calls
 
 _log = logging.getLogger("toolcell.mcp")
 
@@ -122,7 +132,12 @@ class HttpSessions:
             await _error(503, "Too many sessions are open.")(scope, receive, send)
             return
         session_id = os.urandom(16).hex()
-        transport = StreamableHTTPServerTransport(session_id, idle_timeout=IDLE_SECONDS)
+        transport = StreamableHTTPServerTransport(
+            session_id,
+            event_store=RecentEvents(),
+            retry_interval=RETRY_MILLISECONDS,
+            idle_timeout=IDLE_SECONDS,
+        )
         self._sessions[session_id] = transport
         ready = asyncio.Event()
         self._group.create_task(self._session(session_id, transport, ready), name=f"session {session_id}")
@@ -257,6 +272,34 @@ class HttpSessions:
         if guest.leaves is not None:
             guest.leaves.cancel()
         guest.dismissed.set()
+
+
+class RecentEvents(EventStore):
+    """The newest messages of one MCP session, for a host whose stream has broken."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, str, types.JSONRPCMessage | None, int]] = deque()
+        self._count = 0
+        self._bytes = 0
+
+    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+        """Keep a message, or with None the beginning of a stream; return its id. The oldest are dropped for it."""
+        self._count += 1
+        size = 0 if message is None else len(message.model_dump_json(by_alias=True, exclude_none=True))
+        self._kept.append((self._count, stream_id, message, size))
+        self._bytes += size
+        while len(self._kept) > EVENTS_MAX or self._bytes > EVENT_BYTES_MAX:
+            self._bytes -= self._kept.popleft()[-1]
+        return str(self._count)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        """Send what followed an event in its stream; return the stream, None if the event is not kept any more."""
+        kept = list(self._kept)  # sending waits, and meanwhile more may come
+        stream = next((stream for number, stream, _, _ in kept if str(number) == last_event_id), None)
+        for number, of, message, _ in kept:
+            if of == stream and number > int(last_event_id) and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
 
 
 class _HttpSession:

@@ -6,17 +6,24 @@ and they repeat the request with the person's answer: then the call outlives the
 the call again. A call without a repeated request is ended by the daemon, which denies a question after ten minutes. It cannot
 be told sooner: a host whose person thinks and one that has dropped the question are equally silent, and other calls in
 between prove nothing, as hosts call side by side. What is evident is the end of the host, which ends the stay.
+
+What a tool asks the host itself for (`mcp.input`) goes the same way: a form of its own, a completion of the host's model,
+the roots. A host that has not declared the capability is not asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
-from mcp import types
+from mcp import MCPError, types
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from toolcell import ToolError
 from toolcell.adapters import read_output
 from toolcell.client import (
     Answer,
@@ -32,8 +39,18 @@ from toolcell.client import (
     Update,
 )
 
-from .convert import answer_of, form_of, line_of, question_of, result_of, value_of
-from .host_context import Context
+from .convert import (
+    CAPABILITIES,
+    RESULTS,
+    answer_of,
+    form_of,
+    line_of,
+    question_of,
+    requests_of,
+    result_of,
+    value_of,
+)
+from .host_context import Context, client_name, lacks
 from .log_records import LogRecords
 
 __all__ = ["HEARTBEAT_SECONDS", "ToolCall"]
@@ -76,9 +93,11 @@ class ToolCall:
         self._title: str = ""  # that comes with all metadata
         self._news = asyncio.Event()
         self._put: dict[
-            str, tuple[types.ElicitRequest, asyncio.Future[object]]
+            str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]
         ] = {}  # questions that a result carries
         self._asked = 0
+        self._latest: Context | None = None  # of the request that waits, or waited last
+        self._lacking: types.ClientCapabilities | None = None  # that the host would have needed
 
     async def run(self) -> Outcome:
         """Follow the call to its end, in a task of the caller."""
@@ -113,6 +132,7 @@ class ToolCall:
         The cancellation is delivered when the tool has stopped.
         """
         self._answer(answers or {})
+        self._latest = context
         # One request counts from where it began, and each has a token of its own.
         self._context, self._rising, self.attached = context, _RisingProgress(), True
         try:
@@ -126,7 +146,15 @@ class ToolCall:
                 if silence.cancelled_caught or self._progress is not None or self._line:
                     await self._report(context)
             await self._tell_records(context)
-            result = result_of(read_output.with_handle(ending.result()), self._tool)
+            outcome = ending.result()
+            if self._lacking is not None and not outcome.ok and _has_errors_for_it(context):
+                data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=self._lacking)
+                raise MCPError(
+                    types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                    outcome.message,
+                    data.model_dump(by_alias=True, mode="json", exclude_none=True),
+                )
+            result = result_of(read_output.with_handle(outcome), self._tool)
             if self._note_text:
                 result.content.append(types.TextContent(text=self._note_text))
             return result
@@ -146,21 +174,51 @@ class ToolCall:
         """Put a question of the tool for a value to the person; None if it is dismissed."""
         return value_of(await self._elicit(form_of(question)))
 
+    async def input(self, requests: Mapping[str, object]) -> dict[str, Any]:
+        """Put requests of the tool to the host; return its results by their names. Raises ToolError."""
+        wanted = requests_of(self.running.tool, requests)
+        for request in wanted.values():
+            capability = CAPABILITIES[request.method]
+            if self._latest is None or lacks(self._latest, capability):
+                self._lacking = capability
+                (name,) = capability.model_dump(exclude_none=True)
+                raise ToolError(f"{self._host()} has not declared the capability {name}")
+        if taken := wanted.keys() & self._put.keys():
+            raise ToolError(f"a request called {min(taken)} is open already")
+        said = await self._request(wanted)
+        return {
+            name: answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+            for name, answer in said.items()
+        }
+
+    def _host(self) -> str:
+        return (self._latest and client_name(self._latest)) or "the host"
+
     async def _elicit(self, request: types.ElicitRequest) -> object:
-        context = self._context
-        if context is not None and context.session.can_send_request:
-            form = request.params
-            assert isinstance(form, types.ElicitRequestFormParams)
-            return await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
         self._asked += 1
         name = f"question-{self._asked}"
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._put[name] = request, future
+        return (await self._request({name: request}))[name]
+
+    async def _request(self, requests: Mapping[str, types.InputRequest]) -> dict[str, types.InputResponse]:
+        """Ask the host, within its request or by the result of it; one after the other where each is a request."""
+        context = self._context
+        if context is not None and context.session.can_send_request:
+            about = ServerMessageMetadata(related_request_id=context.request_id)
+            return {
+                name: await context.session.send_request(request, RESULTS[request.method], metadata=about)
+                for name, request in requests.items()
+            }
+        loop = asyncio.get_running_loop()
+        put: dict[str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]] = {
+            name: (request, loop.create_future()) for name, request in requests.items()
+        }
+        self._put.update(put)
         self._news.set()
         try:
-            return await future
+            return {name: await future for name, (_, future) in put.items()}
         finally:
-            self._put.pop(name, None)
+            for name in put:
+                self._put.pop(name, None)
 
     def _questions(self) -> types.InputRequiredResult:
         questions: types.InputRequests = {name: request for name, (request, _) in self._put.items()}
@@ -168,10 +226,13 @@ class ToolCall:
         return types.InputRequiredResult(input_requests=questions, request_state=self._state(self._times))
 
     def _answer(self, answers: types.InputResponses) -> None:
-        """Take in what a person said; a question that was not answered is put again."""
+        """Take in what was said; a question that was not answered, or with what is no answer to it, is put again."""
         for name, said in answers.items():
-            _, future = self._put.pop(name, (None, None))
-            if future is not None and not future.done():
+            request, future = self._put.get(name, (None, None))
+            if request is None or future is None or not isinstance(said, RESULTS[request.method]):
+                continue
+            del self._put[name]
+            if not future.done():
                 future.set_result(said)
 
     async def _tell_records(self, context: Context) -> None:
@@ -191,6 +252,11 @@ class ToolCall:
         if self._line:  # a partial result is no step further
             rising.message, self._line = self._line, ""
         await context.session.report_progress(done, rising.total, rising.message or None)
+
+
+def _has_errors_for_it(context: Context) -> bool:
+    """Whether the protocol has an error for a capability that is missing, as it has since 2026-07-28."""
+    return context.session.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 class _RisingProgress:

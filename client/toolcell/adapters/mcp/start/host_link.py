@@ -11,9 +11,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolcell.adapters.mcp.host_limits import limits_of
-from toolcell.client import Answer, Ask, Catalog, Question, Session, Unavailable, connect, question_service
+from toolcell.client import (
+    Answer,
+    Ask,
+    Call,
+    Catalog,
+    Question,
+    Session,
+    Unavailable,
+    connect,
+    question_service,
+)
 from toolcell.client._launch.daemon import find
-from toolcell.client.callbacks import AskCallback
+from toolcell.client.callbacks import AskCallback, Service
 from toolcell.client.forms import QUESTION
 
 __all__ = ["Callbacks", "Caller", "HostLink", "Start"]
@@ -21,6 +31,8 @@ __all__ = ["Callbacks", "Caller", "HostLink", "Start"]
 Start: TypeAlias = Literal["start", "running", "private"]
 
 AGENT = "mcp"
+INPUT = "mcp.input"
+"""The service by which a tool asks the host itself: requests of the protocol by name, and their results."""
 LINGER_SECONDS = 2.0  # a restarted daemon is back by then; a killed host needs no longer wait
 
 
@@ -40,6 +52,7 @@ class Callbacks:
 
     ask: AskCallback
     question: Callable[[Question], Awaitable[object]]
+    input: Service
     changed: Callable[[], object]
 
 
@@ -86,13 +99,18 @@ class HostLink:
         await self._stack.aclose()
 
     def _connect(self, caller: Caller, relay: _Relay) -> AbstractAsyncContextManager[Session]:
+        services: dict[str, Service] = {
+            INPUT: relay.input
+        }  # the host may have what it wants, which a call knows
+        if caller.elicits:
+            services[QUESTION] = question_service(relay.question)
         return connect(
             self._socket,
             agent=caller.agent or AGENT,
             directory=caller.directory,
             limits=limits_of(caller.agent),
             ask=relay.ask if caller.elicits else None,
-            services={QUESTION: question_service(relay.question)} if caller.elicits else None,
+            services=services,
             on_catalog=relay.on_catalog,
             daemon=self._daemon,
             linger=LINGER_SECONDS,
@@ -112,6 +130,10 @@ class _Relay:
     async def question(self, question: Question) -> object:
         assert self.target is not None
         return await self.target.question(question)
+
+    async def input(self, call: Call, **requests: object) -> object:
+        assert self.target is not None
+        return await self.target.input(call, **requests)
 
     def on_catalog(self, _: Catalog) -> None:
         if self.target is not None:
