@@ -70,7 +70,7 @@ WORKSPACE = {"TOOLCELL_DIRECTORY": "${workspaceFolder}"}
 
 def install(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command, within this process: the tests run it some hundred times."""
-    clean = dict.fromkeys(os.environ) | {"PATH": os.environ["PATH"], "HOME": str(home)} | environment
+    clean = dict.fromkeys(os.environ) | {"PATH": str(home / "bin"), "HOME": str(home)} | environment
     with contextlib.chdir(home):
         done = CliRunner().invoke(app, ["mcp", "install", *words], env=clean, prog_name="toolcell")
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
@@ -499,6 +499,80 @@ def test_hosts_without_a_workspace_say_that_a_directory_is_wanted(home: Path) ->
     for name in ("claude-desktop", "windsurf"):
         assert f"toolcell -C DIR mcp install {name}" in install(home, name).stderr
         assert "no workspace" not in install(home, "-C", str(home), name).stderr
+
+
+CODE = """#!{python}
+import os, sys
+with open(os.path.join(os.environ["HOME"], "asked"), "a") as file:
+    print(*sys.argv[1:], file=file)
+if sys.argv[1:] == ["--help"]:
+    print({said!r})
+else:
+    sys.exit({status})
+"""
+
+
+def fake_code(home: Path, *, said: str = "  --add-mcp <json>  Adds a server", status: int | str = 0) -> Path:
+    """A program that says that it is `code`, and notes what it is asked for."""
+    code = home / "bin" / "code"
+    code.parent.mkdir()
+    code.write_text(CODE.format(python=sys.executable, said=said, status=status))
+    code.chmod(0o755)
+    return code
+
+
+def test_vscodes_own_command_is_asked_to_write_where_it_is_there(home: Path) -> None:
+    code = fake_code(home)
+    done = install(home, "vscode", "--write")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"Told Visual Studio Code of toolcell, with {code} --add-mcp.\n",
+    )
+    assert not (home / FILES["vscode"]).exists()
+    asked = (home / "asked").read_text().splitlines()
+    option, _, text = asked.pop().partition(" ")
+    assert (asked, option) == (["--help"], "--add-mcp")
+    added = json.loads(text)
+    printed = json.loads(install(home, "vscode").stdout)["servers"]["toolcell"]
+    assert added == {"name": "toolcell", **printed}
+    assert json.loads(install(home, "vscode", "--write", "--json").stdout)["by"] == f"{code} --add-mcp"
+
+
+def test_vscodes_own_command_is_not_asked_where_the_entry_is_there_or_is_not_ours(home: Path) -> None:
+    entry = json.loads(install(home, "vscode").stdout)["servers"]["toolcell"]
+    fake_code(home)
+    put(home, "vscode", json.dumps({"servers": {"toolcell": entry}}))
+    assert install(home, "vscode", "--write").stdout.endswith("has it already.\n")
+    put(home, "vscode", json.dumps({"servers": {"toolcell": {"command": "theirs", "args": []}}}))
+    assert "another program" in install(home, "vscode", "--write").stderr
+    for words in (
+        ["vscode"],
+        ["vscode", "--remove"],
+        ["vscode", "--project", "--write"],
+        ["cursor", "--write"],
+    ):
+        install(home, *words)
+    assert set((home / "asked").read_text().splitlines()) == {"--help"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"said": "Usage: another program"}, {"status": 1}, {"status": "os.kill(os.getpid(), 9)"}]
+)
+def test_where_vscodes_command_does_not_write_its_file_is_edited(home: Path, other: dict[str, Any]) -> None:
+    fake_code(home, **other)
+    done = install(home, "vscode", "--write")
+    assert (done.returncode, done.stdout.startswith("Wrote toolcell into")) == (0, True)
+    assert "toolcell" in json.loads((home / FILES["vscode"]).read_text())["servers"]
+
+
+@pytest.mark.parametrize("path", [None, "", ".", "bin", ":"])
+def test_a_code_of_the_directory_that_one_is_in_is_not_run(home: Path, path: str | None) -> None:
+    code = fake_code(home)
+    code.rename(home / "code")
+    (home / "bin" / "code").symlink_to(home / "code")
+    clean = {"PATH": path} if path is not None else {"PATH": "/nowhere"}
+    assert install(home, "vscode", "--write", **clean).stdout.startswith("Wrote toolcell into")
+    assert not (home / "asked").exists()
 
 
 def test_what_makes_no_sense_is_said(home: Path) -> None:

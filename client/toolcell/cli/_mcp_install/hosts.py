@@ -44,6 +44,7 @@ class McpHost:
     workspace: Mapping[str, Any] | None = None  # what an entry has besides, where no directory is named
     everywhere: bool = True  # whether that is so for the user's file too, and not only for a project's
     remark: str = ""
+    program: str = ""  # whose own command writes the user's configuration, see `own_command`
 
     def file(self, environment: Mapping[str, str], project: str | None = None) -> str:
         """Its configuration: the user's, or the one in the directory of a project."""
@@ -178,6 +179,7 @@ HOSTS: dict[str, McpHost] = {
         project=(".vscode/mcp.json",),
         workspace=WORKSPACE,
         everywhere=False,
+        program="code",
     ),
     # It waits one second for a server that is not required, and then begins its first turn without the tools.
     "codex": McpHost(
