@@ -256,6 +256,19 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
             finally:
                 added.unlink()
 
+    async def test_a_call_runs_what_was_saved_before_it(self, kit: RunningDaemon) -> None:
+        file = kit.project / ".toolcell" / "tools" / f"{type(self).__name__.lower()}_saved.py"
+        text = 'from toolcell import tool\n\n@tool\ndef says() -> str:\n    return "number 0"\n'
+        file.write_text(text)
+        try:
+            async with self.connected(kit) as adapter:
+                await adapter.session.described()
+                for number in range(4):
+                    file.write_text(text.replace("number 0", f"number {number}"))
+                    assert (await self.call(adapter, f"{file.stem}_says")).text == f"number {number}"
+        finally:
+            file.unlink()
+
     async def test_a_model_reads_that_an_edit_broke_a_tool_and_the_application_is_warned(
         self, kit: RunningDaemon, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -208,6 +208,24 @@ async def test_a_reload_finds_new_tools_and_tells_of_bad_files(daemon: RunningDa
             assert (await call(http, "more"))["content"] == [{"type": "text", "text": "more"}]
 
 
+async def test_a_call_runs_what_was_saved_before_it_and_says_that_an_edit_broke_it(
+    daemon: RunningDaemon,
+) -> None:
+    text = "from toolcell import tool\n\n@tool\ndef good() -> str:\n    return 'number'\n"
+    daemon.tool("good", text)
+    with serving(daemon) as gateway:
+        async with client(gateway) as http:
+            for number in ("one", "two", "three"):
+                daemon.tool("good", text.replace("number", number))
+                outcome = await call(http, "good")
+                assert (outcome["content"][0]["text"], outcome["notes"]) == (number, [])
+            daemon.tool("good", "def good(:\n")
+            outcome = await call(http, "good")
+            assert outcome["content"][0]["text"] == "three"
+            (note,) = outcome["notes"]
+            assert note.endswith("cannot be loaded: line 1: invalid syntax.")
+
+
 # Calls
 
 

@@ -155,8 +155,8 @@ async def test_a_host_and_its_model_hear_that_an_edit_broke_a_tool(served: Runni
         if era == "legacy":  # later hosts hear records of their requests alone
             await heard.news.wait()
             assert heard.said == [("warning", f"{file} line 1: invalid syntax; what it was before is still used")]  # fmt: skip
-        served.tool("kit", TOOLS)
-        assert text(await client.call_tool("kit_shows")) == "done"
+        served.tool("kit", TOOLS.replace('"done"', '"mended"'))
+        assert text(await client.call_tool("kit_shows")) == "mended"  # what was saved before it
 
 
 @pytest.mark.anyio

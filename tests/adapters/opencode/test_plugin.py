@@ -319,6 +319,26 @@ async def test_an_id_that_comes_again_is_another_call(opencode: OpenCode) -> Non
     assert [one["call_id"].split(".")[0] for one in found] == ["call_1"] * 2
 
 
+async def test_a_call_runs_what_was_saved_before_it_and_a_model_reads_that_an_edit_broke_it(
+    kit: RunningDaemon, opencode: OpenCode
+) -> None:
+    path = kit.project / ".toolcell" / "tools" / "kit.py"
+    before = path.read_text()
+    use = Use("kit_echo", {"text": "a"})
+    async with opencode.stay() as stay:
+        try:
+            for mark in "!?.":
+                path.write_text(before.replace("else text", f'else text + "{mark}"'))
+                assert await stay.use(use) == [f"a{mark}"]
+            path.write_text("def echo(:\n")
+            (shown,) = await stay.use(use)
+        finally:
+            path.write_text(before)
+        assert shown.startswith("a.")
+        assert "cannot be loaded: line 1: invalid syntax.]" in shown
+        assert await stay.use(use) == ["a"]
+
+
 async def test_what_a_tool_says_of_itself_is_looked_at_with_every_message(
     kit: RunningDaemon, opencode: OpenCode
 ) -> None:
