@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from tests.daemons import RunningDaemon
@@ -16,6 +17,7 @@ BARE = "import sys\nsys.path = [place for place in sys.path if 'site-packages' n
 SERVER = BARE + dedent('''
     from contextlib import asynccontextmanager
     from dataclasses import dataclass
+    from enum import Enum
     from typing import Annotated, Any
 
     from fastmcp import Context, FastMCP
@@ -104,6 +106,39 @@ SERVER = BARE + dedent('''
     async def age(ctx: Context) -> str:
         return (await ctx.elicit("Your age?", response_type=int)).data
 
+    class Size(Enum):
+        SMALL = "small"
+        LARGE = "large"
+
+    @dataclass
+    class Order:
+        name: str
+        size: Size = Size.SMALL
+        count: int = 1
+
+    @mcp.tool
+    async def orders(ctx: Context) -> str:
+        said = await ctx.elicit("What?", response_type=Order)
+        return f"{said.action} {getattr(said, 'data', None)}"
+
+    @mcp.tool
+    async def words(ctx: Context) -> str:
+        said = await ctx.sample(["Greet", TextMessage("assistant", TextContent(type="text", text="Whom?"))], system_prompt="Be brief.", temperature=0.5)
+        return said.text
+
+    @mcp.tool
+    async def chooses(ctx: Context) -> str:
+        return await ctx.sample("Greet", tools=[words])
+
+    @mcp.tool
+    async def roots(ctx: Context) -> str:
+        return ",".join(root.uri for root in await ctx.list_roots())
+
+    @dataclass
+    class TextMessage:
+        role: str
+        content: TextContent
+
     @mcp.tool(enabled=False)
     def off() -> int:
         return 1
@@ -141,8 +176,8 @@ SERVER = BARE + dedent('''
         mcp.run(transport="http")
 ''')
 NAMES = {
-    "add", "age", "agree", "alone", "both", "depends", "fails", "in_picture", "look-up", "name", "parts", "sound", "sounds",
-    "untyped",
+    "add", "age", "agree", "alone", "both", "chooses", "depends", "fails", "in_picture", "look-up", "name", "orders", "parts", "roots", "sound", "sounds",
+    "untyped", "words",
 }  # fmt: skip
 
 
@@ -219,6 +254,68 @@ async def test_the_user_is_asked_for_agreement_and_for_texts(daemon: RunningDaem
     async with daemon.connect() as session:
         assert "offers no service 'ui.question'" in (await session.call("name")).text
         assert (await session.call("agree")).text == "decline"
+
+
+async def test_an_mcp_host_is_asked_for_forms_completions_and_roots(daemon: RunningDaemon) -> None:
+    daemon.tool("server", SERVER)
+    asked: list[Any] = []
+    answers: list[Any] = [
+        {"action": "accept", "content": {"value": 36}},
+        {"action": "accept", "content": {"name": "Ada", "size": "large"}},
+        {"action": "decline"},
+        {"action": "cancel"},
+        {"action": "accept", "content": {"name": 7}},
+        {"role": "assistant", "content": {"type": "text", "text": "Hail"}, "model": "small"},
+        {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]},
+    ]
+
+    async def host(call: object, **requests: Any) -> object:
+        (name,) = requests
+        asked.append(requests[name])
+        return {name: answers.pop(0)}
+
+    async with daemon.connect(services={"mcp.input": host}) as session:
+        assert (await session.call("age")).text == "36"
+        assert (await session.call("orders")).text == (
+            "accept Order(name='Ada', size=<Size.LARGE: 'large'>, count=1)"
+        )
+        assert (await session.call("orders")).text == "decline None"
+        assert (await session.call("orders")).text == "cancel None"
+        assert "answer to 'What?' does not fit" in (await session.call("orders")).text
+        assert (await session.call("words")).text == "Hail"
+        assert (await session.call("roots")).text == "file:///a,file:///b"
+        assert "takes no tools here" in (await session.call("chooses")).text
+    assert asked[0] == {
+        "method": "elicitation/create",
+        "params": {
+            "message": "Your age?",
+            "requestedSchema": {
+                "type": "object",
+                "properties": {"value": {"type": "integer"}},
+                "required": ["value"],
+            },
+        },
+    }
+    assert asked[1]["params"]["requestedSchema"]["properties"]["size"] == {
+        "default": "small",
+        "enum": ["small", "large"],
+        "title": "Size",
+        "type": "string",
+    }
+    assert asked[5] == {
+        "method": "sampling/createMessage",
+        "params": {
+            "messages": [
+                {"role": "user", "content": {"type": "text", "text": "Greet"}},
+                {"role": "assistant", "content": {"type": "text", "text": "Whom?"}},
+            ],
+            "maxTokens": 512,
+            "systemPrompt": "Be brief.",
+            "temperature": 0.5,
+        },
+    }
+    async with daemon.connect() as session:
+        assert "offers no service 'mcp.input'" in (await session.call("words")).text
 
 
 async def test_the_lifespan_of_a_server_is_entered_for_each_call(daemon: RunningDaemon) -> None:

@@ -35,6 +35,10 @@ LEVELS: Final = {"notice": "info", "alert": "critical", "emergency": "critical"}
 """Levels of MCP that `logging` does not have."""
 
 
+SAMPLE_TOKENS: Final = 512
+"""Of a completion whose length the tool leaves open; the library's own default."""
+
+
 class AcceptedElicitation:
     """The user agreed."""
 
@@ -58,6 +62,32 @@ class CancelledElicitation:
 
 def _answered(value: object) -> AcceptedElicitation | CancelledElicitation:
     return CancelledElicitation() if value is None else AcceptedElicitation(value)
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema with its enums in the places where they are used: a form has no definitions."""
+    definitions = schema.pop("$defs", {})
+
+    def inlined(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inlined(each) for each in part]  # pyright: ignore[reportUnknownVariableType]  JSON
+        if not isinstance(part, dict):
+            return part
+        found = cast("dict[str, Any]", part)
+        used = definitions.get(str(found.get("$ref", "")).removeprefix("#/$defs/"), {})
+        return {key: inlined(value) for key, value in {**used, **found}.items() if key != "$ref"}
+
+    return cast("dict[str, Any]", inlined(schema))
+
+
+def _message(said: Any) -> dict[str, Any]:
+    """A message for a model: a text of the user's, or one of the library's with a text."""
+    if isinstance(said, str):
+        return {"role": "user", "content": {"type": "text", "text": said}}
+    text = getattr(getattr(said, "content", None), "text", None)
+    if not isinstance(text, str):
+        raise ToolError("ctx.sample() takes texts, and messages whose content is a text.")
+    return {"role": str(said.role), "content": {"type": "text", "text": text}}
 
 
 class NotInContext(ToolError, AttributeError):
@@ -135,13 +165,13 @@ class Context(ToolContext):
         self._call.progress(progress, total, message or "")
 
     async def elicit(self, message: str, response_type: Any = None, schema: Any = None, **_: Any) -> Any:
-        """Ask the user for agreement, for a text (`str`), or for one of several texts (a list of them).
+        """Ask the user for agreement, a text (`str`), one of several (a list), or, of MCP hosts, a value or a form.
 
         Returns:
-            `AcceptedElicitation` with `data`, or `DeclinedElicitation`.
+            `AcceptedElicitation` with `data`, `DeclinedElicitation`, or `CancelledElicitation`.
 
         Raises:
-            ToolError: It asks for a value of another type, or the agent cannot ask for values.
+            ToolError: The agent cannot ask for that.
         """
         wanted = response_type if response_type is not None else schema
         if wanted is str:
@@ -149,18 +179,76 @@ class Context(ToolContext):
         if isinstance(wanted, list) and all(isinstance(one, str) for one in cast("list[object]", wanted)):
             return _answered(await self._call.ui.select(message, cast("list[str]", wanted)))
         if wanted is not None and wanted is not bool:
-            raise ToolError(
-                f"The tool asks the user for a value ({message!r}), and only yes and no, a text, or one of several texts can be asked for here."
-            )
+            return await self._form(message, wanted)
         try:
             await self._call.ask(message)
         except Denied:
             return DeclinedElicitation()
         return AcceptedElicitation(True if wanted is bool else {})
 
-    async def sample(self, *_: Any, **__: Any) -> Any:
-        """Raise `ToolError`: agents do not lend their model to a tool here."""
-        raise ToolError("The tool asks for a completion of the agent's model, which is not offered here.")
+    async def _form(self, message: str, wanted: Any) -> Any:
+        """Ask for a value of a type: of a model with its fields, else with one field."""
+        from pydantic import TypeAdapter, ValidationError
+
+        adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+        schema = _inlined(adapter.json_schema())
+        whole = schema.get("type") == "object"
+        if not whole:
+            schema = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+        try:
+            said = await self._host("elicitation/create", message=message, requestedSchema=schema)
+        except ToolError as error:
+            raise ToolError(
+                f"The tool asks the user for a value ({message!r}), and only yes and no, a text, or one of several "
+                f"texts can be asked for here. {error}"
+            ) from error
+        if said["action"] != "accept":
+            return DeclinedElicitation() if said["action"] == "decline" else CancelledElicitation()
+        content: dict[str, Any] = said.get("content") or {}
+        try:
+            return AcceptedElicitation(adapter.validate_python(content if whole else content.get("value")))
+        except ValidationError as error:
+            raise ToolError(f"The user's answer to {message!r} does not fit: {error}") from error
+
+    async def sample(
+        self,
+        messages: Any,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        model_preferences: Any = None,
+        **more: Any,
+    ) -> Any:
+        """Ask the model of an MCP host for a completion, and return it with `text`.
+
+        Raises:
+            ToolError: The agent does not lend its model, or more than a text is wanted.
+        """
+        if any(value is not None for value in more.values()):
+            raise ToolError(f"ctx.sample() takes no {', '.join(more)} here: the answer is a text.")
+        said = [messages] if isinstance(messages, str) else messages
+        hints = [model_preferences] if isinstance(model_preferences, str) else model_preferences
+        params = {
+            "messages": [_message(one) for one in said],
+            "maxTokens": max_tokens or SAMPLE_TOKENS,
+            "systemPrompt": system_prompt,
+            "temperature": temperature,
+            "modelPreferences": {"hints": [{"name": name} for name in hints]} if hints else None,
+        }
+        known = {name: value for name, value in params.items() if value is not None}
+        answer = await self._host("sampling/createMessage", **known)
+        text = answer["content"].get("text", "")
+        return SimpleNamespace(type="text", text=text, result=text, model=answer["model"])
+
+    async def list_roots(self) -> list[Any]:
+        """Return the roots of an MCP host, each with `uri` and `name`. Raises ToolError if the agent has none."""
+        roots = (await self._host("roots/list"))["roots"]
+        return [SimpleNamespace(uri=root["uri"], name=root.get("name")) for root in roots]
+
+    async def _host(self, method: str, **params: Any) -> Any:
+        """Ask an MCP host, see `mcp.input` in docs/agents/mcp.md."""
+        request = {"method": method, **({"params": params} if params else {})}
+        return (await self._call.request("mcp.input", asked=request))["asked"]
 
     async def set_state(self, key: str, value: Any, **_: Any) -> None:
         """Keep a value for later calls of this session in this worker."""
