@@ -345,7 +345,7 @@ async def test_a_host_whose_stream_has_broken_comes_back_for_the_result(
     kit.tool("late", LATE)
     session_id = await opened(door)
     mine = hosted(door.port) + f"Mcp-Session-Id: {session_id}\r\nMcp-Protocol-Version: 2025-11-25\r\n"
-    call = {
+    call: dict[str, Any] = {
         **PING,
         "method": "tools/call",
         "params": {"name": "late_holds", "arguments": {}},
@@ -359,7 +359,11 @@ async def test_a_host_whose_stream_has_broken_comes_back_for_the_result(
     writer.transport.abort()  # as a network that is gone
     (kit.project / "held.go").touch()
     await until(lambda: not busy(kit))
-    echo = {**call, "id": 2, "params": {"name": "kit_echo", "arguments": {"text": "after it"}}}
+    echo: dict[str, Any] = {
+        **call,
+        "id": 2,
+        "params": {"name": "kit_echo", "arguments": {"text": "after it"}},
+    }
     _, said = await answer(door.port, request(echo, more=mine + "Connection: close\r\n"))
     assert b"after it" in said  # the daemon tells outcomes in their order, so the first one is kept by now
 
