@@ -99,9 +99,8 @@ class HostLink:
         await self._stack.aclose()
 
     def _connect(self, caller: Caller, relay: _Relay) -> AbstractAsyncContextManager[Session]:
-        services: dict[str, Service] = {
-            INPUT: relay.input
-        }  # the host may have what it wants, which a call knows
+        # Whether the host has what a tool asks it for is known with each call.
+        services: dict[str, Service] = {INPUT: relay.input}
         if caller.elicits:
             services[QUESTION] = question_service(relay.question)
         return connect(
