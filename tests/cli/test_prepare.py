@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
+import sqlite3
 import tarfile
 import tempfile
 import threading
@@ -125,8 +127,8 @@ def test_what_the_lock_file_says_is_installed_and_the_tool_reads_it(
 
 
 @pytest.mark.slow
-def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used(
-    trusted: Project, packages: Registry
+def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used_but_removed(
+    trusted: Project, daemon: RunningDaemon, packages: Registry
 ) -> None:
     packages.lock(trusted.directory, "bun", "dep")
     assert trusted.run("prepare").code == 0
@@ -136,6 +138,19 @@ def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_
     assert trusted.run("prepare").code == 0
     assert len(installed(trusted)) == 2
     assert trusted.run("check").code == 0
+    recent = trusted.run("prepare", "--remove-unused")
+    assert (recent.code, recent.out.startswith("Nothing to remove")) == (0, True), recent
+    assert daemon.stop() == 0  # which remembers what it has used
+    with contextlib.closing(sqlite3.connect(daemon.state / "toolcell.sqlite")) as database, database:
+        assert database.execute("UPDATE kept SET used_at = 1").rowcount == 2
+    daemon.start()
+    assert "2 of " in (told := trusted.run("doctor").out)
+    assert "1 of them, of " in told
+    assert "toolcell prepare --remove-unused" in told
+    done = trusted.run("prepare", "--remove-unused", "--json").json("prepare")
+    assert [it["state"] for it in done["places"]] == ["removed"]
+    assert [str(place.parent) for place in installed(trusted)] != [done["places"][0]["path"]]
+    assert trusted.run("call", "say").out.startswith("found|")
 
 
 @pytest.mark.slow

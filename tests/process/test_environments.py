@@ -7,9 +7,11 @@ could have written. A mark in a directory that no cell can write shows that such
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -496,3 +498,66 @@ async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
     async with daemon.connect() as session:
         outcome = await session.call("poison", {"packages": str(packages)})
     assert outcome.text == "OSError OSError", outcome
+
+
+LATE: Final = """
+# /// script
+# dependencies = ["mark"]
+# ///
+import pathlib, time
+from toolcell import ToolContext, tool
+
+@tool
+def late(go: str, context: ToolContext) -> str:
+    "Import the package when a file is there."
+    context.update("there")
+    while not pathlib.Path(go).exists():
+        time.sleep(0.01)
+    import mark
+    return mark.__file__
+"""
+
+
+def used_long_ago(daemon: RunningDaemon) -> None:
+    """Have the store say that every environment was used a year ago."""
+    with contextlib.closing(sqlite3.connect(daemon.state / "toolcell.sqlite")) as database, database:
+        assert database.execute("UPDATE kept SET used_at = 1").rowcount
+
+
+async def removed(daemon: RunningDaemon) -> list[tuple[str, str]]:
+    """What is removed that no tool asks for."""
+    request = operator_pb2.PrepareRequest(directory="/", remove_unused=True)
+    async with daemon.operate() as client:
+        return [(it.path, it.state) async for it in client.watch(client.operator.Prepare, request)]
+
+
+@pytest.mark.slow
+async def test_an_environment_that_no_tool_asks_for_is_removed_when_no_worker_has_it(
+    packages: RunningDaemon,
+) -> None:
+    place = packages.tool("late", LATE)
+    go = packages.project / "go"
+    environments = packages.state / "environments" / "environments"
+    async with packages.connect() as session:
+        call = session.call("late", {"go": str(go)})
+        async for event in call:
+            if "there" in repr(event):
+                break
+        place.write_text(LATE.replace("mark", "other"))
+        used_long_ago(packages)
+        assert await removed(packages) == []
+        go.touch()
+        outcome = await call
+        assert outcome.text.startswith(str(environments)), outcome
+    assert packages.stop() == 0
+    used_long_ago(packages)
+    packages.start()
+    (name,) = os.listdir(environments)
+    assert await removed(packages) == [(str(environments / name), "removed")]
+    assert os.listdir(environments) == []
+    assert os.listdir(packages.state / "environments" / "requests") == []
+    assert not (packages.state / "environments" / "cache").exists()
+    place.write_text(LATE)
+    async with packages.connect() as session:
+        outcome = await session.call("late", {"go": str(go)})
+    assert outcome.text.startswith(str(environments / name)), "it is built again"

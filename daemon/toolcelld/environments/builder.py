@@ -134,6 +134,13 @@ class Environments:
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
 
+    async def tidy(self) -> None:
+        """Remove what is of no use after environments were removed: their records, and uv's cache, which has their files.
+
+        The files of the others stay, as they are linked.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._remove_cache)
+
     async def aclose(self) -> None:
         """End the builds that run, and wait until uv has ended."""
         self._closing = True
@@ -163,6 +170,15 @@ class Environments:
 
     def _record(self, key: str) -> str:
         return os.path.join(self._directory, "requests", f"{key}.json")
+
+    def _remove_cache(self) -> None:
+        for record in glob.glob(os.path.join(self._directory, "requests", "*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                with open(record, encoding="utf-8") as file:
+                    name = os.path.basename(json.load(file)["environment"])
+                if not _is_complete(os.path.join(self._directory, "environments", name)):
+                    os.unlink(record)
+        shutil.rmtree(os.path.join(self._directory, "cache"), ignore_errors=True)
 
     def _build(self, key: str, requirements: Requirements, path: str) -> Interpreter:
         uv = self._program(requirements, path)
