@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote
@@ -572,7 +572,7 @@ AUTHORIZATION: Final = "Basic " + base64.b64encode(f"ada:{PASSWORD}".encode()).d
 
 
 @contextlib.contextmanager
-def private_index(wheels: Path) -> Iterator[tuple[str, list[str]]]:
+def private_index(wheels: Path) -> Generator[tuple[str, list[str]]]:
     """An index of packages on the loopback that asks for a password: its address with it, and what it was sent."""
     sent: list[str] = []
 
