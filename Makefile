@@ -135,7 +135,7 @@ nightly: ## what finds less and takes hours: other Pythons whole, long fuzzing, 
 demo: $(READY) ## a daemon and five real tools, one of them aborted
 	@$(BIN)/python examples/demo.py
 
-bench: $(READY) ## what a call costs, beside FastMCP, mcp, gRPC and processes; BENCH="--quick" for a look; ten minutes
+bench: $(READY) $(VENV)/engines/ready ## what a call costs, beside FastMCP, mcp, gRPC and processes; BENCH="--quick" for a look; ten minutes
 	@$(BIN)/python -m pip install -qq --group bench
 	@$(BIN)/python -m tests.bench $(BENCH)
 

@@ -25,7 +25,14 @@ BUILT = {
     "toolcell/adapters/opencode/toolcell-plugin.licenses.txt",
     *(
         f"toolcelld/worker/javascript/vendor/{name}"
-        for name in ("zod.mjs", "zod3.mjs", "typebox.mjs", "sucrase.cjs")
+        for name in (
+            "zod.mjs",
+            "zod3.mjs",
+            "typebox.mjs",
+            "sucrase.cjs",
+            "worker.mjs",
+            "packages/zod/index.mjs",
+        )
     ),
 }
 

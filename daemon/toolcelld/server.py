@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -43,10 +43,12 @@ from toolcelld.catalog.registry import CatalogRegistry
 from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
-from toolcelld.cell.tmpdir import TemporaryDirectories
+from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
 from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.environments.builder import Environments
+from toolcelld.environments.kept import Kept, Place
+from toolcelld.environments.packages import Lock, Manager, Manifest, manifest_above
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -145,7 +147,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
-            make_worker=lambda name, spec, on_change: Worker(name, spec, on_change, self.prepare),
+            make_worker=self._make_worker,
         )
         self.preparing: dict[str, str] = {}  # by tool file: what is done for its environment now
         self._environments = Environments(
@@ -158,6 +160,13 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             lambda: self.ruleset.host_paths, self._prefork_for, self._worker_changed
         )
         self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
+        self.kept = Kept(
+            options.state_directory,
+            self.store,
+            in_use=lambda: [place for worker in self.pool.workers for place in self._kept_of(worker.spec)],
+            remove=remove_tree,
+            tidy=self._tidy_kept,
+        )
         spill = self.config.spill
         self.spills = SpillStore(
             os.path.join(options.state_directory, "outputs"),
@@ -308,7 +317,35 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
                 )
             finally:
                 self._tell_preparing(path, "")
+        for place in self._kept_of(spec):
+            self.kept.used(place, spec.file.path, spec.file.content)
         return spec.beside(interpreter)
+
+    def _make_worker(self, name: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> Worker:
+        if not spec.requirements:  # else `prepare` does, which may have to build it first
+            for place in self._kept_of(spec):
+                self.kept.used(place, manifest_above(spec.file.directory, "/"))
+        return Worker(name, spec, on_change, self.prepare)
+
+    def _kept_of(self, spec: CellSpec) -> Iterator[Place]:
+        """Yield the directories of environments and packages that are kept for it."""
+        if spec.requirements:
+            if (interpreter := self._environments.built(spec.requirements)) is not None:
+                yield "environment", os.path.basename(interpreter.prefix)
+        elif spec.interpreter is not None and spec.interpreter.engine:
+            for path in spec.interpreter.packages:
+                directory, name = os.path.split(os.path.dirname(path))
+                if directory == self.ruleset.host_paths.packages:
+                    yield "packages", name
+
+    async def _tidy_kept(self) -> None:
+        await self._environments.tidy()
+        self.ruleset = replace(self.ruleset)  # permits that were decided before name what was removed
+
+    async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
+        """Install packages, and note who asked for them. Raises `PackagesError`."""
+        await self.installations.install(manifest, lock, manager)
+        self.kept.used(("packages", manifest.key(lock)), manifest.directory)
 
     def has_environment(self, spec: CellSpec) -> bool:
         """Whether the environment of a spec's requirements is there."""
@@ -383,7 +420,10 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         await self.store.start()
         await self.spills.start()
         await self._temporary_directories.start()
-        sweeping = self.tasks.create_task(self.spills.sweep_for_ever())
+        sweeping = [
+            self.tasks.create_task(self.spills.sweep_for_ever()),
+            self.tasks.create_task(self.kept.sweep_for_ever(lambda: self.config.environments.keep_seconds)),
+        ]
         async with self._zygotes(), self.catalogs:
             self.ruleset = replace(
                 self.ruleset,
@@ -425,7 +465,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             await server.stop(grace=1)
             await self.pool.aclose()
             self.limit_monitor.close()
-        sweeping.cancel()
+        for task in sweeping:
+            task.cancel()
         await self.spills.aclose()
         await self.store.aclose()
         self.fire(DaemonEvent.GONE)

@@ -68,6 +68,16 @@ _MIGRATIONS = (
         granted REAL NOT NULL
     ) STRICT;
     """,
+    """
+    CREATE TABLE kept (
+        kind TEXT NOT NULL,             -- environment, packages
+        name TEXT NOT NULL,             -- of the directory
+        source TEXT NOT NULL,           -- the tool file, or the directory of package.json, that asked for it
+        digest TEXT NOT NULL,           -- of what the tool file said; empty for packages
+        used_at REAL NOT NULL,
+        PRIMARY KEY (kind, name, source)
+    ) STRICT;
+    """,
 )
 
 # Another daemon's commit takes milliseconds; a longer lock is an error.

@@ -49,6 +49,15 @@ def {name}(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 '''
+SCRIPT = """
+import { tool } from "@opencode-ai/plugin"
+
+export default tool({
+  description: "Add two numbers.",
+  args: { a: tool.schema.number().int(), b: tool.schema.number().int() },
+  execute: async ({ a, b }) => a + b,
+})
+"""
 LARGE = '''
 from toolcell import tool
 
@@ -66,16 +75,19 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def served(directory: Path, configuration: str = "") -> Generator[str]:
-    """Start a daemon with its own state, and a project with the tools `add` and `large`; the value is its socket."""
+def served(directory: Path, configuration: str = "", path: str = "") -> Generator[str]:
+    """Start a daemon with its own state, and a project with the tools `add` and `large`; the value is its socket.
+
+    - `path`: its PATH; empty for that of the bench.
+    """
     tools = directory / "project" / ".toolcell" / "tools"
     tools.mkdir(parents=True, exist_ok=True)
     (tools / "add.py").write_text(TOOLS.format(options="", name="add"))
     (tools / "large.py").write_text(LARGE)
     (directory / "config.toml").write_text(f'trust = "all"\n{configuration}')
-    path = str(directory / "run" / "daemon.sock")
+    address = str(directory / "run" / "daemon.sock")
     command = [
-        sys.executable, "-m", "toolcelld", "--private", "--socket", path,
+        sys.executable, "-m", "toolcelld", "--private", "--socket", address,
         "--state", str(directory / "state"), "--config", str(directory / "config.toml"),
     ]  # fmt: skip
     with (
@@ -85,12 +97,13 @@ def served(directory: Path, configuration: str = "") -> Generator[str]:
         manager.bind(str(directory / "notify"))
         manager.settimeout(START_SECONDS_MAX)
         surroundings = {**environment(), "NOTIFY_SOCKET": str(directory / "notify")}
+        surroundings |= {"PATH": path} if path else {}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, env=surroundings) as process:
             try:
                 manager.recv(4096)  # READY=1 is the first that it says
             except TimeoutError:
                 sys.exit((directory / "log").read_text())
-            yield path
+            yield address
             assert process.stdin is not None
             process.stdin.close()
 

@@ -1,4 +1,4 @@
-"""What is measured of the contenders: calls in turn, calls at once, first calls, fresh processes, starts, memory.
+"""What is measured of the contenders: calls in turn, calls at once, first calls, fresh processes, engines, starts, memory.
 
 The contenders of one figure are timed in turn, in random order, because machines drift.
 """
@@ -19,6 +19,7 @@ from typing import Final
 
 from tests.bench.contenders import (
     CONTENDERS,
+    SCRIPT,
     TOOLS,
     Call,
     environment,
@@ -26,6 +27,7 @@ from tests.bench.contenders import (
     served,
     toolcell_call,
 )
+from tests.engines import ENGINES
 
 from toolcell.client import connect
 from toolcell.client._launch.daemon import Running
@@ -42,6 +44,7 @@ IN_FLIGHT: Final = 32
 PACE_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 0.15
 """After a first call, until the next cells have been made ahead."""
+DESCRIBE_SECONDS_MAX: Final = 60
 LARGE_BYTES: Final = 1_000_000
 FASTMCP: Final = [sys.executable, "-m", "tests.bench.servers", "fastmcp", "stdio"]
 
@@ -228,6 +231,52 @@ def _pss_bytes(pid: int) -> int:
         return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
 
 
+async def engines(directory: Path, sizes: Sizes) -> Figures:
+    """Tools in TypeScript, by engine and sandbox: first calls, the memory of a worker, warm calls beside those in Python."""
+    figures: Figures = {}
+    for engine, program in ENGINES.items():
+        if not program.exists():
+            sys.exit(f"{engine} is not there. To install it: make engines")
+        for sandbox in ("strict", "baseline"):
+            rules = f'[defaults]\nsandbox = "{sandbox}"\n'
+            place = directory / f"{engine}-{sandbox}"
+            names = [f"e{n}" for n in range(sizes.new_workers)]
+            with served(place, rules, f"{program.parent}:{os.defpath}") as path:
+                for name in names:
+                    (place / "project" / ".toolcell" / "tools" / f"{name}.ts").write_text(SCRIPT)
+                found = await _of_engine(path, place / "project", names, sizes)
+            figures |= {f"{figure}_{engine}_{sandbox}": value for figure, value in found.items()}
+    return figures
+
+
+async def _of_engine(path: str, project: Path, names: list[str], sizes: Sizes) -> Figures:
+    async with (
+        connect(path, directory=project, daemon="running") as session,
+        operate(Running(path)) as operator,
+    ):
+        await session.described(DESCRIBE_SECONDS_MAX)
+        first: list[float] = []
+        memory_bytes = 0
+        for name in names:
+            await asyncio.sleep(PAUSE_SECONDS)
+            first.append(await _seconds(toolcell_call(session, name), 1))
+            if not memory_bytes:  # others share its pages
+                await asyncio.sleep(4 * PAUSE_SECONDS)
+                answer = await operator.ask(operator.operator.ListWorkers, operator_pb2.ListWorkersRequest())
+                memory_bytes = sum(map(_pss_bytes, _tree(answer.workers[0].keeper_pid)))
+        calls = {"script": toolcell_call(session, names[0]), "python": toolcell_call(session)}
+        warm: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(1 + sizes.calls // ROUND_CALLS):
+            for name, call in calls.items():
+                warm[name] += [await _seconds(call, n) for n in range(ROUND_CALLS)]
+    medians = {name: statistics.median(taken[ROUND_CALLS:]) for name, taken in warm.items()}
+    return {
+        "first": statistics.median(first) * 1000,
+        "warm": medians["script"] / medians["python"],
+        "memory": memory_bytes / 1e6,
+    }
+
+
 async def large_results(directory: Path, sizes: Sizes) -> Figures:
     """A result of a megabyte, of which the model reads 50 kB and the rest is kept, in turn with FastMCP's, sent whole."""
     ours: list[float] = []
@@ -293,6 +342,7 @@ MEASURES: Final[Mapping[str, Callable[[Path, Sizes], Awaitable[Figures]]]] = {
     "starts": starts,
     "commands": commands,
     "memory": memory,
+    "engines": engines,
     "large": large_results,
     "processor": processor_time,
 }

@@ -46,6 +46,20 @@ class Goal:
         return "over"
 
 
+def _of_engines() -> Mapping[str, Goal]:
+    """What tools in TypeScript are held to, by figure, engine and sandbox; their engine cannot be forked."""
+    goals: dict[str, Goal] = {}
+    for engine, first_ms in (("bun", 90), ("node", 130)):
+        for sandbox in ("strict", "baseline"):
+            of, key = f"{engine}, {sandbox}", f"{engine}_{sandbox}"
+            goals |= {
+                f"first_{key}": Goal(f"first result of a new worker, {of}", first_ms, first_ms / 2, "ms"),
+                f"warm_{key}": Goal(f"warm call, {of} / Python", 1.2, 1.0),
+                f"memory_{key}": Goal(f"PSS of an idle worker's cell alone, {of}", 64, 32, "MB"),
+            }
+    return goals
+
+
 GOALS: Final[Mapping[str, Goal]] = {
     "warm_echo": Goal("warm call / empty unary echo", 1.1, 0.9),
     "warm_fastmcp": Goal("warm call / FastMCP, stdio", 0.4, 0.25),
@@ -61,6 +75,7 @@ GOALS: Final[Mapping[str, Goal]] = {
     "memory": Goal("PSS of an idle worker's cell", 5, 3, "MB"),
     "large_fastmcp": Goal("1 MB result / FastMCP", 0.25, 0.15),
     "mcp_fastmcp": Goal("through toolcell mcp / FastMCP, stdio", 1.0, 0.7),
+    **_of_engines(),
 }
 
 

@@ -35,12 +35,15 @@ class Registry:
     """What was sent as authorization."""
     waits: threading.Event | None = None
     """What each answer waits for."""
+    demands: str = ""
+    """The authorization without which it refuses, and repeats what it was sent."""
 
     def clear(self) -> None:
         """Serve nothing, and forget what was asked for."""
         for kept in (self.tarballs, self.manifests, self.asked, self.credentials):
             kept.clear()
         self.waits = None
+        self.demands = ""
 
     def add(
         self,
@@ -122,7 +125,10 @@ def registry() -> Generator[Registry]:
             if served.waits is not None:
                 served.waits.wait(20)
             body = served.answer(self.path)
-            self.send_response(404 if body is None else 200)
+            status = 404 if body is None else 200
+            if served.demands not in ("", sent):
+                status, body = 401, json.dumps({"error": f"not known: {sent}"}).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body or b"")))
             self.end_headers()
             self.wfile.write(body or b"")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
+import sqlite3
 import tarfile
 import tempfile
 import threading
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Project, user_daemon
 from tests.cli.npm_registry import Registry, registry
+from tests.conftest import descendants
 from tests.daemons import RunningDaemon, kept, renewed
 from tests.engines import BUN, NODE
 
@@ -35,6 +38,7 @@ export default {
 LATE = """
 export default { description: "Say it", args: {}, execute: async () => (await import("dep")).default.word }
 """
+TOKEN = "npm_0123456789abcdefSECRET"
 DEP = 'module.exports = { word: "found", place: __filename }\n'
 
 
@@ -50,7 +54,7 @@ def of_all(served: Registry) -> Iterator[RunningDaemon]:
     with tempfile.TemporaryDirectory(prefix="tc-", dir="/tmp") as home:
         daemon = user_daemon(Path(home))
         path = f"{BUN.parent}:{NODE.parent}:/usr/bin:/bin"
-        daemon.environment |= {"PATH": path, "npm_config_registry": served.address}
+        daemon.environment |= {"PATH": path, "npm_config_registry": served.address, "CORP_TOKEN": TOKEN}
         with kept(daemon):
             daemon.start()
             yield daemon
@@ -125,8 +129,8 @@ def test_what_the_lock_file_says_is_installed_and_the_tool_reads_it(
 
 
 @pytest.mark.slow
-def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used(
-    trusted: Project, packages: Registry
+def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_used_but_removed(
+    trusted: Project, daemon: RunningDaemon, packages: Registry
 ) -> None:
     packages.lock(trusted.directory, "bun", "dep")
     assert trusted.run("prepare").code == 0
@@ -136,6 +140,19 @@ def test_an_edit_of_the_lock_file_makes_other_packages_and_the_old_ones_are_not_
     assert trusted.run("prepare").code == 0
     assert len(installed(trusted)) == 2
     assert trusted.run("check").code == 0
+    recent = trusted.run("prepare", "--remove-unused")
+    assert (recent.code, recent.out.startswith("Nothing to remove")) == (0, True), recent
+    assert daemon.stop() == 0  # which remembers what it has used
+    with contextlib.closing(sqlite3.connect(daemon.state / "toolcell.sqlite")) as database, database:
+        assert database.execute("UPDATE kept SET used_at = 1").rowcount >= 2  # with those of other tests
+    daemon.start()
+    assert "2 of " in (told := trusted.run("doctor").out)
+    assert "1 of them, of " in told
+    assert "toolcell prepare --remove-unused" in told
+    done = trusted.run("prepare", "--remove-unused", "--json").json("prepare")
+    assert [it["state"] for it in done["places"]] == ["removed"]
+    assert [str(place.parent) for place in installed(trusted)] != [done["places"][0]["path"]]
+    assert trusted.run("call", "say").out.startswith("found|")
 
 
 @pytest.mark.slow
@@ -204,17 +221,96 @@ def test_a_lock_file_that_names_another_host_is_refused_by_the_network_of_the_ce
 def test_settings_of_the_project_name_no_registry_and_send_no_token(
     manager: str, trusted: Project, packages: Registry
 ) -> None:
-    packages.lock(trusted.directory, manager, "dep")
+    packages.add("@scope/part", {"index.js": DEP})
+    packages.lock(trusted.directory, manager, "dep", "@scope/part")
     host = packages.address.removeprefix("http:")
     with registry() as other:
-        lines = f"registry={other.address}\n{host}:_authToken=secret\n//127.0.0.1/:_authToken=secret\nignore-scripts=false\n"
+        to = other.address.removeprefix("http:")
+        lines = (
+            f"registry={other.address}\n{host}:_authToken=theirs\n{to}:_authToken=${{CORP_TOKEN}}\n"
+            f"@scope:registry={other.address}\n_authToken=${{CORP_TOKEN}}\nignore-scripts=false\n"
+        )
         (trusted.directory / ".npmrc").write_text(lines)
-        (trusted.home / ".npmrc").write_text(f"{host}:_authToken=secret\n")
+        (trusted.home / ".npmrc").write_text(f"{host}:_authToken={TOKEN}\n")
         (trusted.directory / "bunfig.toml").write_text(f'[install]\nregistry = "{other.address}"\n')
         done = trusted.run("prepare")
         assert done.code == 0, done
         assert other.asked == []
-    assert packages.credentials == []
+    assert set(packages.credentials) == {f"Bearer {TOKEN}"}
+
+
+def processes_with(text: str, daemon: RunningDaemon) -> list[str]:
+    """The processes of a daemon that have a text in their command or environment."""
+    found: list[str] = []
+    for place in (Path("/proc", str(pid)) for pid in descendants(daemon.pid)):
+        with contextlib.suppress(OSError):
+            words = (place / "cmdline").read_bytes()
+            if text.encode() in words + (place / "environ").read_bytes():
+                found.append(words.decode(errors="replace"))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("manager", "written"), [("bun", "${CORP_TOKEN}"), ("npm", TOKEN)])
+def test_a_private_registry_gets_the_users_token_and_nothing_else_does(
+    manager: str, written: str, trusted: Project, daemon: RunningDaemon, packages: Registry
+) -> None:
+    with registry() as private:
+        private.demands = f"Bearer {TOKEN}"
+        private.add("@corp/part", {"index.js": DEP.replace("found", "private")})
+        packages.add(
+            "@corp/part", {"index.js": DEP}
+        )  # for its hash; the one of the private registry is installed
+        packages.tarballs["@corp/part"] = private.tarballs["@corp/part"]
+        packages.lock(trusted.directory, manager, "dep", "@corp/part")
+        for lock in trusted.directory.glob("*lock*"):
+            lock.write_text(
+                lock.read_text().replace(packages.tarball("@corp/part"), private.tarball("@corp/part"))
+            )
+        host = private.address.removeprefix("http:")
+        (trusted.home / ".npmrc").write_text(
+            f"@corp:registry={private.address}\n{host}:_authToken={written}\n"
+        )
+        script = TOOL.replace("process.env.NODE_PATH", "JSON.stringify(process.env)")
+        (trusted.tools / "say.ts").write_text(
+            f'import part from "@corp/part"\n{script}'.replace("[dep.word", "[dep.word + part.word")
+        )
+        private.waits = threading.Event()
+        try:
+            with trusted.started("prepare") as process:
+                while not private.asked:
+                    assert process.poll() is None, daemon.log.read_text()
+                    threading.Event().wait(0.01)
+                assert processes_with(manager, daemon), "it is among them"
+                seen = processes_with(TOKEN, daemon)
+                private.waits.set()
+                assert process.wait(60) == 0
+        finally:
+            private.waits.set()
+        assert seen == []
+        assert set(private.credentials) == {f"Bearer {TOKEN}"}
+        assert packages.credentials == []
+        said = trusted.run("call", "say").out
+        assert said.startswith("foundprivate|")
+        assert TOKEN not in said
+        for path in [daemon.log, *(path for path in daemon.state.rglob("*") if path.is_file())]:
+            assert TOKEN.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("manager", ["bun", "npm"])
+def test_what_a_registry_says_of_a_token_is_shown_without_it(
+    manager: str, trusted: Project, daemon: RunningDaemon, packages: Registry
+) -> None:
+    packages.lock(trusted.directory, manager, "dep")
+    packages.demands = "Bearer another"
+    host = packages.address.removeprefix("http:")
+    (trusted.home / ".npmrc").write_text(f"{host}:_authToken={TOKEN}\n")
+    done = trusted.run("prepare")
+    assert done.code == 1
+    assert f"cannot install from {packages.address}" in done.out
+    assert set(packages.credentials) == {f"Bearer {TOKEN}"}
+    assert TOKEN not in done.out + done.err + daemon.log.read_text()
 
 
 def test_nothing_is_installed_for_a_project_that_is_not_trusted(

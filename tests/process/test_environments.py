@@ -7,16 +7,22 @@ could have written. A mark in a directory that no cell can write shows that such
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import http.server
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
+import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import quote
 
 import pytest
 from tests.daemons import RunningDaemon
@@ -496,3 +502,148 @@ async def test_the_daemons_own_environment_in_a_project_is_read_only_in_strict(
     async with daemon.connect() as session:
         outcome = await session.call("poison", {"packages": str(packages)})
     assert outcome.text == "OSError OSError", outcome
+
+
+LATE: Final = """
+# /// script
+# dependencies = ["mark"]
+# ///
+import pathlib, time
+from toolcell import ToolContext, tool
+
+@tool
+def late(go: str, context: ToolContext) -> str:
+    "Import the package when a file is there."
+    context.update("there")
+    while not pathlib.Path(go).exists():
+        time.sleep(0.01)
+    import mark
+    return mark.__file__
+"""
+
+
+def used_long_ago(daemon: RunningDaemon) -> None:
+    """Have the store say that every environment was used a year ago."""
+    with contextlib.closing(sqlite3.connect(daemon.state / "toolcell.sqlite")) as database, database:
+        assert database.execute("UPDATE kept SET used_at = 1").rowcount
+
+
+async def removed(daemon: RunningDaemon) -> list[tuple[str, str]]:
+    """What is removed that no tool asks for."""
+    request = operator_pb2.PrepareRequest(directory="/", remove_unused=True)
+    async with daemon.operate() as client:
+        return [(it.path, it.state) async for it in client.watch(client.operator.Prepare, request)]
+
+
+@pytest.mark.slow
+async def test_an_environment_that_no_tool_asks_for_is_removed_when_no_worker_has_it(
+    packages: RunningDaemon,
+) -> None:
+    place = packages.tool("late", LATE)
+    go = packages.project / "go"
+    environments = packages.state / "environments" / "environments"
+    async with packages.connect() as session:
+        call = session.call("late", {"go": str(go)})
+        async for event in call:
+            if "there" in repr(event):
+                break
+        place.write_text(LATE.replace("mark", "other"))
+        used_long_ago(packages)
+        assert await removed(packages) == []
+        go.touch()
+        outcome = await call
+        assert outcome.text.startswith(str(environments)), outcome
+    assert packages.stop() == 0
+    used_long_ago(packages)
+    packages.start()
+    (name,) = os.listdir(environments)
+    assert await removed(packages) == [(str(environments / name), "removed")]
+    assert os.listdir(environments) == []
+    assert os.listdir(packages.state / "environments" / "requests") == []
+    assert not (packages.state / "environments" / "cache").exists()
+    place.write_text(LATE)
+    async with packages.connect() as session:
+        outcome = await session.call("late", {"go": str(go)})
+    assert outcome.text.startswith(str(environments / name)), "it is built again"
+
+
+PASSWORD: Final = "s3cret-of/the index"
+AUTHORIZATION: Final = "Basic " + base64.b64encode(f"ada:{PASSWORD}".encode()).decode()
+
+
+@contextlib.contextmanager
+def private_index(wheels: Path) -> Generator[tuple[str, list[str]]]:
+    """An index of packages on the loopback that asks for a password: its address with it, and what it was sent."""
+    sent: list[str] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(authorization := self.headers.get("Authorization", ""))
+            body = b""
+            if (known := authorization == AUTHORIZATION) and self.path.endswith(".whl"):
+                body = (wheels / Path(self.path).name).read_bytes()
+            elif known:
+                files = wheels.glob(f"{Path(self.path).name}-*.whl")
+                body = "".join(f'<a href="/{file.name}">{file.name}</a>' for file in files).encode()
+            self.send_response(200 if body else 404 if known else 401)
+            self.send_header("Content-Type", "text/html" if b"<a" in body[:2] else "application/zip")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
+            """The test looks at what was sent."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"http://ada:{quote(PASSWORD, safe='')}@127.0.0.1:{server.server_port}/simple/", sent
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.slow
+async def test_the_password_of_a_private_index_reaches_uv_and_no_tool_file_or_log(
+    make_daemon: Callable[..., RunningDaemon], tmp_path: Path
+) -> None:
+    make_wheel(tmp_path / "wheels", "mark", {"mark.py": "import os\nSEEN = dict(os.environ)\n"})
+    with private_index(tmp_path / "wheels") as (address, sent):
+        daemon = make_daemon(environment={"UV_DEFAULT_INDEX": address})
+        daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{UV}"\n')
+        daemon.start()
+        daemon.tool("place", SCRIPT.format(package="mark").replace("mark.__file__", "repr(mark.SEEN)"))
+        async with daemon.connect() as session:
+            outcome = await session.call("place", {})
+        assert outcome.kind.value == "ok", outcome
+        assert AUTHORIZATION in sent
+        texts = [outcome.text.encode(), daemon.log.read_bytes()]
+        texts += [path.read_bytes() for path in daemon.state.rglob("*") if path.is_file()]
+        assert not any(
+            word.encode() in text for text in texts for word in (PASSWORD, quote(PASSWORD, safe=""))
+        )
+        shutil.rmtree(daemon.state / "environments")
+
+
+@pytest.mark.slow
+async def test_passwords_in_what_uv_prints_are_not_shown(make_daemon: Callable[..., RunningDaemon]) -> None:
+    quoted = quote(PASSWORD, safe="")
+    variables = {
+        "UV_INDEX": f"own=https://ada:{quoted}@own.test/simple",
+        "UV_INDEX_OWN_PASSWORD": "another-one",
+    }
+    daemon = make_daemon(environment=variables)
+    uv = daemon.directory / "uv"
+    uv.write_text(f"#!/bin/sh\nenv >&2\necho 'in words: {PASSWORD}' >&2\nexit 1\n")
+    uv.chmod(0o755)
+    daemon.config.write_text(f'trust = "all"\n[environments]\nuv = "{uv}"\n')
+    daemon.start()
+    daemon.tool("place", SCRIPT.format(package="mark"))
+    async with daemon.connect() as session:
+        outcome = await session.call("place", {})
+    assert "https://ada:****@own.test/simple" in outcome.message
+    assert "in words: ****" in outcome.message
+    for word in (PASSWORD, quoted, "another-one"):
+        assert word not in outcome.message + daemon.log.read_text()
+    shutil.rmtree(daemon.state / "environments")

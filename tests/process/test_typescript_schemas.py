@@ -162,6 +162,7 @@ export default tool({
         ("zod-4.1", "zod", 'import { z } from "zod"', [1, 6]),
         ("zod", "zod-4.1", 'import { z } from "zod"', [6, 1]),
         ("zod-4.1", "", "const z = tool.schema", [1, 1]),
+        ("zod-4.1", "", 'import { z } from "zod"', [1, 6]),  # the other one is Toolcell's
     ],
 )
 async def test_a_plugin_that_brings_its_own_copy_of_zod_keeps_it(

@@ -4,7 +4,8 @@
     the cell             installs there, with scripts off; it can write nothing else, and reads nothing of the user's
     a rename             makes the result visible, when the cell is empty
 
-The program in the cell reads what strangers wrote, so what it leaves is only ever read inside of cells.
+The program in the cell reads what strangers wrote, so what it leaves is only ever read inside of cells. The user's
+credentials for these registries are in a file of the cell's own, and it reaches nothing that they are not for.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from toolcelld.environments.packages import (
     Manifest,
     PackagesError,
     find_manager,
-    registry_of,
 )
+from toolcelld.environments.registries import Registries, registries_for
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refused
+from toolcelld.output.redaction import Redactor
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.pool.prefork import PreforkedCells
@@ -42,14 +44,18 @@ from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 __all__ = ["Installations"]
 
 INSTALL: Final = b'''
+import os
 import subprocess
 from toolcell import tool
 
 KEPT_BYTES_MAX = 16_384
 
 @tool
-def install(words: list[str]) -> dict[str, object]:
-    """Run a program; return its exit status and the end of what it printed."""
+def install(words: list[str], settings: str) -> dict[str, object]:
+    """Run a program with these settings; return its exit status and the end of what it printed."""
+    path = os.path.expanduser("~/.npmrc")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(settings)
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         kept = b""
         while piece := process.stdout.read1(KEPT_BYTES_MAX):
@@ -144,20 +150,25 @@ class Installations:
             work = os.path.join(self._host_paths().packages, "work")
             try:
                 await asyncio.to_thread(_lay_out, work, manifest, lock)
-                await self._run(work, manager)
+                environment = self._host_paths().environment
+                registries = registries_for(environment, lock.content, manifest.settings)
+                await self._run(work, manager, registries)
                 await asyncio.to_thread(_publish, work, self._host_paths().packages, manifest.key(lock))
             except OSError as error:
                 raise PackagesError(f"the packages cannot be kept: {error}") from error
             finally:
                 await asyncio.shield(asyncio.to_thread(_clear, work))
 
-    async def _run(self, work: str, manager: Manager) -> None:
-        worker = Worker("packages", self._spec(work, manager), self._on_change)
+    async def _run(self, work: str, manager: Manager, registries: Registries) -> None:
+        worker = Worker("packages", self._spec(work, manager, registries), self._on_change)
         listener = _Refusals(1)
-        arguments = json.dumps({"words": manager.words}).encode()
+        # Not as variables or words of a command, which other processes of the user can read.
+        arguments = json.dumps({"words": manager.words, "settings": registries.npmrc()}).encode()
         try:
             await worker.start(self._prefork_for(worker.spec), load_seconds=LOAD_SECONDS_MAX)
             worker.fire(WorkerEvent.LEASE)
+            if registries.secrets:
+                worker.cell.redact(Redactor(registries.secrets))
             found = await run_in(worker, listener, "install", arguments, CONTEXT, INSTALL_SECONDS_MAX)
         except (StartFailed, HookFailed, HookRefused) as error:
             raise PackagesError(f"{manager.name} cannot be run: {error}") from error
@@ -168,24 +179,22 @@ class Installations:
         if told["status"]:
             text = str(told["text"]).strip()[-MESSAGE_CHARACTERS_MAX:] or f"exit status {told['status']}"
             refused = "".join(f"\n  {why}" for why in listener.refused)
-            registry = registry_of(self._host_paths().environment)[0]
-            raise PackagesError(f"{manager.name} cannot install from {registry}:\n{text}{refused}")
+            raise PackagesError(f"{manager.name} cannot install from {registries.default}:\n{text}{refused}")
 
-    def _spec(self, work: str, manager: Manager) -> CellSpec:
+    def _spec(self, work: str, manager: Manager, registries: Registries) -> CellSpec:
         paths = self._host_paths()
-        address, entry = registry_of(paths.environment)
         certificates = {name: paths.environment[name] for name in CERTIFICATES if paths.environment.get(name)}
         project, cache = (os.path.join(work, name) for name in PLACES)
         environment = {
             **certificates,
             "PATH": os.defpath,
             "HOME": "/tmp",  # noqa: S108  # of the cell alone
-            "npm_config_registry": address,
+            "npm_config_registry": registries.default,
             "npm_config_cache": cache,
             "npm_config_fetch_retry_mintimeout": "1000",
             "npm_config_fetch_retry_maxtimeout": "4000",
             "npm_config_logs_max": "0",
-            "BUN_CONFIG_REGISTRY": address,
+            "BUN_CONFIG_REGISTRY": registries.default,
             "BUN_INSTALL_CACHE_DIR": cache,
             "BUN_TMPDIR": cache,  # from where it renames, and /tmp is another file system
         }
@@ -195,8 +204,8 @@ class Installations:
             writable=(project, cache),
             hidden=tuple(dict.fromkeys((paths.home, *paths.hidden))),
             network="proxy",
-            hosts=(entry,),
-            ports=ports_of((entry,)),
+            hosts=registries.hosts,
+            ports=ports_of(registries.hosts),
         )
         file = ToolFile("/install.py", "packages", "local", "install", INSTALL, "packages", "/")
         return CellSpec(file, project, tuple(sorted(environment.items())), LIMITS, policy, owner="packages")

@@ -59,7 +59,7 @@ class TemporaryDirectories:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory that a cell has written, however deep it is and whatever its modes are. Blocks."""
+    """Remove a directory that a cell has written, however deep it is and whatever its modes are. Follows no link in it. Blocks."""
     for command in (["rm"], ["chmod", "-R", "u+rwX"], ["rm"]):
         options = ["-rf"] if command == ["rm"] else []
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -73,4 +73,4 @@ def remove_tree(path: str) -> None:
             )
         if not os.path.lexists(path):
             return
-    logger.warning("%s could not be removed completely; the next start tries again.", path)
+    logger.warning("%s could not be removed completely; it is tried again later.", path)

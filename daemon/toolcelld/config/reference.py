@@ -82,6 +82,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "environments": {
         "uv": "the program that installs packages; by default the one on `PATH`",
         "source_builds": "whether packages without a wheel are built, which runs their code",
+        "keep": "after this time without use, what no tool file asks for any more is removed; a day at least",
     },
     "secrets": {
         "command": "the words of a command that prints the value",

@@ -130,6 +130,12 @@ def _at_most_an_hour(value: float) -> float:
     return value
 
 
+def _at_least_a_day(value: float | None) -> float | None:
+    if value is not None and value < 86_400:
+        raise ValueError('is less than a day; write "1d" or more, or "off"')
+    return value
+
+
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 Count = Annotated[int, BeforeValidator(parse_count)]
@@ -323,12 +329,16 @@ class SourceSection(Section):
 
 
 class EnvironmentsSection(Section):
-    """[environments]: packages that tools ask for, installed by uv."""
+    """[environments]: packages that tools ask for."""
 
     uv: Annotated[FilePath, AfterValidator(_absolute)] | None = (
         None  # the program; the one on PATH by default
     )
     source_builds: StrictBool = False  # whether packages without a wheel are built, which runs their code
+    # What no tool file asks for any more is removed when it has not been used for so long.
+    keep_seconds: Annotated[SecondsLimit, AfterValidator(_at_least_a_day)] = Field(
+        default=30 * 86_400.0, alias="keep"
+    )
 
 
 class ProfileSection(Section):

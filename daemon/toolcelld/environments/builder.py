@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+from urllib.parse import unquote
 
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
 from toolcelld.environments.requirements import Requirements
@@ -52,6 +54,8 @@ VARIABLES: Final = (
     "UV_OFFLINE", "UV_HTTP_TIMEOUT", "UV_KEYRING_PROVIDER",
 )  # fmt: skip
 """What uv gets of the daemon's environment, besides UV_INDEX_…_USERNAME and UV_INDEX_…_PASSWORD."""
+PASSWORD: Final = re.compile(r"://[^/@\s]*?:([^/@\s]+)@")
+"""In the address of an index."""
 
 
 class BuildError(Exception):
@@ -134,6 +138,13 @@ class Environments:
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)
 
+    async def tidy(self) -> None:
+        """Remove what is of no use after environments were removed: their records, and uv's cache, which has their files.
+
+        The files of the others stay, as they are linked.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._remove_cache)
+
     async def aclose(self) -> None:
         """End the builds that run, and wait until uv has ended."""
         self._closing = True
@@ -163,6 +174,15 @@ class Environments:
 
     def _record(self, key: str) -> str:
         return os.path.join(self._directory, "requests", f"{key}.json")
+
+    def _remove_cache(self) -> None:
+        for record in glob.glob(os.path.join(self._directory, "requests", "*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                with open(record, encoding="utf-8") as file:
+                    name = os.path.basename(json.load(file)["environment"])
+                if not _is_complete(os.path.join(self._directory, "environments", name)):
+                    os.unlink(record)
+        shutil.rmtree(os.path.join(self._directory, "cache"), ignore_errors=True)
 
     def _build(self, key: str, requirements: Requirements, path: str) -> Interpreter:
         uv = self._program(requirements, path)
@@ -306,9 +326,17 @@ class Environments:
                 else "\n  Only wheels are installed; [environments] source_builds = true allows builds."
             )
             words = " ".join(command[1:3])
-            text = text or f"uv {words}: exit status {process.returncode}"
+            text = self._redacted(text) or f"uv {words}: exit status {process.returncode}"
             raise BuildError(f"uv cannot install what it asks for:\n{text}{hint}")
         return output.decode(errors="replace")
+
+    def _redacted(self, text: str) -> str:
+        """Return what uv has printed without passwords of indexes, which it leaves out itself as far as it knows them."""
+        for name, value in self._variables().items():
+            found = [value] if name.endswith("_PASSWORD") else PASSWORD.findall(value)
+            for password in sorted({*found, *map(unquote, found)} - {""}, key=len, reverse=True):
+                text = text.replace(password, "****")
+        return text
 
     def _variables(self) -> dict[str, str]:
         given = self._environment

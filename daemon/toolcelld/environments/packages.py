@@ -6,8 +6,8 @@ They are kept under the digest of both files, as environments of Python are, so 
 never changes what a worker uses, and nothing is written into a project, where programs outside of cells would run it.
 The engine looks there after the project's own `node_modules`.
 
-Only these two files are read, and only as bytes; what they say is for the program that installs, in its cell. No
-configuration of the project counts: a `.npmrc` or a `bunfig.toml` could name another registry, or send it a token.
+Only these two files are read, and only as bytes; what they say is for the program that installs, in its cell. Of the
+configuration of the project only what `registries` says counts, as it could name another registry, or send it a token.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import urlsplit
 
 from toolcelld.environments.engine import EngineName, find_engine
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
-    "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "declares", "find_manager", "installed", "manifest_above",
-    "read_manifest", "registry_of",
+    "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "Setting", "declares", "find_manager", "installed",
+    "manifest_above", "read_manifest", "read_settings",
 ]  # fmt: skip
 
 FORMAT: Final = "1"
 """Part of every key; changed when packages are installed in another way."""
 MANIFEST: Final = "package.json"
 INSTALLED: Final = "node_modules"
+SETTINGS: Final = ".npmrc"
 LOCKS: Final[Mapping[str, EngineName]] = {"bun.lock": "bun", "bun.lockb": "bun", "package-lock.json": "node"}
 """In order of preference, with the engine whose program installs from it."""
 FOREIGN: Final = {"yarn.lock": "yarn", "pnpm-lock.yaml": "pnpm"}
@@ -43,10 +43,6 @@ MANIFEST_BYTES_MAX: Final = 2**20
 LOCK_BYTES_MAX: Final = 32 * 2**20
 """A lock of ten thousand packages has a third of it."""
 SECTIONS: Final = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
-REGISTRY: Final = "https://registry.npmjs.org/"
-"""What bun and npm take where nothing else is configured."""
-NO_ADDRESS: Final = "the registry of packages is no address as https://host/ without a password."
-REGISTRY_VARIABLES: Final = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "BUN_CONFIG_REGISTRY")
 OPTIONS: Final[Mapping[EngineName, tuple[str, ...]]] = {
     "bun": ("install", "--frozen-lockfile", "--ignore-scripts", "--no-progress", "--backend", "copyfile"),
     "node": ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"),
@@ -56,6 +52,8 @@ NPM_PLACES: Final = ("../lib/node_modules", "../share/nodejs", "../share")
 """Where the npm of a node is, from the directory of the program."""
 
 
+Setting: TypeAlias = tuple[str, str]
+"""A key of an `.npmrc` with its value."""
 Opened: TypeAlias = Callable[[str, int], int]
 """Opens a file as `os.open` does; of a project without following links."""
 
@@ -84,6 +82,8 @@ class Manifest:
     directory: str
     content: bytes
     locks: tuple[Lock, ...]
+    settings: tuple[Setting, ...] = ()
+    """Of its `.npmrc`."""
 
     def key(self, lock: Lock) -> str:
         """The name of the directory with the packages of this lock file."""
@@ -146,7 +146,7 @@ def read_manifest(directory: str, opened: Opened) -> Manifest | None:
     )
     if not locks:
         raise PackagesError(_without_lock(directory))
-    return Manifest(directory, content, locks)
+    return Manifest(directory, content, locks, read_settings(os.path.join(directory, SETTINGS), opened))
 
 
 def _without_lock(directory: str) -> str:
@@ -264,34 +264,16 @@ def find_manager(engine: EngineName, path: str, home: str) -> Manager:
     )
 
 
-def registry_of(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address of the registry, and its entry for a list of hosts.
+def read_settings(path: str, opened: Opened = os.open) -> tuple[Setting, ...]:
+    """Return the settings of an `.npmrc`, in order; none if it cannot be read.
 
-    It is what the daemon's environment says, else the `registry` of the user's `.npmrc`. A token is not read: it would
-    be given to a program that reads other people's packages.
-
-    Raises:
-        PackagesError: The address is none.
+    Args:
+        path: The file.
+        opened: As in `read_manifest`.
     """
-    address = next((environment[name] for name in REGISTRY_VARIABLES if environment.get(name)), "")
-    address = address or _configured(os.path.join(environment.get("HOME", "/"), ".npmrc")) or REGISTRY
     try:
-        parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise PackagesError(NO_ADDRESS) from error
-    if parts.scheme not in ("http", "https") or not host or parts.username or not address.isprintable():
-        raise PackagesError(NO_ADDRESS)
-    entry = f"[{host}]" if ":" in host else host
-    return address, entry if port is None else f"{entry}:{port}"
-
-
-def _configured(path: str) -> str:
-    """Return the registry that an `.npmrc` names; empty if it names none."""
-    try:
-        lines = read_regular(path, MANIFEST_BYTES_MAX).decode(errors="replace").splitlines()
+        lines = read_regular(path, MANIFEST_BYTES_MAX, opened=opened).decode(errors="replace").splitlines()
     except (OSError, NotRegularError, TooLargeError):
-        return ""
-    pairs = (line.partition("=") for line in lines)
-    found = [value.strip().strip("\"'") for name, _, value in pairs if name.strip() == "registry"]
-    return found[-1] if found else ""
+        return ()
+    pairs = (line.partition("=") for line in lines if not line.lstrip().startswith((";", "#", "[")))
+    return tuple((key.strip(), value.strip().strip("\"'")) for key, _, value in pairs)

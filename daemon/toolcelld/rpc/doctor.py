@@ -18,6 +18,7 @@ from toolcelld.catalog.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here
+from toolcelld.environments.kept import Usage
 from toolcelld.errors import Refusal
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
@@ -75,7 +76,9 @@ class Diagnosis:
         return self.enclosure is not None
 
 
-def diagnose(ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_bytes: int) -> Diagnosis:
+def diagnose(
+    ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_bytes: int, kept: Sequence[Usage]
+) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys.
 
     Args:
@@ -83,6 +86,7 @@ def diagnose(ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_byt
         groups: The control groups of the daemon.
         engine: What `look_at_engine` has found.
         spill_bytes: The size of the outputs on disk.
+        kept: The environments and packages on disk.
     """
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(ruleset.config, "", {}, "")
@@ -94,6 +98,7 @@ def diagnose(ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_byt
         _groups(groups),
         engine,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
+        _kept(kept),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
 
@@ -189,6 +194,16 @@ def _spill(used_bytes: int, quota_bytes: int) -> Finding:
     detail = f"{format_bytes(used_bytes)} of {format_bytes(quota_bytes)}"
     nearly = used_bytes >= SPILL_NEARLY_FULL * quota_bytes
     return Finding("host", "spill quota", "in use", detail, "raise [spill] quota" if nearly else "")
+
+
+def _kept(kept: Sequence[Usage]) -> Finding:
+    unneeded = [usage for usage in kept if usage.unneeded]
+    detail = f"{len(kept)} of {format_bytes(sum(usage.size_bytes for usage in kept))}"
+    if not unneeded:
+        return Finding("host", "environments", "in use", detail)
+    size = format_bytes(sum(usage.size_bytes for usage in unneeded))
+    detail += f", {len(unneeded)} of them, of {size}, are asked for by no tool file"
+    return Finding("host", "environments", "in use", detail, "toolcell prepare --remove-unused")
 
 
 def _sysctl(name: str) -> str:

@@ -36,7 +36,7 @@ from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose, look_at_engine
 from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
-from toolcelld.rpc.preparation import prepare
+from toolcelld.rpc.preparation import prepare, remove_unused
 from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
@@ -412,13 +412,21 @@ class Operator(rpc.OperatorServicer):
         self, request: pb.PrepareRequest, context: Context
     ) -> AsyncIterator[pb.PrepareResponse]:
         async with refusals(context):
-            async for answer in prepare(self._daemon, request.directory):
+            answers = (
+                remove_unused(self._daemon)
+                if request.remove_unused
+                else prepare(self._daemon, request.directory)
+            )
+            async for answer in answers:
                 yield answer
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
         engine = await look_at_engine(daemon.ruleset, daemon.pool)
-        found = diagnose(daemon.ruleset, daemon.groups, engine, spill_bytes=daemon.spills.usage_bytes)
+        kept = await daemon.kept.look()
+        found = diagnose(
+            daemon.ruleset, daemon.groups, engine, spill_bytes=daemon.spills.usage_bytes, kept=kept
+        )
         return pb.DoctorResponse(
             healthy=found.healthy,
             sandbox=found.sandbox,

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolcell._units import format_bytes
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.problem import is_script
 from toolcelld.catalog.registry import DirectoryError, resolved
@@ -20,6 +21,7 @@ from toolcelld.catalog.scan import scan
 from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory, sources_of
 from toolcelld.environments.builder import BuildError
 from toolcelld.environments.engine import engine_here
+from toolcelld.environments.kept import RECENT_SECONDS
 from toolcelld.environments.packages import INSTALLED, PackagesError, read_manifest
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import Refusal, RefusalReason
@@ -28,7 +30,7 @@ from toolcelld.policy.interpreters import manifest_of, opened_of
 if TYPE_CHECKING:
     from toolcelld.server import Daemon
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "remove_unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,12 @@ async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareRes
             yield pb.PrepareResponse(path=step.path, state="installed", message=step.message)
     if worked:
         await daemon.look_again()
+
+
+async def remove_unused(daemon: Daemon) -> AsyncIterator[pb.PrepareResponse]:
+    """Remove the environments and packages that no tool file asks for any more and no worker has used lately."""
+    for usage in await daemon.kept.remove(RECENT_SECONDS):
+        yield pb.PrepareResponse(path=usage.path, state="removed", message=format_bytes(usage.size_bytes))
 
 
 def _steps(daemon: Daemon, directory: str) -> list[_Step]:
@@ -133,7 +141,7 @@ def _of_script(daemon: Daemon, file: ToolFile, directory: str) -> _Step | None:
     message = f"the packages of {lock.name}, by {manager.name}"
     if installations.is_installed(manifest, lock):
         return _Step(directory, "present", message)
-    return _Step(directory, "installing", message, lambda: installations.install(manifest, lock, manager))
+    return _Step(directory, "installing", message, lambda: daemon.install(manifest, lock, manager))
 
 
 def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:

@@ -23,6 +23,8 @@ BUILT: Final = os.path.join(SOURCES, "vendor", "worker.mjs")
 """The worker as one file, which an engine loads some 10 ms faster than its sources."""
 MAIN: Final = BUILT if os.path.exists(BUILT) else os.path.join(SOURCES, "main.mjs")
 """What is executed; the sources, where nothing was built, say what such an installation lacks."""
+LIBRARIES: Final = os.path.join(SOURCES, "vendor", "packages")
+"""The libraries that Toolcell has with it, by their names as packages."""
 OPTIONS: Final = {
     "bun": (
         "--no-install",
@@ -50,10 +52,9 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
         os.set_blocking(number, True)
     os.chdir("/")  # where no file of the project configures the engine; the worker goes back
     environment = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
-    if engine.engine == "bun" and engine.packages:
-        environment["NODE_PATH"] = os.pathsep.join(
-            engine.packages
-        )  # the worker unsets it for what a tool starts
+    if engine.engine == "bun":
+        # The worker unsets it for what a tool starts.
+        environment["NODE_PATH"] = os.pathsep.join((*engine.packages, LIBRARIES))
     facts = json.dumps({"layers": [*plan.layers, f"engine {engine.program}"], "packages": engine.packages})
     words = [engine.program, *OPTIONS[engine.engine], MAIN, facts]
     if policy.enclosure == "none" or policy.execute:

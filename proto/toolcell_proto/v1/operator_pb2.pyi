@@ -1352,21 +1352,27 @@ Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
 
 @_typing.final
 class PrepareRequest(_message.Message):
-    """Requests that packages are installed."""
+    """Requests that packages are installed, or removed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DIRECTORY_FIELD_NUMBER: _builtins.int
+    REMOVE_UNUSED_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """The directory whose tools ask for them, absolute."""
+    remove_unused: _builtins.bool
+    """Instead of installing anything, remove what no tool file of any directory asks for any more and no worker has used
+    within two hours.
+    """
     def __init__(
         self,
         *,
         directory: _builtins.str = ...,
+        remove_unused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "remove_unused", b"remove_unused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1382,11 +1388,13 @@ class PrepareResponse(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """The directory with `package.json`; of a tool in Python its file."""
+    """The directory with `package.json`; of a tool in Python its file; of what was removed its directory."""
     state: _builtins.str
-    """"installing", "installed", "present" (nothing had to be done), "failed", or "refused" (its project is not trusted)."""
+    """"installing", "installed", "present" (nothing had to be done), "failed", "refused" (its project is not trusted),
+    or "removed".
+    """
     message: _builtins.str
-    """What is installed, or why it is not and what to do, for display."""
+    """What is installed, or why it is not and what to do, or the size of what was removed, for display."""
     def __init__(
         self,
         *,

@@ -18,7 +18,6 @@ from toolcelld.environments.packages import (
     installed,
     manifest_above,
     read_manifest,
-    registry_of,
 )
 from toolcelld.sandbox.paths import open_plain
 
@@ -132,33 +131,3 @@ def test_the_program_is_beside_its_engine_and_a_missing_one_is_named(tmp_path: P
         find_manager("bun", str(NODE.parent), str(tmp_path))
     with pytest.raises(PackagesError, match="npm installs from it, and is not beside a node on PATH"):
         find_manager("node", str(BUN.parent), str(tmp_path))
-
-
-def test_the_registry_is_that_of_the_environment_then_of_the_user(tmp_path: Path) -> None:
-    home = {"HOME": str(tmp_path)}
-    address, entry = registry_of(home)
-    assert address == f"https://{entry}/"
-    (tmp_path / ".npmrc").write_text(
-        '; a comment\nregistry = "http://own.test:8080/npm/"\n//own.test/:_authToken=a\n'
-    )
-    assert registry_of(home) == ("http://own.test:8080/npm/", "own.test:8080")
-    of_environment = home | {"npm_config_registry": "https://[::1]:99/"}
-    assert registry_of(of_environment) == ("https://[::1]:99/", "[::1]:99")
-    assert registry_of(home | {"BUN_CONFIG_REGISTRY": "https://b.test"}) == ("https://b.test", "b.test")
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "file:///etc",
-        "no address",
-        "https://",
-        "https://me:secret@own.test/",
-        "http://own.test:port/",
-        "http://a\nb/",
-    ],
-)
-def test_a_registry_that_is_no_plain_address_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(PackagesError, match="no address") as raised:
-        registry_of({"HOME": str(tmp_path), "npm_config_registry": address})
-    assert "secret" not in str(raised.value)

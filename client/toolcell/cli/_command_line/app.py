@@ -251,11 +251,18 @@ def prepare(
     project: Annotated[
         str, typer.Argument(metavar="[DIR]", help="Whose tools ask for packages; default: the current one.")
     ] = ".",
+    remove_unused: Annotated[
+        bool,
+        typer.Option(
+            "--remove-unused",
+            help="Install nothing; remove the packages that no tool file asks for any more.",
+        ),
+    ] = False,
 ) -> Ending:
     """Install the packages that the tools of a directory ask for."""
     from toolcell.cli import prepare
 
-    return prepare.prepare(context, project)
+    return prepare.prepare(context, project, remove_unused=remove_unused)
 
 
 @app.command(cls=Command)

@@ -33,7 +33,11 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "output": ("toolcell output 3f2a", "toolcell output 3f2a --lines 100:200"),
     "new": ("toolcell new python", "toolcell new json git", "toolcell new typescript"),
     "init": ("toolcell init", "toolcell init word_count"),
-    "prepare": ("toolcell prepare", "toolcell prepare ~/src/project --json"),
+    "prepare": (
+        "toolcell prepare",
+        "toolcell prepare ~/src/project --json",
+        "toolcell prepare --remove-unused",
+    ),
     "check": ("toolcell check", "toolcell check ./lint.py --json"),
     "dev": ("toolcell dev", "toolcell dev word_count text='one two two'", "toolcell dev ./lint.py path=src"),
     "test": ("toolcell test", "toolcell test .toolcell/tools/test_lint.py", "toolcell test ./lint.py --json"),

@@ -9,7 +9,9 @@ import crypto from "node:crypto";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+import { LIBRARIES as STAND_INS } from "./stand_ins.mjs";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const VENDOR = path.join(HERE, "vendor");
@@ -58,6 +60,16 @@ for (const [name, contents] of Object.entries(LIBRARIES))
         plugins: [english],
         legalComments: "none",
     });
+// By their names as packages, for NODE_PATH: `a` is a/index.mjs, `a/b` is a/b.mjs.
+const names = [...STAND_INS.keys()];
+for (const [name, place] of STAND_INS) {
+    const hasDefault = "default" in (await import(pathToFileURL(path.join(HERE, place)).href));
+    const isDirectory = names.some((each) => each.startsWith(`${name}/`));
+    const file = path.join(VENDOR, "packages", isDirectory ? `${name}/index.mjs` : `${name}.mjs`);
+    const from = JSON.stringify(path.relative(path.dirname(file), path.join(HERE, place)));
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(file, `export * from ${from};\n${hasDefault ? `export { default } from ${from};\n` : ""}`);
+}
 // What a tool file imports as well stays a module of its own, as its classes are looked for with instanceof.
 const shared = {
     name: "shared",

@@ -1,8 +1,9 @@
 // How the imports of a tool file are resolved, and how TypeScript becomes JavaScript.
 //
-// The engine resolves first, so what a project has installed is used. What it does not find is looked for where Toolcell
-// has installed packages for the project (to Bun NODE_PATH says where), then among the libraries that Toolcell has with it, and, as bundlers do, under the endings that an import leaves out. Bun does the
-// latter and the translation itself; Node gets both from here.
+// The engine resolves first, so what a project has installed is used, by each file and each package what is nearest to it.
+// What it does not find is looked for where Toolcell has installed packages for the project, then among the libraries that
+// Toolcell has with it, and, as bundlers do, under the endings that an import leaves out. To Bun NODE_PATH says both
+// places, and it does the latter and the translation itself; Node gets all of that from here.
 
 import fs from "node:fs";
 import module, { createRequire } from "node:module";
@@ -11,7 +12,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { aliased } from "./aliases.mjs";
 import { HERE } from "./place.mjs";
-import { exportsOf, hostSource, importsOf, isHost, libraryOf } from "./stand_ins.mjs";
+import { hostExports, hostImports, hostSource, isHost, libraryOf } from "./stand_ins.mjs";
 
 const HOST = "toolcell-host:"; // the modules of Node that stand for packages of hosts
 const TYPESCRIPT = /\.([mc]?ts|tsx|jsx)$/;
@@ -49,7 +50,7 @@ export async function importFile(file, content, packages) {
             "Toolcell was built without its libraries for TypeScript; run make engines and install it again",
         );
     const source = content.toString();
-    const imports = importsOf(file, source, meant);
+    const imports = hostImports(file, source, meant);
     if (!process.versions.bun) await prepareNode(file, source, imports, packages);
     else if (await prepareBun(file, source, imports)) return compiled(file, source);
     return import(pathToFileURL(file).href);
@@ -69,13 +70,11 @@ async function prepareBun(file, content, imports) {
     await Bun.plugin({
         name: "toolcell",
         setup(build) {
-            // A name that nothing here imports stays as it is: a package may have its own copy of a library.
+            // Such a module takes the place of what packages have, too; so libraries, of which a package may have a
+            // copy of its own, are none: Bun finds them by NODE_PATH.
             for (const [name, names] of imports)
                 if (isMissing(name))
-                    build.module(name, async () => ({
-                        exports: await exportsOf(name, names),
-                        loader: "object",
-                    }));
+                    build.module(name, async () => ({ exports: await hostExports(names), loader: "object" }));
             const loader = path.extname(file).slice(1).replace(/^[mc]/, "");
             build.onLoad({ filter: exactly(file) }, () => ({ contents: content, loader }));
         },
@@ -101,7 +100,7 @@ async function prepareNode(file, content, imports, packages) {
     const url = pathToFileURL(file).href;
     const beside = packages.map((place) => pathToFileURL(path.join(path.dirname(place), "_.mjs")).href);
     const hosts = new Map();
-    for (const [name, names] of imports) if (isHost(name)) hosts.set(name, await hostSource(names));
+    for (const [name, names] of imports) hosts.set(name, await hostSource(names));
     module.registerHooks({
         resolve(specifier, context, next) {
             if (specifier === url) return { url, shortCircuit: true }; // it may be gone by now

@@ -10,7 +10,8 @@ import { pathToFileURL } from "node:url";
 import { HERE } from "./place.mjs";
 
 const PLUGIN = "shims/plugin.mjs";
-const LIBRARIES = new Map([
+/** The files that stand for libraries, from the directory of these files; build.mjs makes them findable by NODE_PATH. */
+export const LIBRARIES = new Map([
     ["toolcell", "shims/toolcell.mjs"],
     ["@opencode-ai/plugin", PLUGIN],
     ["@opencode-ai/plugin/tool", PLUGIN],
@@ -47,17 +48,17 @@ export function isHost(specifier) {
 }
 
 /**
- * Returns what a file, and those of the project that it imports, import of all that there are stand-ins for: a map of
- * specifiers to sets of names. `find` returns the file that a specifier means in a file, or null.
+ * Returns what a file, and those of the project that it imports, import of packages of hosts: a map of specifiers to sets
+ * of names. `find` returns the file that a specifier means in a file, or null.
  */
-export function importsOf(file, content, find) {
+export function hostImports(file, content, find) {
     const found = new Map();
     const seen = new Set([file]);
     const files = [[file, content]];
     while (files.length) {
         const [from, source] = files.pop();
         for (const [, names, specifier] of source.matchAll(IMPORT)) {
-            if (LIBRARIES.has(specifier) || HOST.test(specifier)) {
+            if (HOST.test(specifier)) {
                 if (!found.has(specifier)) found.set(specifier, new Set());
                 for (const name of importedNames(names)) found.get(specifier).add(name);
                 continue;
@@ -79,9 +80,8 @@ function importedNames(list) {
         .filter((each) => /^[\w$]+$/.test(each) && each !== "default");
 }
 
-/** Returns the exports of what stands for a package, for who imports these names. */
-export async function exportsOf(specifier, names) {
-    if (LIBRARIES.has(specifier)) return import(libraryOf(specifier));
+/** Returns the exports of a host's package, for who imports these names. */
+export async function hostExports(names) {
     const host = await hostModule();
     const absent = [...names].filter((name) => !(name in host));
     return { ...host, ...Object.fromEntries(absent.map((name) => [name, host.absent(name)])) };
