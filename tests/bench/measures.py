@@ -29,7 +29,7 @@ from tests.bench.contenders import (
 
 from toolcell.client import connect
 from toolcell.client._launch.daemon import Running
-from toolcell.client._operator import operate
+from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2
 
 __all__ = ["MEASURES", "Figures", "Sizes", "calls_in_turn"]

@@ -1,8 +1,9 @@
 """The command `toolcell`: a plural noun lists, a noun with a name shows one, a verb acts.
 
-`_command_line` declares the commands. Each subject has a module: `call`, `dev`, `test`, `tools` (tools, check), `calls` (calls, sessions, ps),
-`output` (output, logs), `status` (status, stop), `control` (abort, reload, restart, release), `trust` (trust, doctor), `init` (init, serve,
-version), `config`, `mcp` and `http`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
+`_command_line` declares the commands, and each imports what it does when it runs: from `calls` (call, calls, sessions, ps,
+output, logs), `authoring` (new, init, prepare, tools, check, dev, test), `operation` (status, stop, abort, reload, restart,
+release, trust, explain, doctor, config, serve, version) or `adapters` (mcp, http, opencode).
+They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """
 
