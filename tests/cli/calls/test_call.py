@@ -232,7 +232,8 @@ def test_a_signal_aborts_the_call_and_the_command_says_how_it_ended(here: Projec
 
 SIGNALLED = """
 import signal
-from toolcell.cli import call, main
+from toolcell.cli import main
+from toolcell.cli.calls import call
 start = call.started
 def started(*given):
     running = start(*given)
