@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from tests.cli.command_lines import PROGRAM, parse
 
 from toolcell._version import VERSION
 from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES, GROUPS
-from toolcell.cli._command_line.man_page import man_page, roff
+from toolcell.cli._command_line.man_page import ENVIRONMENT, man_page, roff
 from toolcell.cli._command_line.page import page
 from toolcell.cli._ui.exit_codes import Exit
 
@@ -77,3 +78,24 @@ def test_no_text_is_a_request_of_roff() -> None:
     lines = MAN_PAGE.read_text(encoding="utf-8").splitlines()
     requests = {line.split()[0] for line in lines if line.startswith((".", "'"))}
     assert requests <= {".TH", ".SH", ".SS", ".TP", ".B", ".PP", ".nf", ".fi", ".RS", ".RE"}
+
+
+READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)\"([A-Z_]+)\"|\"(TOOLCELL_[A-Z_]+)\"")
+OF_OTHERS = {
+    "PATH": "of every program",
+    "HOME": "of every program",
+    "TMPDIR": "set for the tool in its cell",
+    "NODE_PATH": "set for the tool in its cell",
+    "VIRTUAL_ENV": "set for the tool in its cell",
+    "PYTHONPATH": "set for a build of the package",
+    "NOTIFY_SOCKET": "set by systemd",
+    "JOURNAL_STREAM": "set by systemd",
+}
+
+
+def test_every_variable_that_the_code_reads_is_on_the_manual_page() -> None:
+    root = Path(__file__).parents[3]
+    sources = [path for place in ("client", "daemon") for path in sorted((root / place).rglob("*.py"))]
+    read = {name for path in sources for pair in READ.findall(path.read_text()) for name in pair if name}
+    assert {"TOOLCELL_SOCKET", "NO_COLOR", "XDG_STATE_HOME"} <= read
+    assert read - set(OF_OTHERS) - set(ENVIRONMENT) == set()

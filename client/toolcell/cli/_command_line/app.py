@@ -224,7 +224,10 @@ def explain(
 def trust(
     context: CommandContext,
     project: Annotated[
-        str, typer.Argument(metavar="[DIR]", help="The project directory; default: the current one.")
+        str,
+        typer.Argument(
+            metavar="[DIR]", help="The project directory; default: the current one.", show_default=False
+        ),
     ] = ".",
     digest: Annotated[
         bool, typer.Option("--digest", help="Trust only the current code; a change revokes the trust.")
@@ -249,7 +252,12 @@ def trust(
 def prepare(
     context: CommandContext,
     project: Annotated[
-        str, typer.Argument(metavar="[DIR]", help="Whose tools ask for packages; default: the current one.")
+        str,
+        typer.Argument(
+            metavar="[DIR]",
+            help="Whose tools ask for packages; default: the current one.",
+            show_default=False,
+        ),
     ] = ".",
 ) -> Ending:
     """Install the packages that the tools of a directory ask for."""

@@ -18,6 +18,7 @@ from toolcell.adapters.http.token import BadToken, token_in_environment, token_i
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
+from toolcell.cli._ui.tables import print_prose, prose
 
 __all__ = ["serve"]
 
@@ -111,8 +112,9 @@ def _say(context: CommandContext, address: Address, path: str, whence: str) -> N
         print(json_text({"url": url, **where, "directory": directory, "token": whence}), flush=True)
         return
     on = f" on the socket {address.path}" if address.path else ""
-    print(f"The tools of {directory} are at {url}{on}", flush=True)
-    print(f"The token is {whence}; hosts send it as Authorization: Bearer TOKEN", flush=True)
+    print_prose(f"The tools of {directory} are at {url}{on}")
+    print_prose(f"The token is {whence}; hosts send it as Authorization: Bearer TOKEN")
+    sys.stdout.flush()
     if not address.is_loopback and not context.quiet:
         warning = "Others can read along: the token and all else travel in clear text. Put a proxy with TLS before it."
-        print(warning, file=sys.stderr)
+        print(prose(warning, sys.stderr), file=sys.stderr)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.tables import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Kept, change, opened
 
 __all__ = ["install", "path"]
@@ -59,9 +60,9 @@ def install(context: CommandContext, *, project: bool, remove: bool) -> Exit:
         print(json_text({"file": file, "changed": changed}))
     elif not context.quiet:
         if remove:
-            print(f"Deleted {file}." if changed else f"There is no {file}.")
+            print_prose(f"Deleted {file}." if changed else f"There is no {file}.")
         else:
-            print(f"Wrote {file}. Start OpenCode again." if changed else f"{file} is there already.")
+            print_prose(f"Wrote {file}. Start OpenCode again." if changed else f"{file} is there already.")
     return Exit.OK
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem
+from toolcell.cli._ui.tables import print_prose
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.cli.calls.arguments import ParsedArguments, fit, read
 from toolcell.cli.calls.call import asking, file_of, services, shown, started, tell, tool_of
@@ -236,13 +238,14 @@ def _tell_changes(context: CommandContext, catalog: Catalog, before: Snapshot | 
         return
     if before is None:
         count = len(now.tools)
-        print(f"Watching {os.getcwd()}: {count} {'tool' if count == 1 else 'tools'}. ^C ends.", flush=True)
+        print_prose(f"Watching {os.getcwd()}: {count} {'tool' if count == 1 else 'tools'}. ^C ends.")
         found = Changes(broken=found.broken)
     elif not found:
         found_text = "changed  a file that tools may import"
         print(f"{datetime.now().astimezone():%H:%M:%S} {found_text}", flush=True)
     for line in _lines(found, before or now, now):
-        print(line, flush=True)
+        print_prose(line)
+    sys.stdout.flush()
 
 
 def _lines(found: Changes, before: Snapshot, now: Snapshot) -> Iterator[str]:

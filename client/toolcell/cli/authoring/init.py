@@ -10,6 +10,7 @@ from types import MappingProxyType
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.tables import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Kept, opened
 
 __all__ = ["init", "make"]
@@ -77,7 +78,8 @@ def init(
     if context.as_json:
         print(json_text({"path": os.path.abspath(path), "tool": name, "command": command}))
     else:
-        print(f"Wrote {path}. Call it:\n  {command}")
+        print_prose(f"Wrote {path}. Call it:")
+        print(f"  {command}")
     return Exit.OK
 
 

@@ -11,6 +11,7 @@ from importlib import resources
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.tables import print_prose
 from toolcell.cli.authoring import plugin
 from toolcell.cli.authoring.init import FIRST_TOOL, init, make
 
@@ -130,7 +131,8 @@ def _json(context: CommandContext, file: str | None) -> Exit:
     if context.as_json:
         print(json_text({"path": os.path.abspath(path), "tool": tool, "command": command}))
     else:
-        print(f"Wrote {path}. Call it:\n  {command}")
+        print_prose(f"Wrote {path}. Call it:")
+        print(f"  {command}")
     return Exit.OK
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, record
+from toolcell.cli._ui.tables import print_prose
 from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 
@@ -34,13 +36,16 @@ async def prepare(context: CommandContext, directory: str) -> Exit:
     if context.as_json:
         print_json({"places": [record(answer) for answer in places.values()]})
     elif not places and not context.quiet:
-        print(f"Nothing to install: no tool of {clean(directory)} asks for packages.")
+        print_prose(f"Nothing to install: no tool of {clean(directory)} asks for packages.")
     ends = {ENDINGS.get(answer.state, Exit.OK) for answer in places.values()}
     return Exit.FAILED if Exit.FAILED in ends else max(ends, default=Exit.OK)
 
 
 def _print(answer: op.PrepareResponse) -> None:
     first, *more = answer.message.splitlines() or [""]
-    print(f"{clean(answer.path)}: {answer.state}: {clean(first)}", flush=True)
-    for line in more:
-        print(f"  {clean(line)}", flush=True)
+    print_prose(
+        "\n".join(
+            [f"{clean(answer.path)}: {answer.state}: {clean(first)}", *(f"  {clean(line)}" for line in more)]
+        )
+    )
+    sys.stdout.flush()

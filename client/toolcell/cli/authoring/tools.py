@@ -16,7 +16,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
-from toolcell.cli._ui.tables import print_prose, print_table
+from toolcell.cli._ui.tables import print_facts, print_prose, print_table, prose
 from toolcell.cli._ui.terminal import LOADING, Terminal, Waiting
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._transport.messages import read_catalog
@@ -62,9 +62,9 @@ async def _one_tool(context: CommandContext, client: Operator, name: str, waitin
         print_json({"tool": tool(found), "settings": [record(setting) for setting in answer.settings]})
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
-    print(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
+    print_prose(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
     print_prose("\n".join(f"  {_indented(line)}" for line in found.description.splitlines()))
-    print(f"\nFile: {shown_path(found.path)}")
+    print_prose(f"\nFile: {shown_path(found.path)}")
     if hints:
         print(f"Hints: {', '.join(hints)}")
     print(f"\nArguments, as the model sees them:\n{json_text(found.input_schema, indent=2)}")
@@ -100,7 +100,7 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     else:
         _print_reports(reports)
         for remark in () if context.quiet else _remarks(catalog):
-            print(remark, file=sys.stderr)
+            print(prose(remark, sys.stderr), file=sys.stderr)
     return Exit.FAILED if broken else Exit.OK
 
 
@@ -134,20 +134,20 @@ def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> N
         print("No tool files. Write one: toolcell init", file=sys.stderr)
     width = max((len(shown_path(path)) for path, _, _ in reports), default=0)
     for path, names, problems in reports:
-        place = f"{shown_path(path):{width}}   "
+        place = shown_path(path).ljust(width)
         if names:
-            print_prose(f"{place}{', '.join(names)}")
+            print_facts([(place, ", ".join(names))])
         for wrong in problems:
-            first, *rest = _complaint(place, wrong)
-            print_prose(first)
+            first, *rest = _complaint(wrong)
+            print_facts([(place, first)])
             print("\n".join(rest), end="\n" if rest else "")  # to be copied
 
 
-def _complaint(place: str, wrong: Problem) -> Iterator[str]:
+def _complaint(wrong: Problem) -> Iterator[str]:
     first, *rest = wrong.message.split("\n")
     subject = f"{wrong.tool}, " if wrong.tool and wrong.tool not in first else ""
     line = f", line {wrong.line}" if wrong.line else ""
-    yield f"{place}{wrong.reason}{line}: {subject}{clean(first)}"
+    yield f"{wrong.reason}{line}: {subject}{clean(first)}"
     yield from (f"  {_indented(line)}" for line in rest)
 
 

@@ -208,7 +208,7 @@ def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
             case Progress(done=done, total=total, message=message):
                 terminal.progress(running.tool, done, total, message)
             case Log(source="log", level=level, text=text):
-                terminal.note(f"{level}: {text}\n")
+                terminal.log(f"{level}: {text}\n")
             case Log(text=text):
                 terminal.piece(text)
             case _:

@@ -16,7 +16,7 @@ from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import ago, clean
 from toolcell.cli._ui.json_output import print_json, record, time_of
-from toolcell.cli._ui.tables import fitted, print_facts, print_table
+from toolcell.cli._ui.tables import fitted, print_facts, print_prose, print_table
 from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome
 from toolcell_proto.v1 import operator_pb2 as op
@@ -235,7 +235,7 @@ async def ps(context: CommandContext) -> Exit:
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")
     for shut_out in answer.quarantined:
-        print(
+        print_prose(
             f"  {clean(shut_out.path)}: {len(shut_out.deaths)} deaths, the last of {clean(shut_out.deaths[-1].cause)}, "
             f"{ago(time_of(shut_out.since), now)}"
         )

@@ -17,12 +17,13 @@ from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext, daemon
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
-from toolcell.cli._ui.tables import print_prose
+from toolcell.cli._ui.tables import BELOW, GAP, columns_of, print_prose, wrapped
 
 __all__ = ["check", "show"]
 
 SECONDS_MAX = 60
 PATTERN = "*?["
+VALUE_COLUMNS = 48
 
 
 def show(context: CommandContext) -> Exit:
@@ -38,9 +39,23 @@ def show(context: CommandContext) -> Exit:
         if above != table:
             print(f"[{'.'.join(above)}]")
             table = above
-        said = f"{key} = {clean(value['value'])}"
-        print(f"{said:<48}  # {_place(value)}")
+        _print_value(f"{key} = {clean(value['value'])}", f"# {_place(value)}")
     return Exit.OK
+
+
+def _print_value(said: str, origin: str) -> None:
+    """Print a line of TOML with its origin; on a terminal that is too narrow in several, which are TOML too."""
+    columns = columns_of(sys.stdout)
+    if not sys.stdout.isatty() or max(len(said), VALUE_COLUMNS) + GAP + len(origin) <= columns:
+        print(f"{said:<{VALUE_COLUMNS}}{' ' * GAP}{origin}")
+        return
+    if len(said) + GAP + len(origin) <= columns:
+        print(said + " " * (columns - len(said) - len(origin)) + origin)
+        return
+    for line in wrapped(origin.removeprefix("# "), columns - len("# ")):
+        print(f"# {line}")
+    first, *rest = wrapped(said, columns - len(BELOW))
+    print("\n".join([first, *(BELOW + line for line in rest)]))
 
 
 async def check(context: CommandContext, files: Sequence[str]) -> Exit:

@@ -10,6 +10,7 @@ from toolcell.cli._ui.connect import CommandContext, operator
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import print_json, problem, record
+from toolcell.cli._ui.tables import print_prose
 from toolcell.client import Refused
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -53,7 +54,7 @@ async def reload(context: CommandContext) -> Exit:
         print("Problems:")
     for item in answer.problems:
         line = f" line {item.line}" if item.line else ""
-        print(f"  {clean(item.path)}{line}: {clean(item.message.partition(chr(10))[0])}")
+        print_prose(f"  {clean(item.path)}{line}: {clean(item.message.partition(chr(10))[0])}")
     return Exit.OK
 
 
@@ -61,6 +62,9 @@ async def restart(context: CommandContext, tool: str | None) -> Exit:
     """Retire workers, so that the next call gets a new one."""
     async with operator(context) as client:
         answer = await client.ask(client.operator.RestartWorkers, op.RestartWorkersRequest(tool=tool or ""))
+        if tool is not None and not answer.retired and not answer.retiring:
+            # No worker of that tool: it was not called, or there is none of that name, which this refuses.
+            await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=tool))
     if context.as_json:
         print_json(record(answer))
     elif not context.quiet:
@@ -83,7 +87,9 @@ async def release(context: CommandContext, tool: str) -> Exit:
         print_json({"released": [record(item) for item in answer.released]})
     elif not context.quiet:
         for item in answer.released:
-            print(f"{clean(item.path)} may run again, after {_count(len(item.deaths), 'death', 'deaths')}.")
+            print_prose(
+                f"{clean(item.path)} may run again, after {_count(len(item.deaths), 'death', 'deaths')}."
+            )
     return Exit.OK
 
 

@@ -77,7 +77,9 @@ async def _revoke(context: CommandContext, client: Operator, directory: str) -> 
     if context.as_json:
         print_json({"directory": directory, "was_trusted": answer.was_trusted})
     elif not context.quiet:
-        print(f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}.")
+        print_prose(
+            f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}."
+        )
     return Exit.OK
 
 
@@ -101,7 +103,7 @@ async def _grant(
             print_prose("\n".join(_lines(new, asked.directory)))
     if not context.as_json and not context.quiet:
         how = "as its code is now" if pinned else "whatever its code will be, as long as it asks for no more"
-        print(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
+        print_prose(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
     return asked, Exit.OK
 
 
@@ -202,9 +204,12 @@ async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
         )
     else:
         for it in answers:
-            print(f"{clean(tool)} may {clean(it.answer)} {clean(it.subject)}: {clean(it.rule)}")
+            print_prose(f"{clean(tool)} may {clean(it.answer)} {clean(it.subject)}: {clean(it.rule)}")
             for line in it.remedy.splitlines():
-                print(f"  {' ' * (len(line) - len(line.lstrip()))}{clean(line)}")
+                if line.startswith(" "):  # to be copied
+                    print(f"  {' ' * (len(line) - len(line.lstrip()))}{clean(line)}")
+                else:
+                    print_prose(f"  {clean(line)}")
     return Exit.OK if all(answer.allowed for answer in answers) else Exit.REFUSED
 
 

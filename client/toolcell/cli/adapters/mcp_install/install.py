@@ -15,6 +15,7 @@ from typing import Any
 from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.tables import print_prose, prose
 
 from . import json_edit
 from .editing import NotPlain
@@ -67,7 +68,7 @@ def install(context: CommandContext, name: str, *, write: bool, remove: bool, pr
     if context.as_json:
         print(json_text({"host": name, "file": path, "changed": changed}))
     elif not context.quiet:
-        print(_said(path, host, changed, remove=remove))
+        print_prose(_said(path, host, changed, remove=remove))
         if write:
             _remark(context, name, project=project)
     return Exit.OK
@@ -81,13 +82,14 @@ def _print(context: CommandContext, name: str, path: str, entry: dict[str, Any],
     print(_text(host, entry), end="", flush=True)
     if not context.quiet:
         again = f"toolcell mcp install {name}{' --project' if project else ''} --write"
-        print(f"For {host.title}, in {path}; {again} puts it there.", file=sys.stderr)
+        said = f"For {host.title}, in {path}; to put it there: {again}"
+        print(prose(said, sys.stderr), file=sys.stderr)
         _remark(context, name, project=project)
 
 
 def _remark(context: CommandContext, name: str, *, project: bool) -> None:
     if HOSTS[name].remark and context.directory is None and not project:
-        print(HOSTS[name].remark.format(name=name), file=sys.stderr)
+        print(prose(HOSTS[name].remark.format(name=name), sys.stderr), file=sys.stderr)
 
 
 def _text(host: McpHost, entry: dict[str, Any]) -> str:
