@@ -221,7 +221,13 @@ main()
 
 @pytest.mark.parametrize(
     "module",
-    ["toolcell.cli._ui.streams", "typer", "toolcell.cli._command_line.app", "toolcell.cli._ui.options"],
+    [
+        "toolcell._platform",
+        "toolcell.cli._ui.streams",
+        "typer",
+        "toolcell.cli._command_line.app",
+        "toolcell.cli._ui.options",
+    ],
 )
 def test_an_interrupt_before_the_command_runs_ends_it_without_a_word(project: Project, module: str) -> None:
     done = subprocess.run(

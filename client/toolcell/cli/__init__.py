@@ -9,7 +9,6 @@ The command is a client like any other: it never imports the daemon.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import NoReturn
@@ -25,15 +24,19 @@ OUTPUT_FAILED = 74  # `Exit.OUTPUT`
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    import _signal as signals  # of the interpreter itself: `signal` would be loaded first, and a ^C meanwhile is a traceback
+
+    if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
+        signals.signal(
+            signals.SIGINT, signals.SIG_DFL
+        )  # until a command runs: a ^C before has nothing to undo
+    import contextlib
+
     from toolcell._platform import unsupported
 
     if (reason := unsupported(sys.platform)) is not None:
         print(f"toolcell: {reason}", file=sys.stderr)
         sys.exit(69)  # Exit.UNAVAILABLE
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a command runs: a ^C before has nothing to undo
     from ._ui.streams import escape_standard_streams, open_standard_streams, why_output_fails
 
     open_standard_streams()
