@@ -24,12 +24,10 @@ OUTPUT_FAILED = 74  # `Exit.OUTPUT`
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    import _signal as signals  # of the interpreter itself: `signal` would be loaded first, and a ^C meanwhile is a traceback
-
+    # Until a command runs a ^C has nothing to undo. `signal` loads enum first, and a ^C meanwhile would be a traceback.
+    signals = __import__("_signal")
     if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
-        signals.signal(
-            signals.SIGINT, signals.SIG_DFL
-        )  # until a command runs: a ^C before has nothing to undo
+        signals.signal(signals.SIGINT, signals.SIG_DFL)
     import contextlib
 
     from toolcell._platform import unsupported

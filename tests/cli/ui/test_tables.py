@@ -119,7 +119,8 @@ def test_a_sentence_is_wrapped_and_a_command_stays_to_be_copied(
     assert fitted(message, sys.stdout).split("\n") == [
         "It needs the network, and its project",
         "  is not trusted.",
-        f"  To grant it: toolcell trust {DIRECTORY}",
+        "  To grant it:",
+        f"    toolcell trust {DIRECTORY}",
     ]
     print_prose("Custom Tools:\n  lint (local) — Find what is not written as it should be.")
     assert capsys.readouterr().out.splitlines() == [

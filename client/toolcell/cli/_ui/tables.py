@@ -152,13 +152,14 @@ def print_facts(facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
 def _print_fact(name: str, value: str, name_style: str = "", style: str = "") -> None:
     on_terminal = sys.stdout.isatty()
     columns = columns_of(sys.stdout)
-    below = len(name) if columns - len(name) >= len(name) else len(name) - len(name.lstrip()) + len(BELOW)
-    if not on_terminal:
-        first, rest = value, list[str]()
-    elif below == len(name):
-        first, *rest = wrapped(value, columns - below)
-    else:
-        first, rest = "", wrapped(value, max(columns - below, LEAST))
+    # Below a long name that takes most of the line, else beside it.
+    below = (
+        len(name) - len(name.lstrip()) + len(BELOW)
+        if len(name) > max(WORD + GAP, columns // 2)
+        else len(name)
+    )
+    lines = wrapped(value, max(columns - below, LEAST)) if on_terminal else [value]
+    first, *rest = lines if below == len(name) or not on_terminal else ("", *lines)
     shown = styled(name.rstrip(), name_style, sys.stdout) + " " * (len(name) - len(name.rstrip()))
     write_own(sys.stdout, (shown + styled(printable(first), style, sys.stdout)).rstrip() + "\n")
     for line in rest:
