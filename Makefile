@@ -48,7 +48,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -176,6 +176,10 @@ first-hour: $(READY) $(VENV)/engines/ready $(VENV)/plugin/ready ## docs/first-ho
 	@$(BIN)/python -m tests.first_hour >$(VENV)/first-hour.md
 	@mv $(VENV)/first-hour.md docs/first-hour.md
 	@$(BIN)/python -m tests.first_hour.picture
+
+pictures: $(READY) ## every command at 60, 80 and 200 columns, light and dark, as contact sheets in build/pictures; some minutes
+	@$(BIN)/python -m pip install -qq --group pictures
+	@$(BIN)/python -m tests.cli.pictures build/pictures
 
 clean: ## remove everything that make made, environments too
 	rm -rf .venv .venv-* build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

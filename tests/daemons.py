@@ -36,7 +36,7 @@ from tests.process import delegation
 
 from toolcell.client import Session, connect
 from toolcell.client._launch.daemon import Running
-from toolcell.client._operator import Operator, operate
+from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2, toolcell_pb2
 from toolcelld.pool.prefork import READY_MAX
 

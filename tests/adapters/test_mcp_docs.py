@@ -15,7 +15,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.http import auth, server
 from toolcell.adapters.mcp import host_limits, http_sessions, resources, tool_call
-from toolcell.cli._mcp_install.hosts import HOSTS
+from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents" / "mcp.md").read_text()
 SECONDS_MAX = 30

@@ -22,10 +22,10 @@ from tests.daemons import RunningDaemon
 from typer.testing import CliRunner
 
 from toolcell.cli._command_line.app import app
-from toolcell.cli._mcp_install import toml_edit, yaml_edit
-from toolcell.cli._mcp_install.editing import Editor, NotPlain
-from toolcell.cli._mcp_install.hosts import HOSTS
-from toolcell.cli._mcp_install.json_edit import member, plain, with_member, without_member
+from toolcell.cli.adapters.mcp_install import toml_edit, yaml_edit
+from toolcell.cli.adapters.mcp_install.editing import Editor, NotPlain
+from toolcell.cli.adapters.mcp_install.hosts import HOSTS
+from toolcell.cli.adapters.mcp_install.json_edit import member, plain, with_member, without_member
 
 SECONDS_MAX = 30
 UMASK = os.umask(0o077)

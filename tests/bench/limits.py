@@ -26,7 +26,7 @@ from tests.bench.contenders import TOOLS, served, toolcell_call
 
 from toolcell.client import Catalog, Session, Update, connect
 from toolcell.client._launch.daemon import Running
-from toolcell.client._operator import operate
+from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2
 
 HERE = Path(__file__).parent

@@ -31,7 +31,7 @@ from tests.engines import ENGINES
 
 from toolcell.client import connect
 from toolcell.client._launch.daemon import Running
-from toolcell.client._operator import operate
+from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2
 
 __all__ = ["MEASURES", "Figures", "Sizes", "calls_in_turn"]

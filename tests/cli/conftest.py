@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import select
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,6 +82,7 @@ class Screen:
         self._process = process
         self._descriptor = descriptor
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read_to = 0
 
     def until(self, text: str) -> None:
@@ -104,7 +107,7 @@ class Screen:
             piece = os.read(self._descriptor, 65536)
         except OSError:  # the other side is closed
             piece = b""
-        self.text += piece.decode(errors="replace")
+        self.text += self._decoder.decode(piece)
         return bool(piece)
 
     def close(self) -> None:
@@ -184,14 +187,17 @@ class Project:
                     process.kill()
 
     @contextmanager
-    def screen(self, *words: str) -> Generator[Screen]:
-        """Run the command on a terminal."""
+    def screen(
+        self, *words: str, columns: int = 80, env: Mapping[str, str] | None = None
+    ) -> Generator[Screen]:
+        """Run the command on a terminal of so many columns."""
         descriptor, terminal = os.openpty()
+        termios.tcsetwinsize(terminal, (50, columns))
         # Not `pty.fork`: gRPC may have threads in this process.
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", ON_TERMINAL, sys.executable, "-m", "toolcell.cli", *words],
             cwd=self.directory,
-            env=self.environment,
+            env={**self.environment, **(env or {})},
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,

@@ -11,9 +11,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.cli.conftest import SECONDS_MAX, Project, user_daemon
 from tests.daemons import RunningDaemon
-
-from .conftest import SECONDS_MAX, Project, user_daemon
 
 TOOL = """
 from toolcell import tool
@@ -222,7 +221,13 @@ main()
 
 @pytest.mark.parametrize(
     "module",
-    ["toolcell.cli._ui.streams", "typer", "toolcell.cli._command_line.app", "toolcell.cli._ui.options"],
+    [
+        "toolcell._platform",
+        "toolcell.cli._ui.streams",
+        "typer",
+        "toolcell.cli._command_line.app",
+        "toolcell.cli._ui.options",
+    ],
 )
 def test_an_interrupt_before_the_command_runs_ends_it_without_a_word(project: Project, module: str) -> None:
     done = subprocess.run(
@@ -236,7 +241,7 @@ def test_an_interrupt_before_the_command_runs_ends_it_without_a_word(project: Pr
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
-@pytest.mark.parametrize("module", ["toolcell.cli.tools", "grpc", "toolcell.client"])
+@pytest.mark.parametrize("module", ["toolcell.cli.authoring.tools", "grpc", "toolcell.client"])
 def test_an_interrupt_while_it_loads_the_client_is_an_aborted_command(project: Project, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", ON_IMPORT, module],
@@ -253,7 +258,7 @@ def test_where_interrupts_are_ignored_they_stay_so(project: Project) -> None:
     program = ON_IMPORT.replace(
         "import os, signal, sys", "import os, signal, sys\nsignal.signal(2, signal.SIG_IGN)"
     )
-    for module in ("typer", "toolcell.cli.tools"):
+    for module in ("typer", "toolcell.cli.authoring.tools"):
         done = subprocess.run(
             [sys.executable, "-P", "-c", program, module],
             env=project.environment,

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .conftest import SECONDS_MAX, Project, fits
+from tests.cli.conftest import SECONDS_MAX, Project, fits
 
 ADD = '''
 from toolcell import tool

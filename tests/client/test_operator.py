@@ -9,7 +9,7 @@ import pytest
 
 from toolcell.client import Refused, Unavailable
 from toolcell.client._launch.daemon import Running
-from toolcell.client._operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
+from toolcell.client._transport.operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
 from toolcell_proto.v1 import operator_pb2
 from toolcell_proto.v1 import toolcell_pb2 as pb
 

@@ -43,7 +43,7 @@ def test_what_the_user_sets_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["toolcelld.program", "toolcell.cli._command_line.app", "toolcell.cli.mcp"]
+    "module", ["toolcelld.program", "toolcell.cli._command_line.app", "toolcell.cli.adapters.mcp"]
 )
 def test_the_daemon_and_the_command_load_no_grpc_before_they_choose(module: str) -> None:
     out, _ = run(f"import sys, {module}; print('grpc' in sys.modules)")

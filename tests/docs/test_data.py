@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from toolcell._plugins.load import read as read_plugin
 from toolcell._plugins.models import Handler
-from toolcell.cli._mcp_install.hosts import HOSTS
+from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.config.project_file import parse
 

@@ -33,7 +33,7 @@ NOT_TYPED: Final = {
     "uv": "the same",
     "pytest": "the tests are those of the reader",
     "toolcell doctor": "its exit code is that of the host",
-    "toolcell dev": "it watches until it is ended; tests/cli/test_dev.py types it",
+    "toolcell dev": "it watches until it is ended; tests/cli/authoring/test_dev.py types it",
 }
 CODES: Final = {"toolcell call stuck": 124}
 """Of lines that do not exit with 0."""

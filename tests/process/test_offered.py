@@ -9,7 +9,7 @@ from tests.daemons import RunningDaemon
 
 from toolcell.adapters.base import AgentAdapter
 from toolcell.client import Catalog, Limits, Outcome, Refused, Session, ToolInfo
-from toolcell.client._operator import Operator
+from toolcell.client._transport.operator import Operator
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 pytestmark = pytest.mark.anyio

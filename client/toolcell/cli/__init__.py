@@ -1,14 +1,14 @@
 """The command `toolcell`: a plural noun lists, a noun with a name shows one, a verb acts.
 
-`_command_line` declares the commands. Each subject has a module: `call`, `dev`, `test`, `tools` (tools, check), `calls` (calls, sessions, ps),
-`output` (output, logs), `status` (status, stop), `control` (abort, reload, restart, release), `trust` (trust, doctor), `init` (init, serve,
-version), `config`, `mcp` and `http`. They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
+`_command_line` declares the commands, and each imports what it does when it runs: from `calls` (call, calls, sessions, ps,
+output, logs), `authoring` (new, init, prepare, tools, check, dev, test), `operation` (status, stop, abort, reload, restart,
+release, trust, explain, doctor, config, serve, version) or `adapters` (mcp, http, opencode).
+They share `_ui`: options, connection, terminal, JSON, tables and exit codes.
 The command is a client like any other: it never imports the daemon.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import NoReturn
@@ -24,15 +24,17 @@ OUTPUT_FAILED = 74  # `Exit.OUTPUT`
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    # Until a command runs a ^C has nothing to undo. `signal` loads enum first, and a ^C meanwhile would be a traceback.
+    signals = __import__("_signal")
+    if signals.getsignal(signals.SIGINT) is signals.default_int_handler:
+        signals.signal(signals.SIGINT, signals.SIG_DFL)
+    import contextlib
+
     from toolcell._platform import unsupported
 
     if (reason := unsupported(sys.platform)) is not None:
         print(f"toolcell: {reason}", file=sys.stderr)
         sys.exit(69)  # Exit.UNAVAILABLE
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a command runs: a ^C before has nothing to undo
     from ._ui.streams import escape_standard_streams, open_standard_streams, why_output_fails
 
     open_standard_streams()

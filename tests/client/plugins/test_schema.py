@@ -9,7 +9,7 @@ from tests.client.plugins.kit import SHELL, entry, plugin
 
 from toolcell._arguments.jsonschema import violations
 from toolcell._plugins.models import json_schema
-from toolcell.cli._new.plugin import example
+from toolcell.cli.authoring.plugin import example
 
 PUBLISHED = resources.files("toolcell._plugins").joinpath("plugin.schema.json")
 

@@ -43,7 +43,7 @@ def tools(
     ] = None,
 ) -> Ending:
     """List the tools of the directory, or show one."""
-    from toolcell.cli import tools
+    from toolcell.cli.authoring import tools
 
     return tools.tools(context, name)
 
@@ -57,7 +57,7 @@ def check(
     ] = None,
 ) -> Ending:
     """Load the tool files and report what is broken."""
-    from toolcell.cli import tools
+    from toolcell.cli.authoring import tools
 
     return tools.check(context, files or ())
 
@@ -66,7 +66,7 @@ def check(
 @command
 def status(context: CommandContext) -> Ending:
     """Show whether a daemon runs, what it does, and where its files are."""
-    from toolcell.cli import status as daemon
+    from toolcell.cli.operation import status as daemon
 
     return daemon.status(context)
 
@@ -80,7 +80,7 @@ def calls(
     ] = None,
 ) -> Ending:
     """List running and recent calls, or show the history of one."""
-    from toolcell.cli import calls as listing
+    from toolcell.cli.calls import listing
 
     return listing.calls(context, call)
 
@@ -94,7 +94,7 @@ def sessions(
     ] = None,
 ) -> Ending:
     """List the sessions, or show one with its calls."""
-    from toolcell.cli import calls as listing
+    from toolcell.cli.calls import listing
 
     return listing.sessions(context, session)
 
@@ -103,7 +103,7 @@ def sessions(
 @command
 def ps(context: CommandContext) -> Ending:
     """List the workers."""
-    from toolcell.cli import calls as listing
+    from toolcell.cli.calls import listing
 
     return listing.ps(context)
 
@@ -121,7 +121,7 @@ def output(
     ] = None,
 ) -> Ending:
     """Print the full text of an output that was truncated."""
-    from toolcell.cli import output as reading
+    from toolcell.cli.calls import output as reading
 
     return reading.output(context, output, lines, extent)
 
@@ -157,7 +157,7 @@ def logs(
     ] = None,
 ) -> Ending:
     """Show what tools printed and logged, with tracebacks."""
-    from toolcell.cli import output as reading
+    from toolcell.cli.calls import output as reading
 
     return reading.logs(context, subject, follow, entries, since)
 
@@ -171,7 +171,7 @@ def abort(
     ],
 ) -> Ending:
     """Abort running calls."""
-    from toolcell.cli import control
+    from toolcell.cli.operation import control
 
     return control.abort(context, calls)
 
@@ -180,7 +180,7 @@ def abort(
 @command
 def reload(context: CommandContext) -> Ending:
     """Reload the configuration and rescan the tools."""
-    from toolcell.cli import control
+    from toolcell.cli.operation import control
 
     return control.reload(context)
 
@@ -195,7 +195,7 @@ def restart(
     ] = None,
 ) -> Ending:
     """Retire the workers, so that the next call starts a new one."""
-    from toolcell.cli import control
+    from toolcell.cli.operation import control
 
     return control.restart(context, tool)
 
@@ -214,7 +214,7 @@ def explain(
     ] = None,
 ) -> Ending:
     """Show what a tool may reach, which rule says so, and what would change it."""
-    from toolcell.cli import trust
+    from toolcell.cli.operation import trust
 
     return trust.explain(context, tool, subject or "")
 
@@ -224,7 +224,10 @@ def explain(
 def trust(
     context: CommandContext,
     project: Annotated[
-        str, typer.Argument(metavar="[DIR]", help="The project directory; default: the current one.")
+        str,
+        typer.Argument(
+            metavar="[DIR]", help="The project directory; default: the current one.", show_default=False
+        ),
     ] = ".",
     digest: Annotated[
         bool, typer.Option("--digest", help="Trust only the current code; a change revokes the trust.")
@@ -237,7 +240,7 @@ def trust(
     yes: Annotated[bool, typer.Option("--yes", help="Grant what is asked for without a question.")] = False,
 ) -> Ending:
     """Show what a project's tools ask for, and grant it after a question."""
-    from toolcell.cli import trust
+    from toolcell.cli.operation import trust
 
     if everything:
         return trust.trusted(context)
@@ -249,7 +252,12 @@ def trust(
 def prepare(
     context: CommandContext,
     project: Annotated[
-        str, typer.Argument(metavar="[DIR]", help="Whose tools ask for packages; default: the current one.")
+        str,
+        typer.Argument(
+            metavar="[DIR]",
+            help="Whose tools ask for packages; default: the current one.",
+            show_default=False,
+        ),
     ] = ".",
     remove_unused: Annotated[
         bool,
@@ -260,7 +268,7 @@ def prepare(
     ] = False,
 ) -> Ending:
     """Install the packages that the tools of a directory ask for."""
-    from toolcell.cli import prepare
+    from toolcell.cli.authoring import prepare
 
     return prepare.prepare(context, project, remove_unused=remove_unused)
 
@@ -269,7 +277,7 @@ def prepare(
 @command
 def doctor(context: CommandContext) -> Ending:
     """Show which sandbox layers this host supports, and what is missing."""
-    from toolcell.cli import trust
+    from toolcell.cli.operation import trust
 
     return trust.doctor(context)
 
@@ -283,7 +291,7 @@ def release(
     ],
 ) -> Ending:
     """Release a tool from quarantine, so that it can run again."""
-    from toolcell.cli import control
+    from toolcell.cli.operation import control
 
     return control.release(context, tool)
 
@@ -305,16 +313,16 @@ def serve(
     detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
     """Run the daemon in the foreground."""
-    from toolcell.cli import init
+    from toolcell.cli.operation import program
 
-    return init.serve(context, state, config, idle_exit, detach=detach)
+    return program.serve(context, state, config, idle_exit, detach=detach)
 
 
 @app.command(cls=Command)
 @command
 def stop(context: CommandContext) -> Ending:
     """End the daemon: running calls get ten seconds."""
-    from toolcell.cli import status as daemon
+    from toolcell.cli.operation import status as daemon
 
     return daemon.stop(context)
 
@@ -340,7 +348,7 @@ def http(
     ] = None,
 ) -> Ending:
     """Serve the tools of the directory as JSON over HTTP, for programs of any language."""
-    from toolcell.cli import http
+    from toolcell.cli.adapters import http
 
     return http.http(context, HttpOptions(address, token_file, token_env, "http.token", "http "))
 
@@ -354,7 +362,7 @@ def init(
     ] = None,
 ) -> Ending:
     """Write an example tool and print the command that calls it."""
-    from toolcell.cli import init
+    from toolcell.cli.authoring import init
 
     return init.init(context, file)
 
@@ -376,7 +384,7 @@ def new(
     ] = None,
 ) -> Ending:
     """Write an example of a kind of tool and print the command that calls it."""
-    from toolcell.cli._new import new
+    from toolcell.cli.authoring import new
 
     return new.new(context, kind, file)
 
@@ -385,9 +393,9 @@ def new(
 @command
 def version(context: CommandContext) -> Ending:
     """Print the version of Toolcell."""
-    from toolcell.cli import init
+    from toolcell.cli.operation import program
 
-    return init.version(context)
+    return program.version(context)
 
 
 @app.command(cls=Command)

@@ -71,7 +71,7 @@ def call(
     ] = False,
 ) -> Ending:
     """Call a tool. Only its result is written to stdout."""
-    from toolcell.cli import call as calling
+    from toolcell.cli.calls import call as calling
 
     return calling.call(
         context,
@@ -110,7 +110,7 @@ def dev(
     yes: Yes = False,
 ) -> Ending:
     """Watch the tools of the directory: show what each save changes, and run a call again."""
-    from toolcell.cli import dev as watching
+    from toolcell.cli.authoring import dev as watching
 
     return watching.dev(
         context,
@@ -138,6 +138,6 @@ def run_tests(
     yes: Yes = False,
 ) -> Ending:
     """Run the tests of tools, each in the cell of its tool: what the tool may not do, its tests may not."""
-    from toolcell.cli import test as testing
+    from toolcell.cli.authoring import test as testing
 
     return testing.test(context, files or (), timeout, allow_all=yes)

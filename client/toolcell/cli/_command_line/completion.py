@@ -18,7 +18,7 @@ from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
-    from toolcell.client._operator import Operator
+    from toolcell.client._transport.operator import Operator
 
 __all__ = [
     "calls",
@@ -73,14 +73,14 @@ def shells(incomplete: str) -> list[str]:
 
 def hosts(incomplete: str) -> list[str]:
     """Suggest hosts of MCP servers."""
-    from toolcell.cli._mcp_install.hosts import HOSTS
+    from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 
     return _beginning(incomplete, HOSTS)
 
 
 def kinds(incomplete: str) -> list[str]:
     """Suggest kinds of tools."""
-    from toolcell.cli._new.new import KINDS
+    from toolcell.cli.authoring.new import KINDS
 
     return _beginning(incomplete, KINDS)
 
@@ -136,7 +136,7 @@ def _asked(context: typer.Context, question: Callable[[Operator], Awaitable[Iter
 
     async def asked() -> Iterable[str]:
         from toolcell.client._launch.daemon import find
-        from toolcell.client._operator import operate
+        from toolcell.client._transport.operator import operate
 
         async with asyncio.timeout(SECONDS_MAX), operate(find(socket, "running")) as client:
             return await question(client)

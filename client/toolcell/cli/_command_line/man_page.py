@@ -17,7 +17,14 @@ ENVIRONMENT: Final = {
     "TOOLCELL_SOCKET": "The socket of the daemon; its lock and tokens lie beside it.",
     "TOOLCELL_CONFIG": "The configuration file, in place of those below FILES.",
     "TOOLCELL_PLUGINS": "Directories of plugin files, separated by colons, in place of the user's.",
+    "TOOLCELL_DIRECTORY": "The directory whose tools `toolcell mcp` serves where no -C says so.",
+    "XDG_CONFIG_HOME": "In place of ~/.config; OpenCode's configuration is below it, too.",
+    "XDG_STATE_HOME": "In place of ~/.local/state.",
+    "XDG_RUNTIME_DIR": "The directory that has the socket in the subdirectory toolcell where TOOLCELL_SOCKET names none.",
     "NO_COLOR": "Where it is set, nothing is coloured.",
+    "COLUMNS": "The width of the terminal, in place of what it says.",
+    "TERM": "Where it is dumb or empty, nothing is coloured.",
+    "GRPC_EXPERIMENTS": "Settings of gRPC; where it is set, toolcell sets none of its own.",
 }
 FILES: Final = {
     ".toolcell/tools/*.py, *.ts, *.js": "The tools of a project.",

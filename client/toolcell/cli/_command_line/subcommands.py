@@ -35,7 +35,7 @@ def mcp(
     ] = None,
 ) -> Ending:
     """Run an MCP server on stdin and stdout, or over HTTP."""
-    from toolcell.cli import mcp
+    from toolcell.cli.adapters import mcp
 
     if http is not None:
         return mcp.mcp_over_http(context, HttpOptions(http, token_file, token_env))
@@ -68,7 +68,7 @@ def install(
     ] = False,
 ) -> Ending:
     """Print the configuration that makes a host start `toolcell mcp`, or write it."""
-    from toolcell.cli._mcp_install import install
+    from toolcell.cli.adapters.mcp_install import install
 
     return install.install(context, host, write=write, remove=remove, project=project)
 
@@ -93,7 +93,7 @@ def install_plugin(
     remove: Annotated[bool, typer.Option("--remove", help="Delete what the command has written.")] = False,
 ) -> Ending:
     """Write a file that makes OpenCode load the plugin, for all projects or for this one."""
-    from toolcell.cli import opencode
+    from toolcell.cli.adapters import opencode
 
     return opencode.install(context, project=project, remove=remove)
 
@@ -102,7 +102,7 @@ def install_plugin(
 @command
 def path(context: CommandContext) -> Ending:
     """Print the path of the plugin."""
-    from toolcell.cli import opencode
+    from toolcell.cli.adapters import opencode
 
     return opencode.path(context)
 
@@ -121,7 +121,7 @@ def config(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has th
 @command
 def show(context: CommandContext) -> Ending:
     """Print every value of the configuration, and the file and line that says it."""
-    from toolcell.cli import config
+    from toolcell.cli.operation import config
 
     return config.show(context)
 
@@ -135,6 +135,6 @@ def check_config(
     ] = None,
 ) -> Ending:
     """Say what is wrong in the configuration, and what is allowed but probably not meant."""
-    from toolcell.cli import config
+    from toolcell.cli.operation import config
 
     return config.check(context, files or ())

@@ -20,7 +20,7 @@ from .exit_codes import Exit, Failure
 
 if TYPE_CHECKING:
     from toolcell.client._launch.daemon import Daemon
-    from toolcell.client._operator import Operator
+    from toolcell.client._transport.operator import Operator
 
 __all__ = ["CommandContext", "daemon", "operator", "tool_file"]
 
@@ -73,7 +73,7 @@ async def daemon(
 async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
     """The running daemon, as operators see it. Raises Unavailable."""
     from toolcell.client._launch.daemon import find
-    from toolcell.client._operator import operate
+    from toolcell.client._transport.operator import operate
 
     running = find(context.socket, "running")
     refuse_stale(running.socket)

@@ -26,7 +26,7 @@ from toolcell._version import VERSION
 from .connect import CommandContext
 from .exit_codes import Exit, Failure
 from .streams import write_own
-from .tables import RED, fitted, styled
+from .tables import RED, fitted, prose, styled
 
 __all__ = ["Ending", "HttpOptions", "command", "everywhere"]
 
@@ -183,10 +183,14 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
 
 def _failed(failure: Failure, as_json: bool) -> int:
     """Tell of a failure."""
-    lines = failure.message.split("\n")
-    lines += [line if line.startswith("  ") else f"  {line}" for line in failure.remedy.split("\n") if line]
+    # A line of a remedy that is indented is to be copied; the others are sentences.
+    remedy = [
+        line if line.startswith("  ") else prose(f"  {line}", sys.stderr)
+        for line in failure.remedy.split("\n")
+        if line
+    ]
     with suppress(OSError):  # the exit code says it too
-        said = fitted("\n".join([f"toolcell: {lines[0]}", *lines[1:]]), sys.stderr)
+        said = "\n".join([fitted(f"toolcell: {failure.message}", sys.stderr), *remedy])
         write_own(
             sys.stderr,
             styled("toolcell:", RED, sys.stderr) + printable(said.removeprefix("toolcell:")) + "\n",

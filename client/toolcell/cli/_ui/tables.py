@@ -21,6 +21,8 @@ from .format import clean
 from .streams import write_own
 
 __all__ = [
+    "BELOW",
+    "GAP",
     "RED",
     "columns_of",
     "fitted",
@@ -52,6 +54,8 @@ GOOD: Final = frozenset({"ok", "in use"})
 """How states begin."""
 
 _WORD = re.compile(r"\S+\s*|\s+")
+_COMMAND = re.compile(r"(?<=: )(?:toolcell|kill|journalctl|pip) [^:]*$")
+"""What a sentence ends with that is to be copied."""
 _PIECE = re.compile(r"[^/_]*[/_]+|[^/_]+")
 
 
@@ -96,22 +100,35 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def prose(text: str, stream: TextIO) -> str:
-    """Return text for a stream: for a terminal its lines are wrapped, and go on below their own beginning."""
+    """Return text for a stream: for a terminal its lines are wrapped, and go on below their own beginning.
+
+    A command at the end of a line is not torn apart; it stands on a line of its own if it has no room.
+    """
     if not stream.isatty():
         return text
     lines: list[str] = []
     for line in text.split("\n"):
         words = line.lstrip(" ")
-        indent = len(line) - len(words)
-        first, *rest = wrapped(words, max(columns_of(stream) - indent - GAP, LEAST))
-        lines += [" " * indent + first, *(" " * (indent + GAP) + more for more in rest)]
+        indent = " " * (len(line) - len(words))
+        found = _COMMAND.search(words)
+        width = max(columns_of(stream) - len(indent) - GAP, LEAST)
+        parts = wrapped(words[: found.start()] if found else words, width)
+        if found and width_of(f"{parts[-1]} {found[0]}") <= width:
+            parts[-1] += f" {found[0]}"
+        elif found:
+            parts.append(found[0])
+        lines += [indent + parts[0], *(indent + " " * GAP + more for more in parts[1:])]
     return "\n".join(lines)
 
 
 def fitted(message: str, stream: TextIO) -> str:
-    """Return a message for a stream: for a terminal its sentence is wrapped; what follows can be copied, and stays."""
-    first, newline, rest = message.partition("\n")
-    return prose(first, stream) + newline + rest
+    """Return a message for a stream: for a terminal its sentence is wrapped; what follows can be copied, and stays.
+
+    A sentence that ends with a command, such as "See: toolcell tools", is wrapped wherever it stands.
+    """
+    first, *rest = message.split("\n")
+    lines = [prose(first, stream), *(prose(line, stream) if _COMMAND.search(line) else line for line in rest)]
+    return "\n".join(lines)
 
 
 def print_prose(text: str) -> None:
@@ -134,12 +151,19 @@ def print_facts(facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
 
 def _print_fact(name: str, value: str, name_style: str = "", style: str = "") -> None:
     on_terminal = sys.stdout.isatty()
-    room = max(columns_of(sys.stdout) - len(name), LEAST)
-    first, *rest = wrapped(value, room) if on_terminal else (value,)
+    columns = columns_of(sys.stdout)
+    # Below a long name that takes most of the line, else beside it.
+    below = (
+        len(name) - len(name.lstrip()) + len(BELOW)
+        if len(name) > max(WORD + GAP, columns // 2)
+        else len(name)
+    )
+    lines = wrapped(value, max(columns - below, LEAST)) if on_terminal else [value]
+    first, *rest = lines if below == len(name) or not on_terminal else ("", *lines)
     shown = styled(name.rstrip(), name_style, sys.stdout) + " " * (len(name) - len(name.rstrip()))
     write_own(sys.stdout, (shown + styled(printable(first), style, sys.stdout)).rstrip() + "\n")
     for line in rest:
-        print(" " * len(name) + line)
+        print(" " * below + line)
 
 
 def print_table(

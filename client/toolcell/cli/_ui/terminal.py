@@ -18,7 +18,7 @@ from toolcell._printable import printable
 
 from .format import clean
 from .streams import write_own
-from .tables import columns_of, width_of
+from .tables import columns_of, prose, width_of
 
 __all__ = ["LOADING", "Terminal", "Waiting"]
 
@@ -52,7 +52,12 @@ class Terminal:
         return self.is_terminal and sys.stdin.isatty()
 
     def note(self, text: str) -> None:
-        """Say something that `--quiet` leaves out: a log line, a remark."""
+        """Say a remark, which `--quiet` leaves out."""
+        if not self._quiet:
+            self.say(prose(text, self._stream), end="")
+
+    def log(self, text: str) -> None:
+        """Say an entry of a tool's log, whose lines stay as they are; `--quiet` leaves it out."""
         if not self._quiet:
             self.say(text, end="")
 
@@ -91,7 +96,7 @@ class Terminal:
         """Answer a ^C: on a terminal in place of what it echoed."""
         if self.is_terminal:
             self._line = ""
-            self._write(f"{_ERASE}^C {printable(text)}\n")
+            self._write(f"{_ERASE}{prose(f'^C {printable(text)}', self._stream)}\n")
             self._drawn, self._at_start = False, True
         else:
             self.say(text)
@@ -128,7 +133,7 @@ class Terminal:
         async with self._asking:
             line, self._line = self._line, ""
             self._erase()
-            self._write(printable(f"{question}\n{choices} " if choices else question))
+            self._write(printable(f"{prose(question, self._stream)}\n{choices} " if choices else question))
             try:
                 said = await _typed()
                 return said.strip()
@@ -137,7 +142,7 @@ class Terminal:
 
     def _draw(self) -> None:
         if self._line and self._at_start:
-            self._write(_ERASE + _cut(self._line, columns_of(self._stream) - 1))
+            self._write(_ERASE + _cut(self._line, columns_of(self._stream) - len("^C") - 1))
             self._drawn, self._drawn_at = True, time.monotonic()
 
     def _erase(self) -> None:

@@ -1,1 +1,0 @@
-"""`toolcell new`: a working example of each kind of tool."""

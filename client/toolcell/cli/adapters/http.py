@@ -1,0 +1,31 @@
+"""`toolcell http`: the tools of a directory as JSON over HTTP."""
+
+from __future__ import annotations
+
+import os
+
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.options import HttpOptions
+
+__all__ = ["http"]
+
+MISSING = Failure(
+    Exit.UNAVAILABLE,
+    "missing_extra",
+    "FastAPI and uvicorn are not installed.",
+    "Install them: pip install 'toolcell[http]'",
+)
+
+
+async def http(context: CommandContext, options: HttpOptions) -> Exit:
+    """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
+    try:
+        from toolcell.adapters.gateway import ROOT, GatewaySessions, application
+        from toolcell.cli.adapters.http_server import serve
+    except ImportError as error:
+        raise MISSING from error
+    sessions = GatewaySessions(
+        os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
+    )
+    return await serve(context, options, sessions, application(sessions), path=ROOT)

@@ -1,0 +1,69 @@
+"""`toolcell mcp`: the tools of a directory for hosts that speak MCP, over stdin and stdout or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from importlib import import_module
+
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.options import HttpOptions
+
+__all__ = ["mcp", "mcp_over_http"]
+
+MISSING = Failure(
+    Exit.UNAVAILABLE,
+    "missing_extra",
+    "The MCP SDK, version 2 or newer, is not installed.",
+    "Install it: pip install 'toolcell[mcp]'",
+)
+ENDS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def mcp(context: CommandContext) -> Exit:
+    """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
+    try:
+        from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Opening, Pipes
+    except ImportError as error:
+        raise MISSING from error
+    surroundings = HostContext.of(os.environ, context.directory)
+    link = HostLink(context.socket, "running" if context.socket else "start")
+    loop = asyncio.get_running_loop()
+    try:
+        async with Pipes() as pipes, Opening(surroundings, link) as opening:
+            for number in ENDS:
+                loop.add_signal_handler(number, pipes.end)
+            if await opening.answer(pipes, _import_sdk):
+                from toolcell.adapters.mcp import Bridge, Messages
+
+                messages = Messages(pipes, opening.lines, opening.answered)
+                await Bridge(surroundings, link, opening.listed).run(messages.read, messages.write)
+    except NoPipe as error:
+        remedy = (
+            "Have a host start it: docs/agents/mcp.md says how. Or serve over HTTP: toolcell mcp --http 8137"
+        )
+        raise Failure(Exit.USAGE, "usage", str(error), remedy) from error
+    return Exit.OK
+
+
+def _import_sdk() -> None:
+    try:
+        import_module("toolcell.adapters.mcp.bridge")
+        import_module("toolcell.adapters.mcp.messages")
+    except ImportError as error:
+        raise MISSING from error
+
+
+async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
+    """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
+    try:
+        from toolcell.adapters.mcp import PATH, HttpSessions
+        from toolcell.cli.adapters.http_server import serve
+    except ImportError as error:
+        raise MISSING from error
+    sessions = HttpSessions(
+        os.getcwd(), socket=context.socket, daemon="running" if context.socket else "start"
+    )
+    return await serve(context, options, sessions, sessions, path=PATH)

@@ -1,0 +1,127 @@
+"""`toolcell opencode`: the plugin, as a file among OpenCode's own plugins.
+
+OpenCode loads each file of the directory `plugins` beside its configuration. The one that is written there asks
+`toolcell` for the plugin whenever OpenCode starts. So OpenCode's configuration stays as it is, an upgrade may move the
+plugin, and the file of a project is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from contextlib import suppress
+
+from toolcell._printable import json_text
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.tables import print_prose
+from toolcell.cli.adapters.mcp_install.replace import Kept, change, opened
+
+__all__ = ["install", "path"]
+
+NAME = "toolcell.js"
+MARK = "// Toolcell's tools in OpenCode: written by `toolcell opencode install`, which has --remove."
+LOADER = """\
+import { execFile } from "node:child_process"
+import { promisify } from "node:util"
+
+const options = %s
+const [program, ...words] = options.command
+
+export default {
+  id: "toolcell",
+  async server(input) {
+    const { stdout } = await promisify(execFile)(program, [...words, "opencode", "path"]).catch((error) => {
+      const message = `Toolcell's tools are missing, as ${program} cannot be run: ${error.message}`
+      input.client.tui.showToast({ body: { title: "Toolcell", message, variant: "error" } }).catch(() => {})
+      throw new Error(message)
+    })
+    const { default: plugin } = await import(stdout.trim())
+    return plugin.server(input, options)
+  },
+}
+"""
+
+
+def install(context: CommandContext, *, project: bool, remove: bool) -> Exit:
+    """Write the file for the user or for the project that the command stands in, or delete it."""
+    file = _file(project=project)
+    above = os.getcwd() if project else None
+    try:
+        changed = _delete(file, above) if remove else _write(file, _loader(context, shared=project), above)
+    except (Kept, OSError) as error:
+        why = str(error) if isinstance(error, Kept) else error.strerror or str(error)
+        raise Failure(
+            Exit.USAGE, "kept", f"{file} stays as it is: {why}.", "Rename or delete it, then try again."
+        ) from error
+    if context.as_json:
+        print(json_text({"file": file, "changed": changed}))
+    elif not context.quiet:
+        if remove:
+            print_prose(f"Deleted {file}." if changed else f"There is no {file}.")
+        else:
+            print_prose(f"Wrote {file}. Start OpenCode again." if changed else f"{file} is there already.")
+    return Exit.OK
+
+
+def path(context: CommandContext) -> Exit:
+    """Print where the plugin is."""
+    from toolcell.adapters.opencode.entry import plugin_path
+
+    try:
+        found = str(plugin_path())
+    except FileNotFoundError as error:
+        raise Failure(Exit.FAILED, "missing_plugin", str(error), "") from error
+    print(json_text({"path": found}) if context.as_json else found)
+    return Exit.OK
+
+
+def _file(*, project: bool) -> str:
+    if project:
+        return os.path.join(os.getcwd(), ".opencode", "plugins", NAME)
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(config, "opencode", "plugins", NAME)
+
+
+def _loader(context: CommandContext, *, shared: bool) -> str:
+    options: dict[str, object] = {"command": ["toolcell" if shared else _program()]}
+    if context.socket is not None:
+        options["socket"] = os.path.abspath(context.socket)
+    return f"{MARK}\n{LOADER % json.dumps(options, ensure_ascii=False)}"
+
+
+def _program() -> str:
+    """The name of the running `toolcell`, or its path where the name leads to another one or to none."""
+    beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
+    named = shutil.which("toolcell")
+    if not os.path.exists(beside) or (named is not None and os.path.samefile(named, beside)):
+        return "toolcell"
+    return beside
+
+
+def _write(file: str, text: str, project: str | None) -> bool:
+    def replaced(before: str) -> str:
+        if before and not before.startswith(MARK):
+            raise Kept("it was written by another program")
+        return text
+
+    return change(file, replaced, make=True, project=project)
+
+
+def _delete(file: str, project: str | None) -> bool:
+    """Delete the file, and its directory if nothing else is in there."""
+    directory, name = os.path.split(file)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        with opened(directory, project=project) as place:
+            with open(os.open(name, flags, dir_fd=place), "rb") as found:
+                if not found.read(len(MARK.encode())).startswith(MARK.encode()):
+                    raise Kept("it was written by another program")
+            os.unlink(name, dir_fd=place)
+    except FileNotFoundError:
+        return False
+    with suppress(OSError):
+        os.rmdir(directory)
+    return True

@@ -1,0 +1,54 @@
+"""`toolcell prepare`: installs the packages that tools ask for, before their first call."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from toolcell.cli._ui.connect import CommandContext, daemon
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, record
+from toolcell.cli._ui.tables import print_prose
+from toolcell.client._transport.operator import operate
+from toolcell_proto.v1 import operator_pb2 as op
+
+__all__ = ["prepare"]
+
+ENDINGS = {"failed": Exit.FAILED, "refused": Exit.REFUSED}
+
+
+async def prepare(context: CommandContext, directory: str, *, remove_unused: bool = False) -> Exit:
+    """Install what the tools of a directory ask for; exits with 1 where a part of it failed, 3 where one was refused.
+
+    Args:
+        context: The command line.
+        directory: A directory; its tools are the project's and the user's own.
+        remove_unused: Whether to remove what no tool file of any directory asks for, and install nothing.
+    """
+    directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    places: dict[str, op.PrepareResponse] = {}
+    async with daemon(context) as found, operate(found) as client:
+        request = op.PrepareRequest(directory=directory, remove_unused=remove_unused)
+        async for answer in client.watch(client.operator.Prepare, request):
+            places[answer.path] = answer
+            if not context.as_json and not context.quiet:
+                _print(answer)
+    if context.as_json:
+        print_json({"places": [record(answer) for answer in places.values()]})
+    elif not places and not context.quiet and remove_unused:
+        print("Nothing to remove: what is there is asked for by a tool file, or was used within two hours.")
+    elif not places and not context.quiet:
+        print_prose(f"Nothing to install: no tool of {clean(directory)} asks for packages.")
+    ends = {ENDINGS.get(answer.state, Exit.OK) for answer in places.values()}
+    return Exit.FAILED if Exit.FAILED in ends else max(ends, default=Exit.OK)
+
+
+def _print(answer: op.PrepareResponse) -> None:
+    first, *more = answer.message.splitlines() or [""]
+    print_prose(
+        "\n".join(
+            [f"{clean(answer.path)}: {answer.state}: {clean(first)}", *(f"  {clean(line)}" for line in more)]
+        )
+    )
+    sys.stdout.flush()

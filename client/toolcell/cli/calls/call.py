@@ -1,0 +1,330 @@
+"""`toolcell call`: one call, from the words of the command line to its exit code.
+
+The result goes to stdout, alone; everything else is the Terminal's. The first ^C aborts the call and the command goes
+on to tell how it ended; the second leaves at once, and then the daemon, which sees the line drop, is the one who ends
+the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from toolcell._paths import SCRIPTS, tool_stem
+from toolcell._units import format_seconds
+from toolcell.cli._ui import outcome_text
+from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
+from toolcell.cli._ui.exit_codes import KIND_EXITS, Exit, Failure
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json
+from toolcell.cli._ui.streams import write_data
+from toolcell.cli._ui.tables import fitted
+from toolcell.cli._ui.terminal import LOADING, Terminal
+from toolcell.cli.calls.arguments import fit, read
+from toolcell.cli.calls.kept_session import KEPT_SECONDS, check_name, keep
+from toolcell.client import (
+    Answer,
+    Ask,
+    Call,
+    Catalog,
+    Event,
+    Log,
+    Outcome,
+    Progress,
+    Question,
+    Session,
+    Update,
+    connect,
+    question_service,
+)
+from toolcell.client._launch.daemon import Daemon, Private
+from toolcell.client._transport.operator import operate
+from toolcell.client.callbacks import Service
+from toolcell.client.forms import NOTIFY, QUESTION, note_of
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = [
+    "CallOptions",
+    "asking",
+    "call",
+    "file_of",
+    "interrupts",
+    "services",
+    "shown",
+    "started",
+    "tell",
+    "tool_of",
+    "wait_for_catalog",
+]
+
+LINGER_SECONDS = 0.0  # the call ends with this process
+PATTERNS_SHOWN_MAX = 8
+ABORT = "agent.abort"
+ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """The options of `toolcell call`."""
+
+    tool: str  # a name, ./lint.py or ./orders.py:total
+    words: Sequence[str]
+    arguments: str | None = None
+    timeout_seconds: float | None = None
+    allow_all: bool = False
+    private: bool = False
+    events: bool = False
+    session: str | None = None  # the name of a session that stays for later commands
+
+
+async def call(context: CommandContext, options: CallOptions) -> Exit:
+    """Run the call, show its events and its outcome, and return the exit code."""
+    given = read(options.words, options.arguments)
+    file, export = file_of(options.tool)
+    terminal = Terminal(quiet=context.quiet)
+    only = () if file is None else (file,)
+    _check_session(options, file)
+    async with (
+        terminal.waiting(LOADING) as waiting,
+        daemon(
+            context, private=options.private, shared=not (options.private or only), only=only
+        ) as selected_daemon,
+    ):
+        ask = asking(terminal, options.allow_all)
+        async with _session(selected_daemon, options.session, terminal, ask) as session:
+            name = options.tool if file is None else tool_of(file, export, session.catalog)
+            if name not in session.catalog.tools:
+                await wait_for_catalog(selected_daemon, session)
+            tool = session.catalog.tools.get(name)
+            arguments = fit(given, tool.input_schema if tool else {})
+            with interrupts(
+                terminal,
+                selected_daemon,
+                lambda: started(session, name, arguments, options.timeout_seconds),
+            ) as running:
+                waiting.text = f"{clean(name)}: loading"
+                show = _events_shown(running) if options.events else shown(terminal, running)
+                async for event in running:
+                    waiting.end()
+                    show(event)
+                outcome = await running
+            terminal.clear()
+    tell(context, terminal, running, outcome, events=options.events)
+    return KIND_EXITS[outcome.kind.value]
+
+
+def _check_session(options: CallOptions, file: str | None) -> None:
+    """Raise Failure for a name that is none, and for a session that could not outlive the command."""
+    if options.session is None:
+        return
+    check_name(options.session)
+    if options.private or file is not None:
+        other = "--private" if options.private else "A tool file of its own"
+        raise Failure(
+            Exit.USAGE,
+            "usage",
+            f"{other} takes a daemon that ends with the command, and --session one that stays.",
+            "Call a tool of the directory by its name: toolcell tools",
+        )
+
+
+@asynccontextmanager
+async def _session(
+    selected_daemon: Daemon, name: str | None, terminal: Terminal, ask: Callable[[Ask], Any] | None
+) -> AsyncGenerator[Session]:
+    """A session for one call, or the one that is kept under a name."""
+    with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
+        async with connect(
+            selected_daemon.socket,
+            agent="cli",
+            directory=".",
+            resume=kept.token if kept is not None else None,
+            ask=ask,
+            services=services(terminal),
+            daemon="running",
+            linger=KEPT_SECONDS if kept is not None else LINGER_SECONDS,
+        ) as session:
+            if kept is not None:
+                session.detach()
+                if not kept.store(session.resume_token):
+                    minutes = f"it is kept for {KEPT_SECONDS / 60:.0f} minutes after each call"
+                    terminal.note(f"{name}: a new session; {minutes}.\n")
+                await session.reload()  # a session keeps the code that it has begun with
+            yield session
+
+
+def file_of(tool: str) -> tuple[str | None, str]:
+    """The file and the export of `./orders.py:total`; None for the name of a tool."""
+    path, colon, export = tool.rpartition(":")
+    if not colon:
+        path, export = tool, ""
+    if "/" not in path and not path.endswith((".py", ".json", *SCRIPTS)):
+        return None, ""
+    return tool_file(path), export
+
+
+def tool_of(file: str, export: str, catalog: Catalog) -> str:
+    """The name of the tool that is meant; a Failure that lists those there are."""
+    stem = tool_stem(file)
+    for name in (export, f"{stem}_{export}") if export else (stem, *catalog.tools):
+        if name in catalog.tools and (export or name == stem or len(catalog.tools) == 1):
+            return name
+    if not catalog.tools:
+        return stem  # broken or without tools: the daemon says which
+    path = os.path.relpath(file)
+    path = path if "/" in path else f"./{path}"
+    choices = ", ".join(f"{path}:{name.removeprefix(f'{stem}_')}" for name in catalog.tools)
+    what = f"has no tool {export!r}" if export else "has several tools"
+    raise Failure(Exit.USAGE, "usage", f"{path} {what}.", f"Take one of: {choices}")
+
+
+async def wait_for_catalog(selected_daemon: Daemon, session: Session) -> None:
+    """Opening a session does not wait for files that are slow to load; a person who names a tool does."""
+    async with operate(selected_daemon) as client:
+        await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+        await session.reload()
+
+
+def started(session: Session, name: str, arguments: Mapping[str, Any], timeout_seconds: float | None) -> Call:
+    try:
+        return session.call(name, arguments, timeout=timeout_seconds)
+    except (TypeError, ValueError) as error:
+        raise Failure(Exit.USAGE, "usage", f"{error}.") from error
+
+
+def shown(terminal: Terminal, running: Call) -> Callable[[Event], None]:
+    """How events are shown to a person."""
+
+    def show(event: Event) -> None:
+        match event:
+            case Progress(done=done, total=total, message=message):
+                terminal.progress(running.tool, done, total, message)
+            case Log(source="log", level=level, text=text):
+                terminal.log(f"{level}: {text}\n")
+            case Log(text=text):
+                terminal.piece(text)
+            case _:
+                pass
+
+    return show
+
+
+def _events_shown(running: Call) -> Callable[[Event], None]:
+    """How events are shown to a program: one JSON object a line."""
+
+    def show(event: Event) -> None:
+        values: dict[str, Any] = {item.name: getattr(event, item.name) for item in fields(event)}
+        if isinstance(event, Update):
+            values["content"] = [block.to_dict() for block in event.content]
+        print_json({"event": type(event).__name__.lower(), "call_id": running.id, **values})
+
+    return show
+
+
+def asking(terminal: Terminal, allow_all: bool) -> Callable[[Ask], Any] | None:
+    """Return the callback for questions; None without a terminal, and then they are denied."""
+
+    async def allow(ask: Ask) -> Answer:
+        terminal.note(f"{ask.call.tool}: {clean(ask.question)} Allowed by --yes.\n")
+        return True
+
+    async def person(ask: Ask) -> Answer:
+        lines = [f"{ask.call.tool}: {clean(ask.question)}"]
+        lines += [f"  {clean(pattern)}" for pattern in ask.patterns[:PATTERNS_SHOWN_MAX]]
+        if (more := len(ask.patterns) - PATTERNS_SHOWN_MAX) > 0:
+            lines.append(f"  and {more} more")
+        if ask.always:
+            lines.append(f"  always: {clean(', '.join(ask.always))}")
+        said = await terminal.ask("\n".join(lines), "[y]es, [N]o, [a]lways?")
+        return ANSWERS.get(said.lower(), False)
+
+    if allow_all:
+        return allow
+    return person if terminal.answers else None
+
+
+def services(terminal: Terminal) -> dict[str, Service]:
+    """Return what `context.abort` and `context.ui` need: notes always, questions with a terminal."""
+
+    async def notify(call: Call, **arguments: object) -> None:
+        message, level = note_of(arguments)
+        terminal.note(f"{call.tool}: {level}: {clean(message)}\n")
+
+    async def question(question: Question) -> object:
+        lines = [f"{question.call.tool}: {clean(question.message)}"]
+        lines += [f"  {number}. {clean(option)}" for number, option in enumerate(question.options, start=1)]
+        if question.default:
+            lines.append(f"  Enter alone: {clean(question.default)}")
+        choices = {"select": f"1-{len(question.options)}?", "confirm": "[y]es, [N]o?", "input": ">"}
+        said = await terminal.ask("\n".join(lines), choices[question.kind])
+        if question.kind == "confirm":
+            return ANSWERS.get(said.lower()) is True
+        if question.kind == "input":
+            return said or question.default
+        chosen = int(said) if said.isascii() and said.isdigit() else 0
+        return question.options[chosen - 1] if 1 <= chosen <= len(question.options) else None
+
+    async def abort(call: Call, **_: object) -> None:
+        call.abort("by the tool")
+
+    services: dict[str, Service] = {ABORT: abort, NOTIFY: notify}
+    return {**services, QUESTION: question_service(question)} if terminal.answers else services
+
+
+@contextmanager
+def interrupts(terminal: Terminal, selected_daemon: Daemon, start: Callable[[], Call]) -> Generator[Call]:
+    """Start a call; while it runs, ^C and a polite kill abort it, and the second one leaves at once."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    asked = False
+
+    def interrupt() -> None:
+        nonlocal asked
+        if asked:
+            terminal.clear()
+            if isinstance(selected_daemon, Private):
+                shutil.rmtree(
+                    os.path.dirname(selected_daemon.socket), ignore_errors=True
+                )  # it ends by itself when we do
+            os._exit(Exit.ABORTED)
+        asked = True
+        running.abort(f"by you after {format_seconds(loop.time() - began)}")
+        terminal.interrupt(f"{running.tool}: aborting (again to leave at once)")
+
+    # Before the call is sent: its tool may run, and be heard of, at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    try:
+        running = start()
+        yield running
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def tell(
+    context: CommandContext, terminal: Terminal, running: Call, outcome: Outcome, *, events: bool = False
+) -> None:
+    """The result to stdout, the rest to stderr; with `events` as the last of the events."""
+    record = {"call_id": running.id, "tool": running.tool, **outcome.to_dict()}
+    if events:
+        print_json({"event": "outcome", **record})
+        return
+    if context.as_json:
+        print_json(record)
+        return
+    if text := outcome_text.result(outcome):
+        write_data(sys.stdout, text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    for remark in outcome_text.remarks(running.tool, outcome, datetime.now().astimezone()):
+        terminal.note(f"{remark}\n")
+    if message := outcome_text.message(running.tool, outcome):
+        terminal.say(fitted(message, sys.stderr))

@@ -1,0 +1,97 @@
+"""`toolcell abort`, `reload`, `restart` and `release`: what people tell a running daemon to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from toolcell.cli._ui.connect import CommandContext, operator
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, problem, record
+from toolcell.cli._ui.tables import print_prose
+from toolcell.client import Refused
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["abort", "release", "reload", "restart"]
+
+
+async def abort(context: CommandContext, call_ids: Sequence[str]) -> Exit:
+    """Stop calls; all of them are tried."""
+    stopped: list[dict[str, Any]] = []
+    failed: Refused | None = None
+    async with operator(context) as client:
+        for call_id in call_ids:
+            request = pb.AbortCallRequest(call_id=call_id, reason="by an operator")
+            try:
+                answer = await client.ask(client.tools.AbortCall, request)
+            except Refused as refused:
+                failed = failed or refused
+                continue
+            stopped.append({"call_id": answer.call_id, "running": answer.running})
+            if not context.as_json and not context.quiet:
+                print(f"{answer.call_id}: {'aborting' if answer.running else 'had ended'}")
+    if failed is not None:
+        raise failed
+    if context.as_json:
+        print_json({"calls": stopped})
+    return Exit.OK
+
+
+async def reload(context: CommandContext) -> Exit:
+    """Read the configuration again, scan every directory in use."""
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.Reload, op.ReloadRequest())
+    if context.as_json:
+        print_json(record(answer) | {"problems": [problem(item) for item in answer.problems]})
+        return Exit.OK
+    print(
+        f"{_count(answer.directories, 'directory', 'directories')}, {_count(answer.tools, 'tool', 'tools')}."
+    )
+    if answer.problems:
+        print("Problems:")
+    for item in answer.problems:
+        line = f" line {item.line}" if item.line else ""
+        print_prose(f"  {clean(item.path)}{line}: {clean(item.message.partition(chr(10))[0])}")
+    return Exit.OK
+
+
+async def restart(context: CommandContext, tool: str | None) -> Exit:
+    """Retire workers, so that the next call gets a new one."""
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.RestartWorkers, op.RestartWorkersRequest(tool=tool or ""))
+        if tool is not None and not answer.retired and not answer.retiring:
+            # No worker of that tool: it was not called, or there is none of that name, which this refuses.
+            await client.ask(client.tools.GetTool, pb.GetToolRequest(directory=os.getcwd(), name=tool))
+    if context.as_json:
+        print_json(record(answer))
+    elif not context.quiet:
+        busy = (
+            f", {answer.retiring} more after {'its call' if answer.retiring == 1 else 'their calls'}"
+            if answer.retiring
+            else ""
+        )
+        print(f"{_count(answer.retired, 'worker', 'workers')} retired{busy}.")
+    return Exit.OK
+
+
+async def release(context: CommandContext, tool: str) -> Exit:
+    """Let a tool out of quarantine."""
+    if os.sep in tool:
+        tool = os.path.abspath(tool)  # noqa: ASYNC240  # it looks at no disk
+    async with operator(context) as client:
+        answer = await client.ask(client.operator.Release, op.ReleaseRequest(tool=tool))
+    if context.as_json:
+        print_json({"released": [record(item) for item in answer.released]})
+    elif not context.quiet:
+        for item in answer.released:
+            print_prose(
+                f"{clean(item.path)} may run again, after {_count(len(item.deaths), 'death', 'deaths')}."
+            )
+    return Exit.OK
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

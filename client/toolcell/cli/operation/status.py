@@ -1,0 +1,206 @@
+"""`toolcell status` and `toolcell stop`: whether a daemon runs, and its end.
+
+A daemon that hangs answers no request, but the kernel knows which process listens on its socket (SO_PEERCRED), so that
+both commands can name it. `stop` signals that process only after it has answered as the daemon, because any program of
+the user can listen on a path; the process is held by a pidfd meanwhile, so that its number cannot go to another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket as sockets
+import struct
+from collections.abc import Generator, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from toolcell import _paths
+from toolcell._units import format_bytes
+from toolcell._version import VERSION
+from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.exit_codes import Exit, Failure
+from toolcell.cli._ui.format import ago, clean
+from toolcell.cli._ui.json_output import print_json, record, time_of
+from toolcell.cli._ui.tables import print_facts
+from toolcell.cli._ui.terminal import Terminal
+from toolcell.client import Refused
+from toolcell.client._launch.daemon import Daemon, answers, find
+from toolcell.client._transport.channel import START_IT
+from toolcell.client._transport.operator import Operator, operate
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcell_proto.v1 import toolcell_pb2 as pb
+
+__all__ = ["status", "stop"]
+
+ANSWER_SECONDS: Final = 5.0
+"""A daemon with work to do answers within milliseconds."""
+CALLS_SHOWN_MAX: Final = 8
+_CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, user, group
+
+
+async def status(context: CommandContext) -> Exit:
+    """Whether the daemon runs, what it does and where its files are."""
+    target = find(context.socket, "running")
+    found = await _status_of(target) if answers(target.socket) else None
+    if context.as_json:
+        fields = op.GetStatusResponse.DESCRIPTOR.fields
+        known: dict[str, Any] = record(found) if found is not None else {field.name: None for field in fields}
+        known |= {"running": found is not None, "client_version": VERSION, "socket": target.socket}
+        print_json(known)
+    else:
+        rows = _idle_rows(target.socket) if found is None else _rows(found)
+        print(
+            "No daemon runs."
+            if found is None
+            else f"A daemon runs: process {found.pid}, {found.state} for {_for(found)}."
+        )
+        print_facts(rows, indent=2)
+        terminal = Terminal(quiet=context.quiet)
+        if found is None:
+            terminal.note(f"{START_IT}; an agent's first session starts one too.\n")
+        elif found.version != VERSION:
+            terminal.note(
+                f"This command is Toolcell {VERSION}. For a daemon of that version: toolcell stop\n"
+            )
+    return Exit.OK if found is not None else Exit.UNAVAILABLE
+
+
+async def _status_of(target: Daemon) -> op.GetStatusResponse:
+    async with operate(target) as client:
+        return await _asked(client, target.socket)
+
+
+async def _asked(client: Operator, socket: str) -> op.GetStatusResponse:
+    try:
+        return await client.ask(
+            client.operator.GetStatus, op.GetStatusRequest(), timeout_seconds=ANSWER_SECONDS
+        )
+    except Refused as refused:
+        if refused.reason != "deadline_exceeded":
+            raise
+        pid = _listener(socket)
+        who = f", process {pid}," if pid else ""
+        remedy = f"See what it does, or end it with all its calls: kill -KILL {pid}" if pid else ""
+        raise Failure(
+            Exit.UNAVAILABLE,
+            "no_answer",
+            f"The daemon on {socket}{who} has not answered for {ANSWER_SECONDS:g} s.",
+            remedy,
+        ) from refused
+
+
+def _rows(found: op.GetStatusResponse) -> Iterator[tuple[str, str]]:
+    yield "version", found.version
+    yield "sessions", str(found.sessions)
+    yield "calls", f"{found.calls} waiting or running, {found.calls_ended} ended"
+    cells = f"{found.blanks} {'cell' if found.blanks == 1 else 'cells'} ready for more"
+    yield "workers", f"{found.workers}, {cells}"
+    if found.quarantined:
+        yield "quarantine", f"{found.quarantined} tool files: toolcell ps"
+    yield "memory", f"{format_bytes(found.memory_bytes)} of the daemon itself"
+    yield "socket", found.socket
+    quota = f" of at most {format_bytes(found.spill_quota_bytes)}" if found.spill_quota_bytes else ""
+    yield "state", f"{found.state_directory} ({format_bytes(found.spill_bytes)}{quota} of outputs)"
+    journal = "the journal: journalctl --user -u toolcelld"
+    yield "log", journal if found.log == "journal" else found.log or "where it was started"
+    yield "config", ", ".join(found.config_files) or "none: the defaults"
+
+
+def _idle_rows(socket: str) -> Iterator[tuple[str, str]]:
+    state = _paths.state_directory()
+    yield "socket", socket
+    yield "state", state
+    if os.path.exists(log := os.path.join(state, "daemon.log")):
+        yield "log", f"{log} (of the last daemon that a client started)"
+
+
+def _for(found: op.GetStatusResponse) -> str:
+    return ago(time_of(found.started), datetime.now(UTC)).removesuffix(" ago")
+
+
+async def stop(context: CommandContext) -> Exit:
+    """End the daemon as SIGTERM does, say what it waits for, and return when the process has ended."""
+    target = find(context.socket, "running")
+    terminal = Terminal(quiet=context.quiet)
+    pid = _listener(target.socket) if answers(target.socket) else None
+    if pid is None:
+        if context.as_json:
+            print_json({"was_running": False, "pid": None, "calls": []})
+        else:
+            terminal.note(f"No daemon runs on {target.socket}.\n")
+        return Exit.OK
+    with _held(pid, target.socket) as process:
+        async with operate(target) as client:
+            if (await _asked(client, target.socket)).pid != pid:
+                raise Failure(
+                    Exit.UNAVAILABLE,
+                    "unavailable",
+                    f"Process {pid} listens on {target.socket}, and says that it is another one.",
+                )
+            listed = await client.ask(client.operator.ListCalls, op.ListCallsRequest(limit=1000))
+        running = [call for call in listed.calls if not call.HasField("outcome") and call.state != "ended"]
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if running:
+            terminal.note(f"{_waits_for(running)}\n")
+        await _ended(process)
+    if context.as_json:
+        print_json({"was_running": True, "pid": pid, "calls": [call.call_id for call in running]})
+    elif not context.quiet:
+        print(f"The daemon, process {pid}, has ended.")
+    return Exit.OK
+
+
+def _waits_for(running: Sequence[pb.CallInfo]) -> str:
+    shown = ", ".join(f"{clean(call.tool)} ({call.call_id})" for call in running[:CALLS_SHOWN_MAX])
+    more = f" and {len(running) - CALLS_SHOWN_MAX} more" if len(running) > CALLS_SHOWN_MAX else ""
+    calls = "1 call" if len(running) == 1 else f"{len(running)} calls"
+    return (
+        f"It accepts no more calls, and waits some seconds for {calls}: {shown}{more}.\n"
+        "Not to wait for one: toolcell abort CALL"
+    )
+
+
+def _listener(socket: str) -> int | None:
+    """The process that listens on a socket, by the kernel's account; None if it cannot be told."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(socket)
+            found = probe.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    pid, _, _ = _CREDENTIALS.unpack(found)
+    return pid or None  # 0 is a process of another PID namespace
+
+
+@contextlib.contextmanager
+def _held(pid: int, socket: str) -> Generator[int]:
+    """A pidfd of the daemon's process."""
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        text = f"Process {pid}, which listens on {socket}, cannot be signalled: {error.strerror}."
+        raise Failure(Exit.UNAVAILABLE, "unavailable", text) from error
+    try:
+        yield process
+    finally:
+        os.close(process)
+
+
+async def _ended(process: int) -> None:
+    """Wait until the process of a pidfd has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def readable() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    loop.add_reader(process, readable)
+    try:
+        await ended
+    finally:
+        loop.remove_reader(process)

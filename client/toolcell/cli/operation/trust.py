@@ -1,0 +1,243 @@
+"""`toolcell trust`, `toolcell explain` and `toolcell doctor`: what strangers' tools may have, and what this host can hold them to.
+
+They work without a running daemon, by a private one, which has the same configuration and the same records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from toolcell.cli._ui.connect import CommandContext, daemon
+from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.format import clean
+from toolcell.cli._ui.json_output import print_json, problem, record
+from toolcell.cli._ui.tables import print_prose, print_table
+from toolcell.cli._ui.terminal import LOADING, Terminal
+from toolcell.client._transport.operator import Operator, operate
+from toolcell_proto.v1 import operator_pb2 as op
+
+__all__ = ["doctor", "explain", "trust", "trusted"]
+
+EVERYTHING = "*"
+
+
+async def trusted(context: CommandContext) -> Exit:
+    """The projects that are trusted."""
+    async with daemon(context) as found, operate(found) as client:
+        trusts = (await client.ask(client.operator.ListTrust, op.ListTrustRequest())).trusts
+    if context.as_json:
+        print_json({"trusts": [record(it) for it in trusts]})
+        return Exit.OK
+    print_table(
+        ("DIRECTORY", "CODE", "MAY HAVE"),
+        [(it.directory, "pinned" if it.pinned else "any", _may_have(it)) for it in trusts],
+        wrap=("DIRECTORY", "MAY HAVE"),
+    )
+    return Exit.OK
+
+
+def _may_have(trust: op.TrustInfo) -> str:
+    return ", ".join((*_network(trust.network), *trust.secrets)) or "nothing beyond its project"
+
+
+async def trust(
+    context: CommandContext, directory: str, *, pinned: bool, show: bool, revoke: bool, yes: bool
+) -> Exit:
+    """Show what a project's tools ask for, and grant it.
+
+    Args:
+        context: The command line.
+        directory: The project's directory.
+        pinned: Whether only the current code is trusted.
+        show: Whether nothing is granted.
+        revoke: Whether the trust is taken back instead.
+        yes: Whether it is granted without a question.
+    """
+    directory = os.path.abspath(directory)  # noqa: ASYNC240  # it looks at no disk
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting as line, daemon(context) as found, operate(found) as client:
+        if revoke:
+            return await _revoke(context, client, directory)
+        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=directory))
+        line.end()
+        if not context.as_json and not context.quiet:
+            print_prose("\n".join(_asks(asked)))
+        if show:
+            done = Exit.OK
+        else:
+            asked, done = await _grant(context, client, asked, pinned=pinned, yes=yes)
+    if context.as_json:
+        print_json(record(asked) | {"problems": [problem(found) for found in asked.problems]})
+    return done
+
+
+async def _revoke(context: CommandContext, client: Operator, directory: str) -> Exit:
+    answer = await client.ask(client.operator.Distrust, op.DistrustRequest(directory=directory))
+    if context.as_json:
+        print_json({"directory": directory, "was_trusted": answer.was_trusted})
+    elif not context.quiet:
+        print_prose(
+            f"{clean(directory)} {'is trusted no longer' if answer.was_trusted else 'was not trusted'}."
+        )
+    return Exit.OK
+
+
+async def _grant(
+    context: CommandContext, client: Operator, asked: op.GetTrustResponse, *, pinned: bool, yes: bool
+) -> tuple[op.GetTrustResponse, Exit]:
+    """Trust exactly what was shown. What is described only then is shown and asked for in a second round."""
+    shown: set[bytes] = set()
+    while True:
+        if not yes and not await _agreed(asked):
+            return asked, Exit.REFUSED
+        shown |= {tool.SerializeToString() for tool in map(_without_state, asked.tools)}
+        request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
+        await client.ask(client.operator.Trust, request)
+        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
+        new = [tool for tool in asked.tools if tool.state != "granted"]
+        if not new or shown.issuperset(_without_state(tool).SerializeToString() for tool in new):
+            break
+        if not context.as_json and not context.quiet:
+            print("\nKnown now, after their files could be described:")
+            print_prose("\n".join(_lines(new, asked.directory)))
+    if not context.as_json and not context.quiet:
+        how = "as its code is now" if pinned else "whatever its code will be, as long as it asks for no more"
+        print_prose(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
+    return asked, Exit.OK
+
+
+def _without_state(tool: op.ToolAsks) -> op.ToolAsks:
+    copy = op.ToolAsks()
+    copy.CopyFrom(tool)
+    copy.state = ""
+    return copy
+
+
+async def _agreed(asked: op.GetTrustResponse) -> bool:
+    """Whether the person at the terminal grants it; without a terminal it says how to grant it."""
+    terminal = Terminal()
+    if not terminal.answers:
+        terminal.say(
+            f"Nothing is granted without a question or --yes: toolcell trust --yes {clean(asked.directory)}"
+        )
+        return False
+    if (await terminal.ask("Trust them with that?", "[y/N]")).lower() in ("y", "yes"):
+        return True
+    terminal.say("Nothing was granted.")
+    return False
+
+
+def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
+    yield f"{clean(asked.directory)} is {_state(asked.state)}."
+    new = [tool for tool in asked.tools if tool.state != "granted"]
+    known = [tool for tool in asked.tools if tool.state == "granted"]
+    if not asked.tools:
+        yield "It has no tools that are known."
+    if new and asked.HasField("trust"):
+        yield "New since it was trusted:"
+    yield from _lines(new, asked.directory)
+    if known and new:
+        yield "Granted before:"
+    yield from _lines(known, asked.directory)
+    given = [
+        ("variables", ", ".join(asked.env)),
+        ("programs of", ", ".join(asked.programs)),
+        ("the interpreter", asked.python),
+        ("the packages", ", ".join(asked.requires)),
+    ]
+    if any(value for _, value in given):
+        yield "Once it is trusted, its tools also get:"
+        yield from (f"  {what} {clean(value)}" for what, value in given if value)
+    if asked.problems:
+        yield "Not known, because they could not be described:"
+        yield from (
+            f"  {clean(found.path)}: {clean(found.message.partition(chr(10))[0])}" for found in asked.problems
+        )
+
+
+def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
+    for tool in tools:
+        wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
+        wants += [f"the variable {name}" for name in tool.env]
+        if tool.sandbox:
+            wants.append(f'the sandbox "{tool.sandbox}", by a rule with its name')
+        more = " (more than before)" if tool.state == "more" else ""
+        path = clean(os.path.relpath(tool.path, directory))
+        yield f"  {clean(tool.tool)} ({path}): {clean(', '.join(wants)) or 'nothing'}{more}"
+
+
+def _network(hosts: Iterable[str]) -> list[str]:
+    names = list(hosts)
+    if EVERYTHING in names:
+        return ["the whole network"]
+    return [f"the network to {', '.join(names)}"] if names else []
+
+
+def _state(state: str) -> str:
+    return {
+        "pinned": "trusted, as its code is now",
+        "changed": "trusted, but not with everything that is there now: a file, its code or the interpreter is new",
+        "untrusted": "not trusted",
+    }.get(state, state)
+
+
+async def explain(context: CommandContext, tool: str, subject: str) -> Exit:
+    """Show what a tool may reach and why; exits with 3 where it may not have what was asked about.
+
+    Args:
+        context: The command line.
+        tool: The name of the tool.
+        subject: A path, a host, a program or a variable; empty for everything that the tool is given.
+    """
+    request = op.ExplainRequest(directory=os.getcwd(), tool=tool, subject=subject)
+    waiting = Terminal(quiet=context.quiet).waiting(LOADING)
+    async with waiting, daemon(context) as found, operate(found) as client:
+        answers = (await client.ask(client.operator.Explain, request)).explanations
+    if context.as_json:
+        print_json({"tool": tool, "explanations": [record(answer) for answer in answers]})
+    elif not subject:
+        print_table(
+            ("WHAT", "VALUE", "BECAUSE OF"),
+            [(it.kind, it.answer or "none", it.rule) for it in answers],
+            wrap=("VALUE", "BECAUSE OF"),
+        )
+    else:
+        for it in answers:
+            print_prose(f"{clean(tool)} may {clean(it.answer)} {clean(it.subject)}: {clean(it.rule)}")
+            for line in it.remedy.splitlines():
+                if line.startswith(" "):  # to be copied
+                    print(f"  {' ' * (len(line) - len(line.lstrip()))}{clean(line)}")
+                else:
+                    print_prose(f"  {clean(line)}")
+    return Exit.OK if all(answer.allowed for answer in answers) else Exit.REFUSED
+
+
+async def doctor(context: CommandContext) -> Exit:
+    """What this host can give a cell; exits with 1 where it cannot give the configured default."""
+    async with daemon(context) as found, operate(found) as client:
+        answer = await client.ask(client.operator.Doctor, op.DoctorRequest())
+    if context.as_json:
+        print_json(record(answer))
+    else:
+        _print_doctor(answer)
+    return Exit.OK if answer.healthy else Exit.FAILED
+
+
+def _print_doctor(answer: op.DoctorResponse) -> None:
+    print_table(
+        ("WHAT", "NAME", "STATE", "DETAIL"),
+        [(it.kind, it.name, it.state, it.detail) for it in answer.findings],
+        wrap=("NAME", "DETAIL"),
+    )
+    remedies = [it for it in answer.findings if it.remedy]
+    if remedies:
+        print("\nTo mend it:")
+    for it in remedies:
+        print_prose(f"  {clean(it.name)}: {clean(it.remedy)}")
+    default = f'[defaults] sandbox = "{clean(answer.sandbox)}"'
+    if answer.healthy:
+        same = "" if answer.sandbox == answer.enclosure else f", which is {answer.enclosure} on this host"
+        print_prose(f"\nTools run under {default}{same}.")
+    else:
+        print_prose(f"\nTools cannot run: this host cannot give {default}.")

@@ -1,0 +1,101 @@
+"""What `--help` and the manual page say: every command, in a group, with examples that are command lines of Toolcell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.command_lines import PROGRAM, parse
+
+from toolcell._version import VERSION
+from toolcell.cli._command_line.help import EXAMPLES, EXIT_CODES, GROUPS
+from toolcell.cli._command_line.man_page import ENVIRONMENT, man_page, roff
+from toolcell.cli._command_line.page import page
+from toolcell.cli._ui.exit_codes import Exit
+
+MAN_PAGE = Path(__file__).parents[3] / "docs" / "toolcell.1"
+
+
+def commands(command: Any = PROGRAM, words: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all commands that are not hidden, by their words after `toolcell`."""
+    for name, below in getattr(command, "commands", {}).items():
+        yield f"{words} {name}".strip(), below
+        yield from commands(below, f"{words} {name}".strip())
+
+
+def shown(*words: str, columns: int = 80) -> str:
+    environment = {"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"}
+    line = [sys.executable, "-m", "toolcell.cli", *words]
+    return subprocess.run(
+        line, env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def test_every_command_is_in_one_group_and_has_examples() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(PROGRAM.commands)
+    assert set(EXAMPLES) == {words for words, _ in commands()}
+    assert set(EXIT_CODES) == set(Exit)
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_an_example_is_a_command_line(line: str) -> None:
+    line = line.partition(" | ")[0].partition(" > ")[0]
+    parse(shlex.split(line.removeprefix('eval "$(').removesuffix(')"')))
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("words", [(), ("call",), ("mcp", "install"), ("explain",)], ids=" ".join)
+def test_no_line_is_longer_than_the_terminal_and_no_sentence_is_cut(
+    words: tuple[str, ...], columns: int
+) -> None:
+    text = shown(*words, "--help", columns=columns)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "..." not in text.replace("[ARGS]...", "")
+
+
+def test_the_version_is_an_option_too() -> None:
+    assert shown("--version") == shown("version") == f"toolcell {VERSION}\n"
+
+
+def test_the_manual_page_is_that_of_the_command() -> None:
+    assert MAN_PAGE.read_text(encoding="utf-8") == man_page(), "run: make generate"
+
+
+def test_the_page_of_the_command_is_that_of_the_command() -> None:
+    assert MAN_PAGE.with_name("commands.md").read_text(encoding="utf-8") == page(), "run: make generate"
+
+
+def test_no_text_is_a_request_of_roff() -> None:
+    assert roff(".so /etc/passwd") == r"\&.so /etc/passwd"
+    assert roff("'x \\n") == r"\&'x \en"
+    lines = MAN_PAGE.read_text(encoding="utf-8").splitlines()
+    requests = {line.split()[0] for line in lines if line.startswith((".", "'"))}
+    assert requests <= {".TH", ".SH", ".SS", ".TP", ".B", ".PP", ".nf", ".fi", ".RS", ".RE"}
+
+
+READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)\"([A-Z_]+)\"|\"(TOOLCELL_[A-Z_]+)\"")
+OF_OTHERS = {
+    "PATH": "of every program",
+    "HOME": "of every program",
+    "TMPDIR": "set for the tool in its cell",
+    "NODE_PATH": "set for the tool in its cell",
+    "VIRTUAL_ENV": "set for the tool in its cell",
+    "PYTHONPATH": "set for a build of the package",
+    "NOTIFY_SOCKET": "set by systemd",
+    "JOURNAL_STREAM": "set by systemd",
+}
+
+
+def test_every_variable_that_the_code_reads_is_on_the_manual_page() -> None:
+    root = Path(__file__).parents[3]
+    sources = [path for place in ("client", "daemon") for path in sorted((root / place).rglob("*.py"))]
+    read = {name for path in sources for pair in READ.findall(path.read_text()) for name in pair if name}
+    assert {"TOOLCELL_SOCKET", "NO_COLOR", "XDG_STATE_HOME"} <= read
+    assert read - set(OF_OTHERS) - set(ENVIRONMENT) == set()

@@ -1,0 +1,139 @@
+"""Tables and messages on terminals of every width: nothing is cut, ids stay whole, and colours only where they are wanted."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcell.cli._ui.tables import fitted, print_facts, print_prose, print_table, width_of, wrapped
+
+ESCAPE = re.compile(r"\x1b\[(\d+)m")
+CALLS = ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY")
+DIRECTORY = "/home/adalovelace/src/a-directory-with-a-long-name/customer-orders-service"
+ROWS = [
+    ("c-5d72704a1dd98db6", "word_count_slow_search_in_everything", "refused (needs_grant)", "34 s ago", "-", "cli", DIRECTORY),
+    ("c-4309ce4933d6fe89", "lint", "crashed (SIGABRT)", "2 min ago", "1.5 s", "claude/reviewer", "/tmp"),
+    ("c-0000000000000000", "語" * 30, "ok", "now", "12 ms", "mcp", "/" + "x" * 130),
+]  # fmt: skip
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return monkeypatch
+
+
+def of_width(terminal: pytest.MonkeyPatch, columns: int) -> None:
+    terminal.setattr(sys.stdout, "isatty", lambda: True)
+    terminal.setenv("COLUMNS", str(columns))
+
+
+def plain(text: str) -> str:
+    return ESCAPE.sub("", text)
+
+
+@pytest.mark.parametrize("columns", [1, 20, 40, 60, 80, 100, 130, 200, 400])
+def test_no_column_of_a_table_loses_its_meaning(
+    columns: int, terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_width(terminal, columns)
+    print_table(CALLS, ROWS, right=("RAN",), wrap=("TOOL", "STATE", "DIRECTORY"))
+    text = plain(capsys.readouterr().out)
+    if columns >= 40:
+        assert max(map(width_of, text.splitlines())) <= columns
+    for row in ROWS:
+        for heading, cell in zip(CALLS, row, strict=True):
+            assert heading in text
+            # Every letter is there, in its order; what is not in a column of its own is in one piece.
+            if heading not in ("TOOL", "STATE", "DIRECTORY"):
+                assert cell in text if columns >= 40 else set(cell) <= set(text)
+            elif columns < 80 and cell != ROWS[2][1]:
+                assert "".join(cell.split()) in "".join(text.split())
+    assert text.count("語") == 30
+    assert text.count("x") >= 130
+    assert "…" not in text
+
+
+def test_the_narrower_a_terminal_is_the_more_stands_below(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(columns: int) -> list[str]:
+        of_width(terminal, columns)
+        print_table(
+            ("ID", "STATE", "FILE"), [("c-1", "ok", "/a/b.py"), ("c-2", "idle", "/c.py")], wrap=("FILE",)
+        )
+        return plain(capsys.readouterr().out).splitlines()
+
+    assert shown(80) == ["ID   STATE  FILE", "c-1  ok     /a/b.py", "c-2  idle   /c.py"]
+    assert shown(18) == ["ID   STATE", "    FILE", "c-1  ok", "    /a/b.py", "c-2  idle", "    /c.py"]
+    assert shown(9) == [
+        "ID     c-1", "STATE  ok", "FILE   /a/b.py", "", "ID     c-2", "STATE  idle", "FILE   /c.py",
+    ]  # fmt: skip
+
+
+def test_colours_are_red_green_and_bold_and_only_where_they_are_wanted(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def codes() -> set[str]:
+        print_table(CALLS, ROWS, wrap=("TOOL", "STATE", "DIRECTORY"))
+        return set(ESCAPE.findall(capsys.readouterr().out))
+
+    of_width(terminal, 200)
+    assert codes() == {"0", "1", "31", "32"}
+    of_width(terminal, 60)
+    assert codes() == {"0", "1", "31", "32"}
+    terminal.setenv("NO_COLOR", "")  # says nothing: https://no-color.org
+    assert codes()
+    terminal.setenv("NO_COLOR", "1")
+    assert not codes()
+    terminal.delenv("NO_COLOR")
+    terminal.setenv("TERM", "dumb")
+    assert not codes()
+    terminal.setenv("TERM", "xterm")
+    terminal.setattr(sys.stdout, "isatty", lambda: False)
+    assert not codes()
+
+
+def test_what_a_cell_says_controls_no_terminal(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for columns in (20, 200):
+        of_width(terminal, columns)
+        print_table(("A", "STATE"), [("\x1b[2Jred\x1b[31m", "ok\x07")], wrap=("A",))
+        print_facts([("name", "\x1b[2Jvalue")])
+        assert set(ESCAPE.findall(capsys.readouterr().out)) <= {"0", "1"}
+
+
+def test_a_sentence_is_wrapped_and_a_command_stays_to_be_copied(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_width(terminal, 40)
+    message = (
+        f"It needs the network, and its project is not trusted.\n  To grant it: toolcell trust {DIRECTORY}"
+    )
+    assert fitted(message, sys.stdout).split("\n") == [
+        "It needs the network, and its project",
+        "  is not trusted.",
+        "  To grant it:",
+        f"    toolcell trust {DIRECTORY}",
+    ]
+    print_prose("Custom Tools:\n  lint (local) — Find what is not written as it should be.")
+    assert capsys.readouterr().out.splitlines() == [
+        "Custom Tools:",
+        "  lint (local) — Find what is not",
+        "    written as it should be.",
+    ]
+    terminal.setattr(sys.stdout, "isatty", lambda: False)
+    assert fitted(message, sys.stdout) == message
+
+
+@given(st.text(alphabet="ab /_語é", max_size=80), st.integers(2, 30))
+def test_wrapped_lines_fit_and_have_every_letter(text: str, width: int) -> None:
+    lines = wrapped(text, width)
+    assert all(width_of(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
