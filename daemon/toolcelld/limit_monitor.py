@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.usage import Usage, disk_used, passed
-from toolcelld.config.settings import Limits
+from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
 

@@ -32,15 +32,15 @@ import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld.calls.call import Call
-from toolcelld.calls.definitions import Definitions
-from toolcelld.calls.history import CallHistory
+from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
+from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.description import Broken, Description
+from toolcelld.catalog.describing.description import Broken, Description
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
-from toolcelld.catalog.sources import ToolFile, project_directory, sources_of
 from toolcelld.catalog.watch import Watch
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree

@@ -27,7 +27,7 @@ atheris: Any = importlib.import_module(
 )  # by name: only `make fuzz` installs it, and it has no types
 
 with atheris.instrument_imports(include=["toolcelld"]):
-    from toolcelld.config.settings import Limits
+    from toolcelld.config.resolution.settings import Limits
     from toolcelld.output.result import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.conftest import tried
 
-from toolcelld.worker.loader import Broken, ToolSource, load
+from toolcelld.worker.loading.loader import Broken, ToolSource, load
 
 EXAMPLES: int = 50
 

@@ -15,10 +15,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.calls import events, hooks, outcome
+from toolcelld.calls import events
 from toolcelld.calls.events import parts
-from toolcelld.calls.history import SHOWN_BYTES_MAX, CallSummary
-from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome, Stop
+from toolcelld.calls.functions import hooks
+from toolcelld.calls.outcomes import outcome
+from toolcelld.calls.outcomes.history import SHOWN_BYTES_MAX, CallSummary
+from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome, Stop
 from toolcelld.calls.permission import Permission
 from toolcelld.calls.run import Run
 from toolcelld.calls.timers import PausableTimer

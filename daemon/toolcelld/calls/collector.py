@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 from pydantic_core import from_json
 
 from toolcelld.calls import events
-from toolcelld.calls.outcome import EMPTY_BODY, Report
+from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Report
 from toolcelld.calls.timers import UNIT_BYTES
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from toolcelld.calls.outcome import Outcome
+from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.errors import Refusal
 

@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from toolcelld.calls.hook_run import HookFailed, HookRefused, Listener, run_in
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener, run_in
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
 from toolcelld.environments.packages import (

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from toolcell._printable import printable
-from toolcelld.calls import outcome
-from toolcelld.calls.outcome import Outcome
+from toolcelld.calls.outcomes import outcome
+from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.calls.questions import NO_CLIENT, Questions
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage

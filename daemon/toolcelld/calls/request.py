@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolcelld.calls.hook_run import BoundHook
+from toolcelld.calls.functions.hook_run import BoundHook
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.config.permissions import Rule
-from toolcelld.config.settings import NO_LIMITS, Limits, Settings, lower
+from toolcelld.config.resolution.settings import NO_LIMITS, Limits, Settings, lower
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import Permit
 

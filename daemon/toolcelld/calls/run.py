@@ -20,13 +20,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from toolcell._context.ui import QUESTION
-from toolcelld.calls import hooks
 from toolcelld.calls.collector import OutputCollector
-from toolcelld.calls.outcome import Kind, Outcome, Stop
+from toolcelld.calls.functions import hooks
+from toolcelld.calls.outcomes.outcome import Kind, Outcome, Stop
+from toolcelld.calls.outcomes.record import CallRecord
 from toolcelld.calls.questions import Questions
-from toolcelld.calls.record import CallRecord
 from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
-from toolcelld.config.settings import KEYS
+from toolcelld.config.resolution.settings import KEYS
 from toolcelld.errors import BugBarrier
 from toolcelld.lifecycle import CallEvent, CallState, WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refusals

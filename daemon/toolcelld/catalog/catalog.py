@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
 from toolcell._printable import printable
-from toolcelld.catalog.description import Broken, Described, Description
+from toolcelld.catalog.describing.description import Broken, Described, Description
+from toolcelld.catalog.describing.schemas import check_schemas
+from toolcelld.catalog.discovery.scan import Scan
+from toolcelld.catalog.discovery.sources import BUILTIN, ToolFile
 from toolcelld.catalog.problem import Problem, no_tool
-from toolcelld.catalog.scan import Scan
-from toolcelld.catalog.schemas import check_schemas
-from toolcelld.catalog.sources import BUILTIN, ToolFile
-from toolcelld.config.declaration import DeclarationError, declare
+from toolcelld.config.resolution.declaration import DeclarationError, declare
 
 __all__ = ["Catalog", "Problem", "ToolInfo", "assemble", "may_be_in", "redefined", "render", "shown_path"]
 

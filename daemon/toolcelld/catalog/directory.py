@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble
-from toolcelld.catalog.description import Description
-from toolcelld.catalog.descriptions import DescriptionCache
+from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.describing.descriptions import DescriptionCache
+from toolcelld.catalog.discovery.scan import Scan, scan
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.permissions import denied_by
-from toolcelld.catalog.scan import Scan, scan
-from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.config.load import Config
 
 __all__ = ["Pin", "WatchedDirectory"]

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.catalog.description import Description
+from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import Source, ToolFile
 from toolcelld.catalog.permissions import tier_of
 from toolcelld.catalog.problem import Problem
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import Source, ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.permissions import Rules, last_match
 from toolcelld.config.schema import HookSection

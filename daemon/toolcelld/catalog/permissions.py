@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from toolcelld.catalog.sources import project_directory
+from toolcelld.catalog.discovery.sources import project_directory
 from toolcelld.config.load import Config
 from toolcelld.config.permissions import Rule, Tier, last_match, strictest
 from toolcelld.config.project_file import PROJECT_FILE

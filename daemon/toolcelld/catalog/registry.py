@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.descriptions import Cache, Describe, DescriptionCache
+from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
 from toolcelld.sandbox.paths import is_below

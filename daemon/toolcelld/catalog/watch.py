@@ -33,9 +33,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from toolcelld.catalog.digest import UNWATCHED
+from toolcelld.catalog.discovery.digest import UNWATCHED
+from toolcelld.catalog.discovery.sources import PROJECT, Source
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.catalog.sources import PROJECT, Source
 from toolcelld.sandbox import linux
 
 __all__ = ["Watch"]

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import from_json, to_json
 
-from toolcelld.config.settings import Limits
+from toolcelld.config.resolution.settings import Limits
 from toolcelld.output.spill import Output
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.output.truncate import Keep, Notice, Truncated, Truncator, fits

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.environments.requirements import NO_REQUIREMENTS, Requirements
 from toolcelld.policy.secrets import NO_SECRETS, SecretRefs

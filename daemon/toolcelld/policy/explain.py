@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.catalog.sources import PROJECT
+from toolcelld.catalog.discovery.sources import PROJECT
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
 from toolcelld.sandbox import landlock

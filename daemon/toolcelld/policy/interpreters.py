@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from toolcelld.catalog.sources import ToolFile, project_directory
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, environment_in, find
 from toolcelld.environments.packages import (
     INSTALLED,

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toolcelld.catalog.sources import ToolFile, project_directory
-from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.catalog.discovery.sources import ToolFile, project_directory
 from toolcelld.config.hosts import ports_of
+from toolcelld.config.resolution.grants import NOTHING, Grant
+from toolcelld.config.resolution.settings import Settings
 from toolcelld.config.schema import DefaultsSection, ProfileSection
-from toolcelld.config.settings import Settings
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project

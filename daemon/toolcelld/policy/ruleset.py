@@ -17,14 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.flavours import FLAVOURS, project_places
+from toolcelld.catalog.discovery.flavours import FLAVOURS, project_places
+from toolcelld.catalog.discovery.sources import (
+    PROJECT,
+    ToolFile,
+    project_above,
+    project_directory,
+    sources_of,
+)
 from toolcelld.catalog.hooks import Hook
-from toolcelld.catalog.sources import PROJECT, ToolFile, project_above, project_directory, sources_of
-from toolcelld.config.declaration import NO_PRESET, Preset
-from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config
+from toolcelld.config.resolution.declaration import NO_PRESET, Preset
+from toolcelld.config.resolution.grants import NOTHING, Grant
+from toolcelld.config.resolution.settings import KEYS, Limits, Settings, Standing, lower, resolve, with_env
 from toolcelld.config.schema import LimitKeys
-from toolcelld.config.settings import KEYS, Limits, Settings, Standing, lower, resolve, with_env
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory
-from toolcelld.config.grants import NOTHING, Grant
+from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory
 from toolcelld.config.load import Config
+from toolcelld.config.resolution.grants import NOTHING, Grant
 from toolcelld.store import Store
 
 __all__ = [

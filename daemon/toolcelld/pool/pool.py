@@ -25,8 +25,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
-from toolcelld.catalog.description import Broken, Description, Rejected
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.describing.description import Broken, Description, Rejected
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec

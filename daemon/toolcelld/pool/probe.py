@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.pool.prefork import PreforkedCells

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import HEALTH, HealthEvent, HealthState, Machine
 

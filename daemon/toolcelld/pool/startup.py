@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from toolcelld.catalog.description import Description
+from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source

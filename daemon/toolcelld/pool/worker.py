@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from toolcelld.catalog.description import Description
+from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source

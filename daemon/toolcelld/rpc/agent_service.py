@@ -22,7 +22,7 @@ import toolcelld
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1 import toolcell_pb2_grpc as rpc
 from toolcelld.calls import events
-from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
-from toolcelld.config.settings import resolve
+from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here
 from toolcelld.environments.kept import Usage
 from toolcelld.errors import Refusal

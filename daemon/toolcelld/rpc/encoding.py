@@ -23,12 +23,12 @@ from toolcell._results.json_value import whole
 from toolcell._session_reasons import DATA_BYTES_MAX
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls import events
-from toolcelld.calls.history import CallSummary
-from toolcelld.calls.outcome import Outcome
+from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.calls.request import Request
 from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.problem import Problem
-from toolcelld.config.settings import NO_LIMITS, Limits
+from toolcelld.config.resolution.settings import NO_LIMITS, Limits
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.output.spill import Output
 from toolcelld.sessions.session import OpenRequest

@@ -18,11 +18,11 @@ import grpc.aio
 import toolcelld
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcell_proto.v1 import operator_pb2_grpc as rpc
-from toolcelld.calls.history import CallSummary
+from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
+from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.catalog.sources import project_above
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.errors import Refusal, RefusalReason

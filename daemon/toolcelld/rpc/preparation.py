@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from toolcell._units import format_bytes
 from toolcell_proto.v1 import operator_pb2 as pb
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory, sources_of
 from toolcelld.catalog.problem import is_script
 from toolcelld.catalog.registry import DirectoryError, resolved
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory, sources_of
 from toolcelld.environments.builder import BuildError
 from toolcelld.environments.engine import engine_here
 from toolcelld.environments.kept import RECENT_SECONDS

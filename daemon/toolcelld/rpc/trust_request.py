@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from toolcell_proto.v1 import operator_pb2 as pb
 from toolcelld.catalog.catalog import Catalog, ToolInfo
-from toolcelld.catalog.sources import PROJECT, ToolFile, project_directory
-from toolcelld.config.grants import Grant
+from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory
+from toolcelld.config.resolution.grants import Grant
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, digest_of

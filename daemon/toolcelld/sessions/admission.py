@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from toolcelld.calls.hook_run import BoundHook
+from toolcelld.calls.functions.hook_run import BoundHook
 from toolcelld.calls.request import Plan
 from toolcelld.catalog.catalog import Catalog, Problem, ToolInfo, shown_path
+from toolcelld.catalog.discovery.sources import BUILTIN
 from toolcelld.catalog.permissions import rule_for
-from toolcelld.catalog.sources import BUILTIN
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.ruleset import switched_off

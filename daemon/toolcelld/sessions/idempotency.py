@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from toolcelld.calls import events
-from toolcelld.calls.history import CallSummary
+from toolcelld.calls.outcomes.history import CallSummary
 from toolcelld.errors import Refusal, RefusalReason
 
 __all__ = ["IdempotencyCache"]

@@ -8,7 +8,7 @@ import hmac
 from typing import TYPE_CHECKING
 
 from toolcelld.calls.call import Call
-from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final
 
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
-from toolcelld.calls.history import SHOWN_BYTES_MAX, CallSummary
-from toolcelld.calls.outcome import Kind, Stop
+from toolcelld.calls.outcomes.history import SHOWN_BYTES_MAX, CallSummary
+from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.request import Plan, Request
 from toolcelld.calls.timers import MessageAllowance
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.registry import Pin
-from toolcelld.config.settings import NO_LIMITS, Limits, lower
+from toolcelld.config.resolution.settings import NO_LIMITS, Limits, lower
 from toolcelld.errors import BugBarrier, Refusal, RefusalReason
 from toolcelld.lifecycle import SESSION, CallEvent, Machine, SessionEvent, SessionState
 from toolcelld.policy.cell_spec import CellSpec

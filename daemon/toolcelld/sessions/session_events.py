@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolcell._authoring.session_events import ON_SESSION
 from toolcell._session_reasons import REASONS
-from toolcelld.calls.hook_run import HookFailed, HookRefused, run_export
+from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, run_export
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.cell_spec import CellSpec
 

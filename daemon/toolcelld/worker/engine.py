@@ -2,7 +2,7 @@
 
 Everything of the cell is put on by then. The engine runs the worker in `javascript/`, which says hello again.
 An engine cannot load a filter itself, so a cell without programs has its last filter already, which lets one call
-through: see `toolcelld.sandbox.sole_exec`.
+through: see `toolcelld.sandbox.system_calls.sole_exec`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import signal
 from typing import Final, NoReturn
 
-from toolcelld.sandbox import sole_exec
 from toolcelld.sandbox.policy import PythonSetup
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.system_calls import sole_exec
 
 __all__ = ["execute"]
 

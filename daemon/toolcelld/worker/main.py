@@ -70,13 +70,13 @@ from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
-from toolcelld.worker.imports import ImportedFiles
-from toolcelld.worker.loader import Broken, ToolSource, helpers_of, load
+from toolcelld.worker.loading.imports import ImportedFiles
+from toolcelld.worker.loading.loader import Broken, ToolSource, helpers_of, load
+from toolcelld.worker.loading.traceback_text import traceback_text
 from toolcelld.worker.report import Report, Usage
 from toolcelld.worker.template.leftovers import Leftovers
 from toolcelld.worker.template.process import FINISHED, Template
 from toolcelld.worker.template.traces import ImportTraces
-from toolcelld.worker.traceback_text import traceback_text
 from toolcelld.worker.zygote.warm_up import sample_tool
 
 __all__ = ["main"]

@@ -17,9 +17,9 @@ import sys
 from dataclasses import asdict
 from typing import Final, NoReturn
 
-from toolcelld.sandbox import denied_syscalls, seccomp
 from toolcelld.sandbox.policy import PythonSetup
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 
 __all__ = ["EXECUTED", "adopt", "execute", "resume"]
 

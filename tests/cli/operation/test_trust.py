@@ -229,8 +229,9 @@ def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) ->
 
 WITHOUT_NAMESPACES = """
 import errno, os, sys
-from toolcelld.sandbox import linux, seccomp
-from toolcelld.sandbox.syscalls import NUMBERS
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.system_calls import seccomp
+from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
 program = [
     (seccomp.LOAD, 0, 0, seccomp.NUMBER_OFFSET),

@@ -14,8 +14,8 @@ from toolcell._authoring.options import checked
 from toolcell._units import format_bytes, format_seconds, optional, parse_bytes, parse_seconds
 from toolcell.cli._command_line.app import app
 from toolcell.client.limits import Limits, encode_limits
-from toolcelld.config.declaration import DeclarationError, declare
 from toolcelld.config.load import ConfigError, load
+from toolcelld.config.resolution.declaration import DeclarationError, declare
 from toolcelld.program import _parser  # pyright: ignore[reportPrivateUsage]  # the options of the program
 
 SIZES: list[tuple[object, int | None]] = [

@@ -10,12 +10,12 @@ import pytest
 from toolcelld.calls import events
 from toolcelld.calls.call import Call
 from toolcelld.calls.events import MESSAGE_BYTES, parts
-from toolcelld.calls.outcome import Kind, Outcome, Stop
+from toolcelld.calls.outcomes.outcome import Kind, Outcome, Stop
 from toolcelld.calls.request import Plan, Request
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.load import Config
-from toolcelld.config.settings import resolve
+from toolcelld.config.resolution.settings import resolve
 from toolcelld.lifecycle import CallState, WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import Places

@@ -18,7 +18,7 @@ from toolcelld.calls.events import MESSAGE_BYTES
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import UNIT_BYTES, UNITS_MAX, WINDOW_SECONDS, MessageAllowance
 from toolcelld.config.load import Config
-from toolcelld.config.settings import Limits, resolve
+from toolcelld.config.resolution.settings import Limits, resolve
 from toolcelld.event_log import TEXT_CHARACTERS_MAX
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (

@@ -8,8 +8,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.calls.history import CallHistory, CallSummary
-from toolcelld.calls.outcome import Facts, Kind, Outcome
+from toolcelld.calls.outcomes.history import CallHistory, CallSummary
+from toolcelld.calls.outcomes.outcome import Facts, Kind, Outcome
 from toolcelld.lifecycle import CallState
 from toolcelld.output.spill import Output, OutputOrigin
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.calls.outcome import Evidence, Kind, Report, Stop, judge, stopped_waiting
+from toolcelld.calls.outcomes.outcome import Evidence, Kind, Report, Stop, judge, stopped_waiting
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.usage import Member, Usage
-from toolcelld.config.settings import Limits, Settings
+from toolcelld.config.resolution.settings import Limits, Settings
 
 SECONDS = st.floats(0, 1e6)
 TEXTS = st.sampled_from(["", " ", "no such table: orders", "ZeroDivisionError: division by zero"])

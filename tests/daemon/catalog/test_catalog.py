@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from toolcelld.catalog import catalog as catalogue
 from toolcelld.catalog.catalog import Catalog, ToolInfo, assemble, redefined, render
-from toolcelld.catalog.description import Broken, Described, Description, Rejected
+from toolcelld.catalog.describing.description import Broken, Described, Description, Rejected
+from toolcelld.catalog.discovery.scan import Scan
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.problem import Problem
-from toolcelld.catalog.scan import Scan
-from toolcelld.catalog.sources import ToolFile
 
 SCHEMA = b'{"type":"object"}'
 

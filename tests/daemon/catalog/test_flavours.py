@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.catalog.flavours import FLAVOURS, flavour_of, makes_project, project_of
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import ToolFile, project_above, project_directory, sources_of
+from toolcelld.catalog.discovery.flavours import FLAVOURS, flavour_of, makes_project, project_of
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import ToolFile, project_above, project_directory, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.protected import ALWAYS
 from toolcelld.config.schema import OTHER_FLAVOURS, DaemonSection

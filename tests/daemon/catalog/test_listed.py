@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.catalog.scan import Scan, scan
-from toolcelld.catalog.sources import sources_of
+from toolcelld.catalog.discovery.scan import Scan, scan
+from toolcelld.catalog.discovery.sources import sources_of
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.config.schema import SourceSection
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import sources_of
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.catalog.packaged import PackagedTool, packaged_tools
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import sources_of
+from toolcelld.catalog.discovery.packaged import PackagedTool, packaged_tools
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import sources_of
 from toolcelld.config.load import Config
 
 OUTSIDE = "leads out of the package"

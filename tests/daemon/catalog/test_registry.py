@@ -12,11 +12,11 @@ import pytest
 
 from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
-from toolcelld.catalog.description import Broken, Described, Description
-from toolcelld.catalog.descriptions import DescriptionCache
+from toolcelld.catalog.describing.description import Broken, Described, Description
+from toolcelld.catalog.describing.descriptions import DescriptionCache
+from toolcelld.catalog.discovery.scan import Scan
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
-from toolcelld.catalog.scan import Scan
-from toolcelld.catalog.sources import ToolFile
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from toolcell import _paths
-from toolcelld.catalog import digest as digests
-from toolcelld.catalog import scan as scan_module
+from toolcelld.catalog.discovery import digest as digests
+from toolcelld.catalog.discovery import scan as scan_module
+from toolcelld.catalog.discovery.scan import FILE_BYTES_MAX, Scan, scan
+from toolcelld.catalog.discovery.sources import Source, ToolFile, project_above, sources_of
 from toolcelld.catalog.problem import Problem
-from toolcelld.catalog.scan import FILE_BYTES_MAX, Scan, scan
-from toolcelld.catalog.sources import Source, ToolFile, project_above, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.schema import SourceSection
 from toolcelld.environments.engine import MAGIC

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.cell.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
-from toolcelld.config.settings import Limits
+from toolcelld.config.resolution.settings import Limits
 from toolcelld.limit_monitor import crossing
 
 MIB = 2**20

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.config.grants import Grant
 from toolcelld.config.hosts import HostEntry, covers, entry_for, is_granted, is_named, ports_of
+from toolcelld.config.resolution.grants import Grant
 
 NAMES = st.sampled_from(["org", "x.org", "a.x.org", "b.a.x.org", "xx.org", "127.0.0.1", "[::1]"])
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.catalog.discovery.scan import scan
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.problem import Problem
-from toolcelld.catalog.scan import scan
-from toolcelld.catalog.sources import ToolFile, sources_of
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ProjectFile, parse, read
 from toolcelld.config.schema import SourceSection

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from toolcell import client
 from toolcell._authoring.options import OPTIONS
 from toolcell_proto.v1 import toolcell_pb2 as pb
-from toolcelld.config.declaration import DeclarationError, Preset
 from toolcelld.config.load import Config
+from toolcelld.config.resolution.declaration import DeclarationError, Preset
+from toolcelld.config.resolution.settings import KEYS, Limits, lower, resolve
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
-from toolcelld.config.settings import KEYS, Limits, lower, resolve
 from toolcelld.rpc.encoding import decode_limits
 
 VALUES = st.integers(min_value=1, max_value=10_000) | st.none()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import PROJECT, ToolFile, sources_of
+from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, sources_of
 from toolcelld.config.load import Config
 from toolcelld.config.project_file import ProjectFile
 from toolcelld.config.schema import (

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.catalog.catalog import ToolInfo
-from toolcelld.catalog.sources import ToolFile
-from toolcelld.config.grants import Grant
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.config.load import Config
+from toolcelld.config.resolution.grants import Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.environments.engine import Engine
 from toolcelld.errors import Refusal, RefusalReason

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.catalog.description import Description
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemon.pool.test_pool import spec
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.pool.quarantine import (
     BACKOFF_SECONDS,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.catalog.description import Description
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.lifecycle import WorkerState

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from toolcelld.sandbox import linux, seccomp
-from toolcelld.sandbox.denied_syscalls import Filter
-from toolcelld.sandbox.syscalls import NUMBERS
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.system_calls import seccomp
+from toolcelld.sandbox.system_calls.denied_syscalls import Filter
+from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
 from .conftest import Wrap
 from .inside import Failed, in_child

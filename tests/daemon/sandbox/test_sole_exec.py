@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import toolcelld
-from toolcelld.sandbox import sole_exec
-from toolcelld.sandbox.denied_syscalls import Filter
-from toolcelld.sandbox.syscalls import NUMBERS
+from toolcelld.sandbox.system_calls import sole_exec
+from toolcelld.sandbox.system_calls.denied_syscalls import Filter
+from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 
 MACHINE = platform.machine()
 ROOT = Path(toolcelld.__file__).parents[1]
@@ -26,8 +26,9 @@ pytestmark = pytest.mark.skipif(MACHINE not in NUMBERS, reason="there is no filt
 START = """
 import os, sys
 sys.path.insert(0, {root!r})
-from toolcelld.sandbox import linux, seccomp, sole_exec
-from toolcelld.sandbox.denied_syscalls import Filter
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.system_calls import seccomp, sole_exec
+from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 
 linux.no_new_privileges()
 sole_exec.prepare()
@@ -120,8 +121,9 @@ def test_a_container_that_refuses_the_layout_is_told_of() -> None:
     refusing = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from toolcelld.sandbox import linux, seccomp, sole_exec
-from toolcelld.sandbox.denied_syscalls import Filter
+from toolcelld.sandbox import linux
+from toolcelld.sandbox.system_calls import seccomp, sole_exec
+from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 
 if "refused" in sys.argv:
     linux.no_new_privileges()
@@ -142,7 +144,7 @@ print(sole_exec.prepare())
 def test_without_an_engine_no_call_is_let_through() -> None:
     plain = Filter(network=False, programs=False, memory_files=False, apart=True)
     assert plain != Filter(network=False, programs=False, memory_files=False, apart=True, engine=True)
-    from toolcelld.sandbox.denied_syscalls import refusals
+    from toolcelld.sandbox.system_calls.denied_syscalls import refusals
 
     assert [rule.when for rule in refusals(plain)["execveat"]] == [()]
     assert "mmap" not in refusals(plain)

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.policy.cell_spec import CellSpec
-from toolcelld.sandbox import sole_exec
-from toolcelld.sandbox.denied_syscalls import Filter, filter_of, refusals
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
-from toolcelld.sandbox.seccomp import program
 from toolcelld.sandbox.setup import CellSetup
-from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
+from toolcelld.sandbox.system_calls import sole_exec
+from toolcelld.sandbox.system_calls.denied_syscalls import Filter, filter_of, refusals
+from toolcelld.sandbox.system_calls.seccomp import program
+from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0, 0xFFFFFFFF]  # i386, 32-bit ARM, and nonsense

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.channel import WorkerChannel
 from toolcelld.cell.tmpdir import TemporaryDirectories

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from toolcelld.worker.imports import ImportedFiles
+from toolcelld.worker.loading.imports import ImportedFiles
 
 
 @pytest.fixture(autouse=True)

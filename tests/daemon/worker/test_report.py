@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcell._results.normalise import ImageBlock, LinkBlock, Result, TextBlock
 from toolcelld.config.load import Config
-from toolcelld.config.settings import Limits, resolve
+from toolcelld.config.resolution.settings import Limits, resolve
 from toolcelld.output.result import (
     KEPT_BYTES_MAX,
     SHOWN_BYTES_MAX,

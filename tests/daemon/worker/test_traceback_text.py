@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import toolcell
 import toolcelld
-from toolcelld.worker.traceback_text import TRACEBACK_CHARACTERS_MAX, traceback_text
+from toolcelld.worker.loading.traceback_text import TRACEBACK_CHARACTERS_MAX, traceback_text
 
 OURS = f"{toolcelld.__path__[0]}/worker/main.py"
 ALSO_OURS = f"{toolcell.__path__[0]}/_authoring/function.py"

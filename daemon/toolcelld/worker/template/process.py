@@ -22,8 +22,9 @@ import sys
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from toolcelld.sandbox import linux, seccomp
+from toolcelld.sandbox import linux
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.worker.template.leftovers import Leftovers
 
 __all__ = ["FINISHED", "Template"]

@@ -13,8 +13,9 @@ from typing import Annotated
 from toolcell import Field, ToolContext, ToolError, tool
 from toolcell._authoring.discover import Export, InvalidArguments, exports
 from toolcelld.protocol.messages import prepare_to_worker
-from toolcelld.sandbox import landlock, seccomp
+from toolcelld.sandbox import landlock
 from toolcelld.sandbox.setup import own_places
+from toolcelld.sandbox.system_calls import seccomp
 
 __all__ = ["sample_tool", "warm_up"]
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toolcelld.sandbox import sole_exec
 from toolcelld.sandbox.policy import SandboxPolicy
+from toolcelld.sandbox.system_calls import sole_exec
 
 __all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "Table", "filter_of", "refusals", "refusals_on"]
 

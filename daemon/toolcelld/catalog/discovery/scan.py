@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolcell import _paths
-from toolcelld.catalog.digest import digest_below, listed
-from toolcelld.catalog.flavours import flavour_of
+from toolcelld.catalog.discovery.digest import digest_below, listed
+from toolcelld.catalog.discovery.flavours import flavour_of
+from toolcelld.catalog.discovery.sources import PLUGIN_SUFFIX, PROJECT, Source, ToolFile
 from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
-from toolcelld.catalog.sources import PLUGIN_SUFFIX, PROJECT, Source, ToolFile
 from toolcelld.config.project_file import PROJECT_FILE
 from toolcelld.environments.engine import ENGINES, engine_here
 from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular

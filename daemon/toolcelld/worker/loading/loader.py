@@ -24,7 +24,7 @@ from toolcell._authoring.discover import Exports, exports
 from toolcell._authoring.libraries.modules import install as install_stand_ins
 from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
-from toolcelld.worker.traceback_text import traceback_text
+from toolcelld.worker.loading.traceback_text import traceback_text
 
 __all__ = ["Broken", "ToolSource", "helpers_of", "load"]
 

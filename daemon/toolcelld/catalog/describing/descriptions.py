@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from toolcelld.catalog.description import Description
-from toolcelld.catalog.sources import ToolFile
+from toolcelld.catalog.describing.description import Description
+from toolcelld.catalog.discovery.sources import ToolFile
 
 __all__ = ["Cache", "Describe", "DescriptionCache"]
 

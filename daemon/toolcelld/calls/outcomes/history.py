@@ -8,7 +8,7 @@ from operator import itemgetter
 from sys import getsizeof
 from typing import Final, NamedTuple
 
-from toolcelld.calls.outcome import Outcome
+from toolcelld.calls.outcomes.outcome import Outcome
 
 __all__ = ["SHOWN_BYTES_MAX", "CallHistory", "CallSummary"]
 

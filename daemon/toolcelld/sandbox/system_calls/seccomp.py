@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox import linux
-from toolcelld.sandbox.denied_syscalls import (
+from toolcelld.sandbox.system_calls.denied_syscalls import (
     ALL_BITS,
     DeniedSyscall,
     Filter,
@@ -27,7 +27,7 @@ from toolcelld.sandbox.denied_syscalls import (
     refusals,
     refusals_on,
 )
-from toolcelld.sandbox.syscalls import NEWEST, NUMBERS
+from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
 __all__ = ["load", "program", "protecting", "warm_up"]
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolcell import _paths
-from toolcelld.catalog.flavours import makes_project, project_of, project_places, user_places
-from toolcelld.catalog.packaged import packaged_tools
+from toolcelld.catalog.discovery.flavours import makes_project, project_of, project_places, user_places
+from toolcelld.catalog.discovery.packaged import packaged_tools
 from toolcelld.config.load import Config, ConfigError
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import from_json
 
-from toolcelld.calls import outcome as outcomes
-from toolcelld.calls.hook_run import BoundHook, HookFailed, HookRefused, run_hook
-from toolcelld.calls.outcome import EMPTY_BODY, Kind, Outcome
+from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
+from toolcelld.calls.outcomes import outcome as outcomes
+from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.output.result import update_body
 from toolcelld.protocol.messages import METADATA_BYTES_MAX, CallContext

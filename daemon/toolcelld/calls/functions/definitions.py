@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from pydantic_core import from_json
 
-from toolcelld.calls.hook_run import BoundHook, HookFailed, HookRefused, run_hook
+from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
 from toolcelld.catalog.catalog import Catalog, ToolInfo, redefined
 from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem

@@ -20,7 +20,7 @@ from toolcell._units import format_bytes, format_seconds
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.usage import passed
 from toolcelld.config.load import dotted
-from toolcelld.config.settings import KEYS, Limits, Settings, shown_limit
+from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused
 from toolcelld.output.spill import Output
 from toolcelld.sandbox.policy import OPEN, SandboxPolicy

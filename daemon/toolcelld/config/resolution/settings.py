@@ -20,10 +20,10 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from toolcell._units import show_bytes, show_seconds
-from toolcelld.config.declaration import NO_PRESET, Preset, declare
-from toolcelld.config.grants import NOTHING, Grant
 from toolcelld.config.load import Config, dotted
 from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
+from toolcelld.config.resolution.declaration import NO_PRESET, Preset, declare
+from toolcelld.config.resolution.grants import NOTHING, Grant
 from toolcelld.config.schema import (
     Declared,
     DefaultsSection,

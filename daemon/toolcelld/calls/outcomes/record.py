@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from toolcelld.calls.outcome import Evidence, Facts, Kind, Outcome, Stop, judge
+from toolcelld.calls.outcomes.outcome import Evidence, Facts, Kind, Outcome, Stop, judge
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result
 from toolcelld.output.spill import Output

@@ -1,0 +1,1 @@
+"""Runs a tool file, finds its tools, and reports what of the project it imported."""
