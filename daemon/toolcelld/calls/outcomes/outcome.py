@@ -140,7 +140,7 @@ EMPTY_BODY: Final = b'{"content":[],"details":null}'
 """Of a result that there is not."""
 
 
-# The outcomes of calls that no worker had; `calls.record` makes the others.
+# The outcomes of calls that no worker had; `calls.outcomes.record` makes the others.
 
 
 def stopped_waiting(stop: Stop, generation: int) -> Outcome:

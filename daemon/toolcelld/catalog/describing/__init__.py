@@ -1,1 +1,4 @@
-"""What a tool file says of itself: described once per `digest` in a worker, cached, its `schemas` checked."""
+"""What a tool file says of itself.
+
+`descriptions` has each file described once in a worker and caches the `description`; `schemas` checks what came back.
+"""
