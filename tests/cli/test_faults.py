@@ -220,6 +220,34 @@ main()
 
 
 @pytest.mark.parametrize(
+    "words",
+    [("tools",), ("call", "greet"), ("check",), ("mcp",), ("init",), ("explain", "greet", "a")],
+)
+def test_a_directory_that_was_removed_or_is_no_text_is_a_sentence(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    named = os.fsdecode(os.fsencode(project.directory) + b"/\xff")
+    os.mkdir(named)
+    for place, said in (("rmdir $PWD", "cannot be used"), ("true", "is not UTF-8")):
+        done = subprocess.run(
+            ["sh", "-c", f'cd "$1" && {place} && shift && exec "$@"', "sh", named, *command(*words)],
+            env=project.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        if words == ("init",) and said == "is not UTF-8":  # it tells nobody, and writes what it was asked for
+            assert done.returncode == 0, done
+        else:
+            assert done.returncode == 2, done
+            assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        os.makedirs(named, exist_ok=True)
+
+
+@pytest.mark.parametrize(
     "module",
     [
         "toolcell._platform",

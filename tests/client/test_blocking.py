@@ -334,6 +334,8 @@ def test_without_a_daemon_connect_says_what_to_do(tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="resume is not a resume token"), connect(resume="nonsense"):
         pass
+    with pytest.raises(ValueError, match="is not UTF-8"), connect(directory=os.fsdecode(b"/\xff")):
+        pass
 
 
 def test_ctrl_c_is_raised_when_the_tool_has_stopped(daemon: RunningDaemon, there: Path) -> None:

@@ -286,7 +286,7 @@ async def connect(
 
     Raises:
         Unavailable: The daemon cannot be reached or refuses the session; the text says what to do.
-        ValueError: `limits` or `resume` is invalid.
+        ValueError: `limits` or `resume` is invalid, or the path of the directory is not UTF-8.
         RuntimeError: No asyncio event loop runs here; under trio, use `toolcell.client.blocking` in a thread.
     """
     session_id, secret = _split(resume) if resume is not None else ("", "")
@@ -294,7 +294,7 @@ async def connect(
         protocol=PROTOCOL,
         client_version=VERSION,
         agent=agent,
-        directory=os.path.abspath(directory),  # noqa: ASYNC240  touches no disk
+        directory=_in_utf8(os.path.abspath(directory)),  # noqa: ASYNC240  touches no disk
         session_id=session_id,
         resume_token=secret,
         allow=allow,
@@ -324,6 +324,16 @@ def _split(resume: str) -> tuple[str, str]:
             "resume is not a resume token; pass the value of Session.resume_token, SESSION.SECRET"
         )
     return session_id, secret
+
+
+def _in_utf8(directory: str) -> str:
+    try:
+        directory.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"the path of the directory is not UTF-8, and cannot be told to tools: {directory!a}"
+        ) from None
+    return directory
 
 
 def _id_in_use(call: Call) -> Refusal:

@@ -24,6 +24,7 @@ from toolcell._printable import json_text, printable
 from toolcell._version import VERSION
 
 from .connect import CommandContext
+from .directory import unusable
 from .exit_codes import Exit, Failure
 from .streams import write_own
 from .tables import RED, fitted, prose, styled
@@ -142,6 +143,10 @@ def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
         sys.stdout.flush()
     except Failure as failure:
         return _failed(failure, invocation.as_json)
+    except (FileNotFoundError, ValueError):  # of whatever command needs the directory first
+        if (why := unusable()) is None:
+            raise
+        return _failed(why, invocation.as_json)
     except KeyboardInterrupt:
         return Exit.ABORTED
     except BrokenPipeError:

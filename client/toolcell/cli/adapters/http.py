@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 
@@ -20,6 +21,8 @@ MISSING = Failure(
 
 async def http(context: CommandContext, options: HttpOptions) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
+    if (failure := unusable()) is not None:
+        raise failure  # sooner than in each session
     try:
         from toolcell.adapters.gateway import ROOT, GatewaySessions, application
         from toolcell.cli.adapters.http_server import serve

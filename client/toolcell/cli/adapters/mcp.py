@@ -8,6 +8,7 @@ import signal
 from importlib import import_module
 
 from toolcell.cli._ui.connect import CommandContext
+from toolcell.cli._ui.directory import unusable
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.options import HttpOptions
 
@@ -24,6 +25,8 @@ ENDS = (signal.SIGINT, signal.SIGTERM)
 
 async def mcp(context: CommandContext) -> Exit:
     """Serve until the host closes the connection, or until SIGINT or SIGTERM."""
+    if (failure := unusable()) is not None:
+        raise failure  # sooner than in each session
     try:
         from toolcell.adapters.mcp import HostContext, HostLink, NoPipe, Opening, Pipes
     except ImportError as error:
@@ -58,6 +61,8 @@ def _import_sdk() -> None:
 
 async def mcp_over_http(context: CommandContext, options: HttpOptions) -> Exit:
     """Serve until SIGINT or SIGTERM; then the running calls are aborted."""
+    if (failure := unusable()) is not None:
+        raise failure  # sooner than in each session
     try:
         from toolcell.adapters.mcp import PATH, HttpSessions
         from toolcell.cli.adapters.http_server import serve
