@@ -134,7 +134,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         )  # until the host has been examined
         self.groups = cgroups
         self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
-        # By whether they have namespaces of their own, and then the network of the host.
+        # By what the cells are going to be, and whether they use the network of the host.
         self._preforks: dict[tuple[Enclosure, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
         daemon = self.config.daemon
