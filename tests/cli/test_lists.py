@@ -77,9 +77,9 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     done, place = daemon.run("check"), daemon.directory / ".venv"
     assert done.code == 1
     assert done.out.splitlines() == [
-        ".toolcell/tools/add.py    add",
-        ".toolcell/tools/lint.py   broken, line 1: invalid syntax",
-        ".toolcell/tools/plot.py   broken, line 3: No module named 'nobody_has_this'",
+        ".toolcell/tools/add.py   add",
+        ".toolcell/tools/lint.py  broken, line 1: invalid syntax",
+        ".toolcell/tools/plot.py  broken, line 3: No module named 'nobody_has_this'",
         f"  It ran with Toolcell's own Python. To give it packages, make an environment in {place}, or name one:",
         '  [source.project] python = "…/bin/python"   in ~/.config/toolcell/config.toml',
     ]
@@ -105,7 +105,7 @@ def test_check_of_a_file_looks_at_no_other(project: Project) -> None:
     (other / "setup.py").write_text("open('ran', 'w')\n")
     (other / "none.py").write_text("x = 1\n")
     done = project.run("check", "../other/good.py")
-    assert (done.code, done.out) == (0, f"{other}/good.py   good_add\n")
+    assert (done.code, done.out) == (0, f"{other}/good.py  good_add\n")
     done = project.run("check", "../other/none.py", "--json")
     assert (done.code, done.json("check")["files"][0]["problems"][0]["reason"]) == (1, "unused")
     assert not (project.directory / "ran").exists()

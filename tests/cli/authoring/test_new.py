@@ -32,7 +32,7 @@ def test_a_json_tool_works_and_stands_beside_its_schema(project: Project) -> Non
     declared = json.loads(written.read_text())
     assert json.loads((written.parent / declared["$schema"]).read_text())["title"] == "Toolcell plugin file"
     checked = project.run("check")
-    assert (checked.code, checked.out) == (0, ".toolcell/plugins/hello.json   hello-find, hello-read\n")
+    assert (checked.code, checked.out) == (0, ".toolcell/plugins/hello.json  hello-find, hello-read\n")
     (project.directory / "a.txt").write_text("one\n-x TODO\n")
     assert project.run("call", "hello-find", "pattern=-x TODO", "directory=a.txt").out == "2:-x TODO\n"
     assert project.run("call", "hello-find", "pattern=nowhere", "directory=a.txt").code == 0
@@ -49,7 +49,7 @@ def test_a_tool_in_typescript_works_and_names_what_is_missing_without_an_engine(
     types = project.tools / "toolcell.d.ts"
     assert 'declare module "toolcell"' in types.read_text()
     checked = project.run("check", env=engine)
-    assert (checked.code, checked.out) == (0, ".toolcell/tools/hello.ts   hello\n"), "types are no tool file"
+    assert (checked.code, checked.out) == (0, ".toolcell/tools/hello.ts  hello\n"), "types are no tool file"
     again = project.run("new", "typescript", "hello")
     assert (again.code, "is there already" in again.err) == (2, True)
     for name in ("a b", "_mine", "a__b", "9"):
@@ -124,7 +124,7 @@ def test_a_factory_and_a_fastmcp_file_work(project: Project) -> None:
     assert "toolcell call greeter name=World" in project.run("new", "factory", "greeter").out
     assert project.run("new", "fastmcp", "served").code == 0
     assert project.run("check").out == (
-        ".toolcell/tools/greeter.py   greeter, greeter_count\n.toolcell/tools/served.py    served\n"
+        ".toolcell/tools/greeter.py  greeter, greeter_count\n.toolcell/tools/served.py   served\n"
     )
     assert project.run("call", "greeter", "name=Ada").out.startswith("Hello Ada! You are number 1 in ")
     assert project.run("call", "served", "name=Ada").out == "Hello Ada!\n"
