@@ -98,9 +98,11 @@ async def test_a_host_that_names_no_workspace_is_told_why_there_are_no_tools(
 ) -> None:
     place = served.directory if where == "home" else Path("/")
     heard: list[types.LoggingMessageNotificationParams] = []
+    told = asyncio.Event()
 
     async def hear(params: types.LoggingMessageNotificationParams) -> None:
         heard.append(params)
+        told.set()
 
     options: dict[str, Any] = {} if era == "legacy" else {"log_level": "info"}
     async with host(served, place, era, logging_callback=hear, **options) as client:
@@ -113,6 +115,7 @@ async def test_a_host_that_names_no_workspace_is_told_why_there_are_no_tools(
 
         assert await names(client) == {"toolcell_read_output"}
         await names(client)
+        await told.wait()
         assert [(params.level, params.data) for params in heard] == [("warning", reason)]  # once
 
         missing = await client.call_tool("one_here")
