@@ -15,15 +15,15 @@ def unusable() -> Failure | None:
     """Return what is wrong with the current directory: it was removed, or its path is no text; None if nothing is."""
     try:
         path = os.getcwd()
-        path.encode()
     except OSError as error:
         message = f"The current directory cannot be used: {error.strerror}."
         return Failure(
             Exit.USAGE, "usage", message, "Go to one that is there, or name one: toolcell -C DIR …"
         )
+    try:
+        path.encode()
     except UnicodeEncodeError:
         message = f"The path of the current directory is not UTF-8: {printable(path)}"
-        return Failure(
-            Exit.USAGE, "usage", message, "Rename it: agents and tools are told of directories in UTF-8."
-        )
+        remedy = "Rename it: agents and tools are told of directories in UTF-8."
+        return Failure(Exit.USAGE, "usage", message, remedy)
     return None
