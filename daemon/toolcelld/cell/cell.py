@@ -40,7 +40,7 @@ from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits, Enclosure
 
 __all__ = ["Cell", "Receiver"]
 
-END_SECONDS_MAX: Final = 5.0
+END_SECONDS_MAX: Final = 10.0
 """A keeper ends its cell within milliseconds, on a loaded machine within seconds. After this time it is killed, and the
 zygote kills the rest, which proves less."""
 SPAWN_SECONDS_MAX: Final = 5.0
