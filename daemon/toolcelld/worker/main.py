@@ -86,8 +86,10 @@ T = TypeVar("T")
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
-POOL_JOIN_SECONDS: Final = 0.05
-"""How long to wait for an idle pool thread to end before it counts as a leftover of the call."""
+ENDING_THREADS: Final = ("toolcell-pool", "waitpid-", "asyncio-waitpid-")
+"""How the names of threads begin that end by themselves: our pool's, and asyncio's that wait for a child, until 3.12."""
+THREAD_JOIN_SECONDS: Final = 0.05
+"""How long to wait for such a thread before it counts as a leftover of the call."""
 
 
 def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
@@ -433,9 +435,10 @@ class _Worker:
         if self._pool is not None and self._pool.used:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        if threading.active_count() > 1:
             for thread in threading.enumerate():
-                if thread.name.startswith("toolcell-pool"):
-                    thread.join(POOL_JOIN_SECONDS)
+                if thread.name.startswith(ENDING_THREADS):
+                    thread.join(THREAD_JOIN_SECONDS)
         return tasks + threading.active_count() - 1
 
 
