@@ -33,7 +33,7 @@ from toolcell._units import parse_bytes
 from toolcell.adapters.base import AgentAdapter, Origin
 from toolcell.adapters.call_events import ToolComplete, ToolStart
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX, READ_OUTPUT
-from toolcell.client import Event
+from toolcell.client import Event, Kind
 
 __all__ = ["Conforming", "Shown"]
 
@@ -194,6 +194,24 @@ class Conforming(ABC, Generic[ToolT, ResultT]):
             with there.open("r+") as held:  # who held it is gone
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             assert stopped.exists() == (tool == "kit_waits")
+
+    async def test_a_call_that_is_cancelled_while_an_event_is_passed_on_stops_all_the_same(
+        self, kit: RunningDaemon
+    ) -> None:
+        told, ended = asyncio.Event(), list[ToolComplete]()
+
+        async def tell(_: Event) -> None:
+            told.set()
+            await asyncio.Event().wait()
+
+        async with self.connected(kit) as adapter:
+            adapter.on_tool = lambda what: ended.append(what) if isinstance(what, ToolComplete) else None
+            running = asyncio.create_task(adapter.call("kit_steps", {"count": 10**9}, on_event=tell))
+            await told.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert [what.outcome.kind for what in ended] == [Kind.aborted]
 
     async def test_a_time_out_and_a_crash_are_failures_that_say_so_and_the_next_call_works(
         self, kit: RunningDaemon

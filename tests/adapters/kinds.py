@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -244,8 +243,8 @@ def _of(daemon: RunningDaemon, tool: str) -> list[toolcell_pb2.CallInfo]:
     return [call for call in answer.calls if call.tool == tool]
 
 
-async def until(condition: Callable[[], object], seconds: float = SECONDS_MAX) -> None:
-    async with asyncio.timeout(seconds):
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
         while not condition():
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -255,21 +254,12 @@ async def aborted(
     tool: str,
     begin: Callable[[], Awaitable[object]],
     abort: Callable[[], Awaitable[object]],
-    *,
-    presses: int = 1,
 ) -> None:
-    """Begin a call of a tool, abort it when it runs, and see that the daemon stopped it for that reason.
-
-    With more than one press a person presses Esc again where the program has missed the first, right after the begin.
-    """
+    """Begin a call of a tool, abort it when it runs, and see that the daemon stopped it for that reason."""
     await begin()
     await until(lambda: [call.state for call in _of(daemon, tool)] == ["running"])
-    for _ in range(presses):
-        await abort()
-        with suppress(TimeoutError):
-            await until(
-                lambda: all(call.HasField("outcome") for call in _of(daemon, tool)), SECONDS_MAX / presses
-            )
+    await abort()
+    await until(lambda: all(call.HasField("outcome") for call in _of(daemon, tool)))
     (call,) = _of(daemon, tool)
     assert call.outcome.kind == toolcell_pb2.OUTCOME_KIND_ABORTED, call
 

@@ -40,6 +40,7 @@ from toolcell.client import (
     ToolInfo,
     connect,
 )
+from toolcell.client.call import CANCELLED
 from toolcell.client.forms import NOTIFY, QUESTION, note_of
 
 from . import own_names, read_output
@@ -297,5 +298,9 @@ class AgentAdapter(ABC, Generic[ToolT, ResultT]):
 async def _pass_on(call: Call, event: Event, on_event: Callable[[Event], Awaitable[object]]) -> None:
     try:
         await on_event(event)
+    except asyncio.CancelledError:  # which the call knows of only while it is waited for itself
+        call.abort(CANCELLED)
+        await call
+        raise
     except Exception:  # the call goes on without the callback
         logger.exception("on_event failed for %s of %s %s", event, call.tool, call.id)

@@ -271,11 +271,12 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         """Of the catalog that its tools are from."""
         return self.session.catalog.generation
 
-    def look_after(self, work: Awaitable[object]) -> None:
+    def look_after(self, work: Awaitable[object]) -> asyncio.Future[object]:
         """Run something in the background; it is cancelled when the adapter leaves."""
         task = asyncio.ensure_future(work)  # kept, and ended by `leave`
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def tell(self, reason: SessionReason, data: Mapping[str, object], session_id: str) -> None:
         """Tell the tools what has happened to a session of Copilot's."""
@@ -322,7 +323,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
                     return
                 next_update = now + UPDATE_SECONDS
             if line := line_of(tool, event):
-                await _log(conversation.session, line)
+                # Apart from this task: the SDK fails when an answer comes for a request whose waiter was cancelled.
+                await asyncio.shield(self.look_after(_log(conversation.session, line)))
 
         if conversation is None or origin.call_id is None:
             return await self.call(tool, named, origin)
