@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from toolcelld.calls.installation import Installations
 from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Broken, Description
-from toolcelld.catalog.discovery.sources import ToolFile, project_directory, sources_of
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import CatalogRegistry
@@ -48,7 +48,7 @@ from toolcelld.cell.zygote import Zygote
 from toolcelld.config.load import Config, ConfigError, load
 from toolcelld.environments.builder import Environments
 from toolcelld.environments.kept import Kept, Place
-from toolcelld.environments.packages import Lock, Manager, Manifest, manifest_above
+from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
@@ -61,6 +61,7 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Trusted
+from toolcelld.pool.cell_packages import CellPackages
 from toolcelld.pool.pool import Pool
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.probe import probe_host
@@ -137,6 +138,26 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         # By what the cells are going to be, and whether they use the network of the host.
         self._preforks: dict[tuple[Enclosure, bool], PreforkedCells] = {}
         self._stopping = asyncio.Event()
+        self._environments = Environments(
+            os.path.join(options.state_directory, "environments"),
+            self.environment,
+            uv=lambda: self.config.environments.uv or "",
+            source_builds=lambda: self.config.environments.source_builds,
+        )
+        self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
+        self.kept = Kept(
+            options.state_directory,
+            self.store,
+            in_use=self._places_in_use,
+            remove=remove_tree,
+            tidy=self._tidy_kept,
+        )
+        self.packages = CellPackages(
+            self._environments,
+            self.kept,
+            directory=lambda: self.ruleset.host_paths.packages,
+            tell=self._tell_preparing,
+        )
         daemon = self.config.daemon
         self.pool = Pool(
             self._prefork_for,
@@ -147,25 +168,10 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             load_seconds=daemon.load_timeout_seconds,
             on_change=self._worker_changed,
             on_shut_out=self._shut_out,
-            make_worker=self._make_worker,
-        )
-        self.preparing: dict[str, str] = {}  # by tool file: what is done for its environment now
-        self._environments = Environments(
-            os.path.join(options.state_directory, "environments"),
-            self.environment,
-            uv=lambda: self.config.environments.uv or "",
-            source_builds=lambda: self.config.environments.source_builds,
+            make_worker=self.packages.make_worker,
         )
         self.installations = Installations(
             lambda: self.ruleset.host_paths, self._prefork_for, self._worker_changed
-        )
-        self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
-        self.kept = Kept(
-            options.state_directory,
-            self.store,
-            in_use=lambda: [place for worker in self.pool.workers for place in self._kept_of(worker.spec)],
-            remove=remove_tree,
-            tidy=self._tidy_kept,
         )
         spill = self.config.spill
         self.spills = SpillStore(
@@ -304,39 +310,8 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             )
         return self._preforks[key]
 
-    async def prepare(self, spec: CellSpec) -> CellSpec:
-        """Return a spec with the environment of its requirements. Raises `BuildError`."""
-        interpreter = self._environments.built(spec.requirements)
-        if interpreter is None:
-            path, names = spec.file.path, ", ".join(spec.requirements.packages)
-            self._tell_preparing(path, f"installing packages for {spec.file.stem}: {names}"[:500])
-            project = project_directory(spec.file)
-            try:
-                interpreter = await self._environments.get(
-                    spec.requirements, (project, spec.project or project, spec.directory)
-                )
-            finally:
-                self._tell_preparing(path, "")
-        for place in self._kept_of(spec):
-            self.kept.used(place, spec.file.path, spec.file.content)
-        return spec.beside(interpreter)
-
-    def _make_worker(self, name: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> Worker:
-        if not spec.requirements:  # else `prepare` does, which may have to build it first
-            for place in self._kept_of(spec):
-                self.kept.used(place, manifest_above(spec.file.directory, "/"))
-        return Worker(name, spec, on_change, self.prepare)
-
-    def _kept_of(self, spec: CellSpec) -> Iterator[Place]:
-        """Yield the directories of environments and packages that are kept for it."""
-        if spec.requirements:
-            if (interpreter := self._environments.built(spec.requirements)) is not None:
-                yield "environment", os.path.basename(interpreter.prefix)
-        elif spec.interpreter is not None and spec.interpreter.engine:
-            for path in spec.interpreter.packages:
-                directory, name = os.path.split(os.path.dirname(path))
-                if directory == self.ruleset.host_paths.packages:
-                    yield "packages", name
+    def _places_in_use(self) -> list[Place]:
+        return [place for worker in self.pool.workers for place in self.packages.places(worker.spec)]
 
     async def _tidy_kept(self) -> None:
         await self._environments.tidy()
@@ -347,20 +322,12 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         await self.installations.install(manifest, lock, manager)
         self.kept.used(("packages", manifest.key(lock)), manifest.directory)
 
-    def has_environment(self, spec: CellSpec) -> bool:
-        """Whether the environment of a spec's requirements is there."""
-        return self._environments.built(spec.requirements) is not None
-
     async def look_again(self) -> list[Catalog]:
         """Decide anew what cells get after packages were installed, and describe what could not be described without them."""
         self.ruleset = replace(self.ruleset)  # permits that were decided before name no packages
         return await self.catalogs.refresh_all(wait_seconds=LOOK_SECONDS_MAX)
 
     def _tell_preparing(self, path: str, text: str) -> None:
-        if text:
-            self.preparing[path] = text
-        else:
-            self.preparing.pop(path, None)
         for session in list(self.sessions.all):
             session.prepare(path, text)
 

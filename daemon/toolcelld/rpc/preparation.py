@@ -152,6 +152,6 @@ def _of_python(daemon: Daemon, file: ToolFile, path: str) -> _Step | None:
     if not spec.requirements:
         return None if daemon.ruleset.trusts_file(file) else _refused(file, path)
     message = f"{', '.join(spec.requirements.packages) or f'Python {spec.requirements.python}'}, by uv"[:500]
-    if daemon.has_environment(spec):
+    if daemon.packages.is_built(spec):
         return _Step(path, "present", message)
-    return _Step(path, "installing", message, lambda: daemon.prepare(spec))
+    return _Step(path, "installing", message, lambda: daemon.packages.prepare(spec))

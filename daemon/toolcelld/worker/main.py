@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
 import errno
 import inspect
@@ -27,12 +26,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._authoring.discover import Export, Exports, InvalidArguments
+from toolcell._authoring.discover import Export, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import Decoder, FrameError
@@ -43,7 +42,6 @@ from toolcelld.protocol.messages import (
     PROTOCOL_VERSION,
     THREADS_MAX,
     AnswerMessage,
-    AskMessage,
     BecomeMessage,
     BrokenMessage,
     CallContext,
@@ -58,20 +56,18 @@ from toolcelld.protocol.messages import (
     LoadMessage,
     RaisedLimit,
     ReplyMessage,
-    RequestMessage,
     RetireMessage,
-    WithdrawMessage,
     encode,
-    header_of,
     to_worker,
 )
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
-from toolcelld.worker.channel import DaemonChannel, UpdateSender
+from toolcelld.worker.call_channel import CallChannel
+from toolcelld.worker.channel import DaemonChannel
 from toolcelld.worker.loading.imports import ImportedFiles
-from toolcelld.worker.loading.loader import Broken, ToolSource, helpers_of, load
+from toolcelld.worker.loading.loader import Broken, ToolSource, description_of, helpers_of, load
 from toolcelld.worker.loading.traceback_text import traceback_text
 from toolcelld.worker.report import Report, Usage
 from toolcelld.worker.template.leftovers import Leftovers
@@ -138,7 +134,7 @@ class _Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: _CallPool | None = None
         self._cpu_seconds = 0.0
-        self._current: _Channel | None = None
+        self._current: CallChannel | None = None
         self._tasks_created = 0  # in this call
         self._imported: ImportedFiles | None = None
         self._began_ns = 0
@@ -225,7 +221,7 @@ class _Worker:
         try:
             with self.abortable, traces:
                 exported = load(source, describe=message.describe, project=(cell.project, prefix))
-                answer = _describe(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
+                answer = description_of(exported, helpers_of(source)) if message.describe else NOT_DESCRIBED
         except Broken as broken:
             if broken.traceback_text:
                 print(broken.traceback_text, file=sys.stderr)
@@ -318,7 +314,7 @@ class _Worker:
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Report:
         tool = self._tools.get(message.tool)
-        channel = self._current = _Channel(self, message.seq)
+        channel = self._current = CallChannel(self.daemon_channel, self.abortable, self.complete, message.seq)
         context = ToolContext(channel, **message.context)
         report = self._report(tool, message.seq, payload, context, channel)
         self._current = None
@@ -326,7 +322,7 @@ class _Worker:
         return report
 
     def _report(
-        self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: _Channel
+        self, tool: Export | None, sequence: int, payload: bytes, context: ToolContext, channel: CallChannel
     ) -> Report:
         if tool is None:
             return Report.from_text("internal", "the file has no such tool any more", ran=False)
@@ -371,7 +367,7 @@ class _Worker:
         if self._current is not None:
             self._current.tell(kind, header, payload)
 
-    def _report_of_exception(self, error: BaseException, channel: _Channel, tool: str) -> Report:
+    def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
         from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
@@ -457,125 +453,3 @@ async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
         return await awaitable
     finally:
         stop()
-
-
-class _Channel:
-    """The connection of one call's context to the daemon; see `toolcell._context.context.Channel`."""
-
-    def __init__(self, worker: _Worker, sequence: int) -> None:
-        self._worker = worker
-        self._sequence = sequence
-        self._updates: UpdateSender | None = None  # most calls send no intermediate message
-        self._questions: dict[int, Future[Mapping[str, Any]]] = {}
-        self._last_number = 0
-        self._lock = threading.Lock()
-        self._reading = False
-        self._reader: threading.Thread | None = None  # the last one, also when it is through with reading
-
-    def tell(
-        self,
-        kind: Literal["update", "progress", "metadata", "log"],
-        header: Mapping[str, Any],
-        payload: bytes = b"",
-    ) -> None:
-        with self._worker.abortable.held():
-            with self._lock:
-                updates = self._updates = self._updates or UpdateSender(
-                    self._worker.daemon_channel, self._sequence
-                )
-            updates.tell(kind, header, payload)
-
-    def ask(
-        self, header: Mapping[str, Any], payload: bytes = b"", kind: Literal["ask", "request"] = "ask"
-    ) -> Future[Mapping[str, Any]]:
-        """Send a question, or a request; raises `ToolError` for one that no frame can carry."""
-        answer: Future[Mapping[str, Any]] = concurrent.futures.Future()
-        with self._worker.abortable.held(), self._lock:
-            number = self._last_number + 1
-            try:
-                message_type = AskMessage if kind == "ask" else RequestMessage
-                frame = encode(message_type(seq=self._sequence, ask=number, **header), payload)
-            except FrameError as error:
-                noun = "question" if kind == "ask" else "request"
-                raise ToolError(f"The {noun} is too large: {error}. Ask for less at once.") from None
-            self._last_number = number
-            self._questions[number] = answer
-            self._worker.daemon_channel.send_frames((frame,))
-            if not self._reading:
-                self._reading = True
-                self._reader = threading.Thread(
-                    target=self._read_answers, name="toolcell-answers", daemon=True
-                )
-                self._reader.start()
-        return answer
-
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
-            raise RuntimeError("await it instead: this tool is asynchronous")
-        if threading.current_thread() is not threading.main_thread():
-            return asyncio.run(coroutine)
-        try:
-            result: T = self._worker.complete(coroutine)
-        except asyncio.CancelledError:
-            if self._worker.abortable.delivered:
-                raise Aborted(self._worker.abortable.reason) from None
-            raise
-        return result
-
-    def finish(self) -> None:
-        """Withdraw the open questions, and send every pending message."""
-        with self._lock:
-            reader, open_questions = self._reader, list(self._questions)
-        for number in open_questions:
-            self._worker.daemon_channel.send(WithdrawMessage(seq=self._sequence, ask=number))
-        if reader is not None:
-            reader.join()
-        if self._updates is not None:
-            self._updates.finish()
-
-    def _read_answers(self) -> None:
-        while True:
-            frame = self._worker.daemon_channel.receive()
-            if frame is None:
-                os._exit(0)  # the daemon has closed the channel
-            message = to_worker(frame.header)
-            if not isinstance(message, AnswerMessage | ReplyMessage):
-                continue
-            with self._lock:
-                answer = self._questions.pop(message.ask, None)
-                self._reading = bool(self._questions)
-                has_open_questions = self._reading
-            if answer is not None and answer.set_running_or_notify_cancel():
-                answer.set_result({**header_of(message), "result": frame.payload})
-            if not has_open_questions:
-                return
-
-
-def _describe(exported: Exports, helpers: list[str]) -> bytes:
-    return json.dumps(
-        {
-            "tools": [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": json.dumps(tool.input_schema),
-                    "output_schema": json.dumps(schema) if (schema := tool.output_schema) else "",
-                    "export": tool.name,
-                    "options": dict(tool.options),
-                    "line": tool.line,
-                }
-                for tool in exported.tools
-            ],
-            "problems": [
-                {"tool": problem.tool, "message": problem.message, "line": problem.line}
-                for problem in exported.problems
-            ],
-            "helpers": helpers,
-            "on_session": exported.on_session is not None,
-        }
-    ).encode()

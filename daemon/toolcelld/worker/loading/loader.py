@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 import traceback
@@ -26,7 +27,7 @@ from toolcell._authoring.pending import NAME as PUSH_PENDING_ACTION
 from toolcelld.protocol.messages import NUMBER_MAX, Stage
 from toolcelld.worker.loading.traceback_text import traceback_text
 
-__all__ = ["Broken", "ToolSource", "helpers_of", "load"]
+__all__ = ["Broken", "ToolSource", "description_of", "helpers_of", "load"]
 
 COMPILED: Final = "__pycache__"
 PLUGIN_SUFFIX: Final = ".json"
@@ -299,3 +300,29 @@ def _first_line(error: BaseException) -> str:
         text = ""
     first = text.strip().splitlines()[0][:500] if text.strip() else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def description_of(exported: Exports, helpers: list[str]) -> bytes:
+    """Return the description of what a file exports, as the daemon caches it."""
+    return json.dumps(
+        {
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": json.dumps(tool.input_schema),
+                    "output_schema": json.dumps(schema) if (schema := tool.output_schema) else "",
+                    "export": tool.name,
+                    "options": dict(tool.options),
+                    "line": tool.line,
+                }
+                for tool in exported.tools
+            ],
+            "problems": [
+                {"tool": problem.tool, "message": problem.message, "line": problem.line}
+                for problem in exported.problems
+            ],
+            "helpers": helpers,
+            "on_session": exported.on_session is not None,
+        }
+    ).encode()

@@ -1,0 +1,87 @@
+"""The packages of cells: builds the environments that workers need, and notes which of what is kept they use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from toolcelld.catalog.discovery.sources import project_directory
+from toolcelld.environments.builder import Environments
+from toolcelld.environments.kept import Kept, Place
+from toolcelld.environments.packages import manifest_above
+from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.pool.worker import Worker
+
+__all__ = ["CellPackages"]
+
+TEXT_CHARACTERS_MAX = 500
+
+
+class CellPackages:
+    """What a cell needs besides its file.
+
+    Args:
+        environments: Builds the environments of tools in Python.
+        kept: Hears of each use.
+        directory: Returns the directory of the packages of tools in TypeScript and JavaScript.
+        tell: Called with a tool file and what is done for it now; with an empty text when that has ended.
+    """
+
+    def __init__(
+        self,
+        environments: Environments,
+        kept: Kept,
+        *,
+        directory: Callable[[], str],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._environments = environments
+        self._kept = kept
+        self._directory = directory
+        self._tell = tell
+        self.preparing: dict[str, str] = {}
+        """The mutable state: by tool file, what is done for its environment now."""
+
+    def is_built(self, spec: CellSpec) -> bool:
+        """Whether the environment of a spec's requirements is there."""
+        return self._environments.built(spec.requirements) is not None
+
+    def make_worker(self, name: str, spec: CellSpec, on_change: Callable[[Worker], None]) -> Worker:
+        """Return a worker that prepares its spec when it starts."""
+        if not spec.requirements:  # else `prepare` does, which may have to build it first
+            for place in self.places(spec):
+                self._kept.used(place, manifest_above(spec.file.directory, "/"))
+        return Worker(name, spec, on_change, self.prepare)
+
+    async def prepare(self, spec: CellSpec) -> CellSpec:
+        """Return a spec with the environment of its requirements. Raises `BuildError`."""
+        interpreter = self._environments.built(spec.requirements)
+        if interpreter is None:
+            names = ", ".join(spec.requirements.packages)
+            project = project_directory(spec.file)
+            self._begin(spec.file.path, f"installing packages for {spec.file.stem}: {names}")
+            try:
+                interpreter = await self._environments.get(
+                    spec.requirements, (project, spec.project or project, spec.directory)
+                )
+            finally:
+                self.preparing.pop(spec.file.path, None)
+                self._tell(spec.file.path, "")
+        for place in self.places(spec):
+            self._kept.used(place, spec.file.path, spec.file.content)
+        return spec.beside(interpreter)
+
+    def places(self, spec: CellSpec) -> Iterator[Place]:
+        """Yield the directories of environments and packages that are kept for a spec."""
+        if spec.requirements:
+            if (interpreter := self._environments.built(spec.requirements)) is not None:
+                yield "environment", os.path.basename(interpreter.prefix)
+        elif spec.interpreter is not None and spec.interpreter.engine:
+            for path in spec.interpreter.packages:
+                directory, name = os.path.split(os.path.dirname(path))
+                if directory == self._directory():
+                    yield "packages", name
+
+    def _begin(self, path: str, text: str) -> None:
+        self.preparing[path] = text[:TEXT_CHARACTERS_MAX]
+        self._tell(path, self.preparing[path])
