@@ -13,7 +13,7 @@ from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.tables import print_prose
 from toolcell.cli.adapters.mcp_install.replace import Kept, opened
 
-__all__ = ["init", "make"]
+__all__ = ["init", "make", "print_written"]
 
 TOOLS_DIRECTORY = os.path.join(".toolcell", "tools")
 FIRST_TOOL = "hello"
@@ -75,12 +75,17 @@ def init(
     make(path, text.format(name=name), beside, another="toolcell init NAME")
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
     command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
+    print_written(context, path, name, command)
+    return Exit.OK
+
+
+def print_written(context: CommandContext, path: str, tool: str, command: str) -> None:
+    """Print what was written, and the command that calls it."""
     if context.as_json:
-        print(json_text({"path": os.path.abspath(path), "tool": name, "command": command}))
+        print(json_text({"path": os.path.abspath(path), "tool": tool, "command": command}))
     else:
         print_prose(f"Wrote {path}. Call it:")
         print(f"  {command}")
-    return Exit.OK
 
 
 def make(path: str, text: str, beside: Mapping[str, str] = NOTHING, *, another: str) -> None:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
 
-from toolcell._printable import json_text
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.exit_codes import Exit, Failure
-from toolcell.cli._ui.tables import print_prose
 from toolcell.cli.authoring import plugin
-from toolcell.cli.authoring.init import FIRST_TOOL, init, make
+from toolcell.cli.authoring.init import FIRST_TOOL, init, make, print_written
 
 __all__ = ["new"]
 
@@ -128,11 +126,7 @@ def _json(context: CommandContext, file: str | None) -> Exit:
     tool = f"{name}-{plugin.FIRST}"
     called = tool if seen else f"{os.path.join('.', path)}:{tool}"
     command = f"toolcell call {called} {plugin.ARGUMENTS}"
-    if context.as_json:
-        print(json_text({"path": os.path.abspath(path), "tool": tool, "command": command}))
-    else:
-        print_prose(f"Wrote {path}. Call it:")
-        print(f"  {command}")
+    print_written(context, path, tool, command)
     return Exit.OK
 
 
