@@ -81,8 +81,8 @@ class SessionOwner(Protocol):
         """The tools as they are now."""
         ...
 
-    def look_after(self, work: Awaitable[object]) -> None:
-        """Run it in the background."""
+    def look_after(self, work: Awaitable[object]) -> asyncio.Future[object]:
+        """Run it in the background; what is returned may be waited for."""
         ...
 
     def tell(self, reason: SessionReason, data: Mapping[str, object], session_id: str) -> None:
