@@ -101,7 +101,7 @@ test-hostile: $(READY) ## hostile tools, under every profile; two to three minut
 test-kills: $(READY) ## the kill matrix: each kind of process killed in each state of a call; a minute and a half
 	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
-test-agents: types-agents plugin ## the real agents, with models of our own, through each of the adapters
+test-agents: types-agents engines plugin ## the real agents, with models of our own, through each of the adapters
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=40 -m "$(AGENTS_SELECTED)" $(AGENTS)
 
 # TOOLCELL_TOOL_FILES: where repositories with tool files are, if you have them; see tests/libraries/public_tools.py.
