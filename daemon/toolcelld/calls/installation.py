@@ -79,7 +79,7 @@ LIMITS: Final = CellLimits(
 PLACES: Final = ("project", "cache")
 """The directories of an installation; the first one is the result."""
 HOMES: Final = "/tmp/home"  # noqa: S108  # of the cell alone
-"""The directory of the home directory, which nobody lists."""
+"""The directory of the home directory; it cannot be listed."""
 CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 """Variables that name a file of certificates, which the cell then reads."""
 CONTEXT: Final = CallContext(
