@@ -48,7 +48,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents types-agents engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -101,7 +101,15 @@ test-hostile: $(READY) ## hostile tools, under every profile; two to three minut
 test-kills: $(READY) ## the kill matrix: each kind of process killed in each state of a call; a minute and a half
 	@$(BIN)/pytest --quiet $(BY_TEST) --durations=5 $(KILLS)
 
-test-agents: types-agents engines plugin ## the real agents, with models of our own, through each of the adapters
+# As `test`: the checks use what processor time the tests leave.
+test-agents: $(VENV)/agents engines plugin ## the real agents, with models of our own, through each of the adapters
+	@nice -n 19 $(MAKE) --no-print-directory types-agents >$(VENV)/types-agents.log 2>&1 & checks=$$!; \
+	trap 'kill $$checks 2>/dev/null; exit 130' INT TERM; \
+	$(MAKE) --no-print-directory pytest-agents; tests=$$?; \
+	wait $$checks || { cat $(VENV)/types-agents.log; exit 1; }; \
+	exit $$tests
+
+pytest-agents: $(VENV)/agents engines plugin
 	@$(BIN)/python tests/adapters/alone.py $(BIN)/pytest --quiet --numprocesses=3 --dist=loadfile --durations=40 -m "$(AGENTS_SELECTED)" $(AGENTS)
 
 # TOOLCELL_TOOL_FILES: where repositories with tool files are, if you have them; see tests/libraries/public_tools.py.
@@ -116,7 +124,12 @@ wheel: engines plugin ## a wheel in dist/, with the plugin, the libraries of scr
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 types-agents: $(VENV)/agents
-	@$(BIN)/mypy --no-error-summary $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types-agents-mypy types-agents-pyright
+
+types-agents-mypy: $(VENV)/agents
+	@$(BIN)/mypy --no-error-summary --cache-dir=$(VENV)/mypy-agents $(shell find $(AGENT_SOURCES) -name '*.py' 2>/dev/null)
+
+types-agents-pyright: $(VENV)/agents
 	@$(BIN)/pyright --pythonpath $(BIN)/python --warnings --project tests/pyright.json
 
 test-unprivileged: $(READY) $(VENV)/engines/ready ## for root: the tests as the user `nobody`

@@ -46,8 +46,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # gRPC's handlers of fork wait for its threads, for ever if one of them needs the interpreter; some tests fork.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-# For what is just ending; a killed cell of fifty processes needs 15 ms, a busy machine more.
-END_SECONDS_MAX = 5.0
+# For what is just ending: a killed cell of fifty processes needs 15 ms, a machine whose processors others have seconds.
+END_SECONDS_MAX = 30.0
 # Between two looks at what gives no sign when it ends: descriptors and threads.
 LOOK_SECONDS = 0.01
 PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -42,10 +43,12 @@ from toolcelld.pool.prefork import READY_MAX
 
 R = TypeVar("R", bound=Message)
 
-START_SECONDS_MAX = 20
+START_SECONDS_MAX = 45
 """Half a second here; other tests may have the processors."""
 SETTLE_SECONDS_MAX = 30.0
 """For what ends on its own after the last event: a warm worker that retires, a zygote that is replaced after a pause."""
+DESCRIBED_SECONDS_MAX = 40
+"""How long sessions wait for descriptions when they open and reload; of the product's two seconds, other tests may take all."""
 THREADS_MAX = 40
 """asyncio's pool for blocking calls has at most six threads on two processors, gRPC some for each processor."""
 
@@ -173,7 +176,11 @@ class RunningDaemon:
         Fails after `START_SECONDS_MAX`.
         """
         notifications = str(self.directory / "notify")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, self.log.open("ab") as log:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+            self.log.open("ab") as log,
+            waits_for_descriptions(self.config),
+        ):
             manager.bind(notifications)
             manager.settimeout(START_SECONDS_MAX)
             self.process = subprocess.Popen(
@@ -318,7 +325,8 @@ class RunningDaemon:
 
     def reload(self) -> None:
         """Have it read its configuration again."""
-        self.ask("Operator/Reload", operator_pb2.ReloadRequest(), operator_pb2.ReloadResponse)
+        with waits_for_descriptions(self.config):
+            self.ask("Operator/Reload", operator_pb2.ReloadRequest(), operator_pb2.ReloadResponse)
 
     def status(self) -> operator_pb2.GetStatusResponse:
         """How it is, by its own account."""
@@ -370,6 +378,25 @@ class RunningDaemon:
         """A session in the project."""
         options.setdefault("directory", self.project)
         return connect(self.socket, daemon="running", **options)
+
+
+@contextmanager
+def waits_for_descriptions(config: Path) -> Generator[None]:
+    """Add `open_wait` to a configuration while a daemon reads it; a test that sets it itself keeps its own.
+
+    The file is as the test wrote it before and after, so that a test can add a table to it.
+    """
+    text = config.read_text() if config.is_file() else None
+    if text is None or "open_wait" in text:
+        yield
+        return
+    ours = f'[daemon]\nopen_wait = "{DESCRIBED_SECONDS_MAX}s"\n'
+    theirs = re.search(r"^\[daemon\]\n", text, re.MULTILINE)
+    config.write_text(text.replace("[daemon]\n", ours, 1) if theirs else f"{text}\n{ours}")
+    try:
+        yield
+    finally:
+        config.write_text(text)
 
 
 KEPT: Final[set[RunningDaemon]] = set()

@@ -18,6 +18,7 @@ from tests.engines import ENGINES
 
 __all__ = [
     "HEARS",
+    "IMPATIENT",
     "KIT",
     "LATE",
     "NEW",
@@ -65,12 +66,16 @@ LATE = """
     import time
     from toolcell import tool
 
-    time.sleep(6)  # longer than a session waits for its tools when it opens, and again when it reloads
+    time.sleep(1)  # longer than a session waits for its tools
 
     @tool
     def late() -> str:
         return "late"
     """
+
+
+IMPATIENT = '\n[daemon]\nopen_wait = "10ms"\n'
+"""The configuration with which the tool above is late."""
 
 
 @pytest.fixture(scope="module")

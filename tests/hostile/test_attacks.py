@@ -150,7 +150,7 @@ async def neighbour(target: Target, daemon: HostileDaemon, *, wanted: bool) -> A
     (tools / "neighbour.py").write_text(NEIGHBOUR)
     async with connect(daemon.socket, daemon="running", directory=home) as session:
         calling = session.call("neighbour", {"secret": target.secret})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (home / "told").exists():  # another process writes it, and there is no event
                 await asyncio.sleep(0.01)
         target.neighbour = {

@@ -31,10 +31,10 @@ from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
 pytestmark = pytest.mark.anyio
 
-GRACE = '[daemon]\nabort_grace = "200ms"\n'
+GRACE = '[daemon]\nabort_grace = "1s"\n'
 """Long enough for a tool that listens on a busy machine, short for the four that do not."""
 
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 10.0
 """Of CallTool: seven cells start in less than one, where nothing else runs."""
 
 STOPPED, SLEEP, CROWDED = f"tc-stop-{os.getpid()}", f"31.{os.getpid()}", f"tc-all-{os.getpid()}"

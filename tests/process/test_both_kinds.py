@@ -213,7 +213,8 @@ def running(word: str) -> list[int]:
 @pytest.mark.parametrize("kind", STOPPED)
 async def test_an_abort_stops_a_tool_and_leaves_nothing_of_it(worker: Worker, kind: str) -> None:
     worker.add("stops")
-    worker.daemon.configure('\n[daemon]\nabort_grace = "1s"\n')
+    grace = "500ms" if STOPPED[kind][1] == "killed" else "30s"
+    worker.daemon.configure(f'\n[daemon]\nabort_grace = "{grace}"\n')
     mark = f"30.{os.getpid()}"
     async with worker.daemon.connect() as session:
         await session.described()

@@ -62,7 +62,7 @@ isolation = "call"
 [source.project]
 python = "{project}/deep/env/bin/python"
 """
-SETTLE_SECONDS: Final = 10
+SETTLE_SECONDS: Final = 40
 
 
 def make_environment(directory: Path, *, python: str = sys.executable) -> None:

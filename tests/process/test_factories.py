@@ -62,9 +62,11 @@ async def test_a_factory_makes_tools_that_are_called_aborted_and_show_what_they_
 async def test_a_factory_that_fails_is_a_problem_of_its_file(
     daemon: RunningDaemon, body: str, message: str, line: int
 ) -> None:
-    daemon.configure('\n[daemon]\nload_timeout = "1s"\n')
-    daemon.tool("made", f"def tools(host):\n    {body}\n")
     daemon.tool("other", "from toolcell import tool\n\n@tool\ndef other() -> int:\n    return 1\n")
+    if message == "still loading after":
+        daemon.describe()  # while there is time for it
+        daemon.configure('\n[daemon]\nload_timeout = "1s"\n')
+    daemon.tool("made", f"def tools(host):\n    {body}\n")
     async with daemon.connect() as session:
         (problem,) = session.catalog.problems
         assert message in problem.message

@@ -187,6 +187,9 @@ async def test_a_hook_knows_the_status_and_may_change_it(tools: RunningDaemon) -
         assert json.loads(outcome.message)["status"] == "error"
 
 
+IMPATIENT = 'timeout = "500ms"\n'
+"""For a hook that hangs alone: the first call of another one counts the start of a worker, which other tests may delay."""
+
 HOSTILE_BEFORE = {
     "hangs": ("    import time; time.sleep(100)", "did not return within 0.5 s"),
     "dies": ("    import os; os._exit(3)", "its process ended: exit 3"),
@@ -209,7 +212,7 @@ HOSTILE_BEFORE = {
 async def test_a_hook_that_misbehaves_before_a_call_refuses_it(tools: RunningDaemon, name: str) -> None:
     body, message = HOSTILE_BEFORE[name]
     head = "from toolcell import ToolContext, tool\n\n@tool\ndef before(call: dict, context: ToolContext):\n"
-    tools.configure(hook(tools, name, head + body, 'timeout = "500ms"\n'))
+    tools.configure(hook(tools, name, head + body, IMPATIENT if name == "hangs" else ""))
 
     async def yes(_: Ask) -> Answer:
         return True
@@ -242,7 +245,7 @@ async def test_a_hook_that_misbehaves_after_a_call_withholds_its_result(
     tools: RunningDaemon, name: str
 ) -> None:
     head = "from toolcell import tool\n\n@tool\ndef after(call: dict, outcome: dict):\n"
-    tools.configure(hook(tools, name, head + HOSTILE_AFTER[name], 'timeout = "500ms"\n'))
+    tools.configure(hook(tools, name, head + HOSTILE_AFTER[name], IMPATIENT if name == "hangs" else ""))
     async with tools.connect() as session:
         outcome = await session.call("person")
         assert f"the hook {name} " in withheld(outcome)
@@ -408,7 +411,7 @@ async def test_a_hook_that_fails_leaves_definitions_as_they_are_and_a_problem_sa
     tools: RunningDaemon, body: str
 ) -> None:
     head = "from toolcell import tool as t\n\n@t\ndef definition(tool: dict):\n"
-    tools.configure(hook(tools, "bad", head + body, 'timeout = "500ms"\n'))
+    tools.configure(hook(tools, "bad", head + body, IMPATIENT if "sleep" in body else ""))
     async with tools.connect() as session:
         await session.reload()
         assert set(session.catalog.tools) == {"write", "person", "typed", "fail", "die", "lines"}

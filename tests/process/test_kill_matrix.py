@@ -29,7 +29,6 @@ from tests.process.injection import CAN_INJECT, close_all_above_stderr, exit_wit
 from tests.process.kills.client import a_stage_of_another_client
 from tests.process.kills.stage import (
     CONFIG,
-    EMPTY_SECONDS_MAX,
     WAIT_SECONDS_MAX,
     Stage,
     a_stage,
@@ -112,7 +111,7 @@ async def test_a_killed_process_of_a_cell(daemon: RunningDaemon, process: str, h
             ending = await stage.ended(state)
             assert ending.kind in row[state], (state, ending)
             if ending.kind != "ok" or state == "ending":
-                await until(partial(gone, cells[state].all), EMPTY_SECONDS_MAX)
+                await until(partial(gone, cells[state].all))
         await stage.each_ended_once()
         await serves(stage.daemon)
 
@@ -173,7 +172,7 @@ async def test_a_killed_daemon(daemon: RunningDaemon, harm: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(daemon.pid, signal.SIGKILL)
         daemon.wait()
-        await until(partial(gone, family), EMPTY_SECONDS_MAX)
+        await until(partial(gone, family))
         for state in STATES:
             ending = await stage.ended(state)
             assert ending.kind in EXPECTED["daemon", harm][state], (state, ending)
@@ -215,7 +214,7 @@ async def test_a_killed_client(daemon: RunningDaemon, harm: str) -> None:
                 await stage.until_ended()
                 # A worker that was starting belongs to no call now, and goes on for the next one.
                 ended = [cell.all for state, cell in cells.items() if state != "starting"]
-                await until(partial(gone, set().union(*ended)), EMPTY_SECONDS_MAX)
+                await until(partial(gone, set().union(*ended)))
                 stage.go()
                 with contextlib.suppress(ProcessLookupError):  # without descriptors it may never end
                     os.kill(client.pid, signal.SIGKILL)

@@ -72,7 +72,7 @@ def state_of(daemon: RunningDaemon) -> str:
 
 
 async def until(daemon: RunningDaemon, state: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while state_of(daemon) != state:
             await asyncio.sleep(0.01)  # the kernel tells only the parent
 

@@ -73,7 +73,7 @@ def run(command: list[str]) -> str:
 def send(host: str, port: int) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.connect((host, port))
-        datagrams.settimeout(2)
+        datagrams.settimeout(10)
         datagrams.send(b"hello")
         return datagrams.recv(100).decode()
 

@@ -19,7 +19,7 @@ from toolcelld.worker.keeper import children
 
 pytestmark = pytest.mark.anyio
 
-GONE_SECONDS_MAX = 10
+GONE_SECONDS_MAX = 40
 
 
 @pytest.mark.slow

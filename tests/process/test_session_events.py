@@ -38,13 +38,13 @@ def heard(daemon: RunningDaemon) -> list[tuple[str, dict[str, object], int]]:
 
 
 async def until(daemon: RunningDaemon, *reasons: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while [each[0] for each in heard(daemon)] != list(reasons):
             await asyncio.sleep(0.02)
 
 
 async def logged(daemon: RunningDaemon, text: str) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while text not in (found := daemon.log.read_text()):
             await asyncio.sleep(0.02)
     return found
@@ -146,7 +146,7 @@ async def test_what_the_session_may_not_call_hears_nothing(daemon: RunningDaemon
     daemon.tool("hears", HEARS)
     daemon.tool("other", HEARS.replace("hears", "other").replace('"heard"', '"told"'))
     async with daemon.connect(deny=["hears"]):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not (daemon.project / "told").exists():
                 await asyncio.sleep(0.02)
     assert heard(daemon) == []
@@ -160,7 +160,7 @@ async def test_a_tool_that_is_asked_about_first_hears_nothing(
     daemon.tool("hears", HEARS)
     daemon.tool("other", HEARS.replace("hears", "other").replace('"heard"', '"told"'))
     async with daemon.connect():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while not (daemon.project / "told").exists():
                 await asyncio.sleep(0.02)
     assert bool(heard(daemon)) == hears

@@ -26,7 +26,7 @@ from mcp import types
 from psutil import Process
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import KEY, Claude, Start, adapted, fields
-from tests.adapters.conftest import KIT, LATE
+from tests.adapters.conftest import IMPATIENT, KIT, LATE
 from tests.adapters.kit.kit import PICTURE
 from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
@@ -118,13 +118,17 @@ async def test_the_model_is_offered_every_tool_as_it_was_written(kit: RunningDae
 async def test_a_file_that_takes_long_to_describe_is_offered_all_the_same(
     kit: RunningDaemon, start: Start
 ) -> None:
+    before = kit.config.read_text()
     late = kit.tool("late", LATE)
+    kit.configure(IMPATIENT)
     try:
         async with start(kit) as claude:
             await claude.turn()
             assert "mcp__toolcell__late" in claude.model.offered()
     finally:
         late.unlink()
+        kit.config.write_text(before)
+        kit.reload()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.adapters.conftest import LATE
+from tests.adapters.conftest import IMPATIENT, LATE
 from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import OpenCode, Stay, until
 from tests.adapters.script import Use
@@ -76,6 +76,7 @@ def config(kit: RunningDaemon) -> dict[str, Any]:
     """The plugin, tools that ask, a user who has rules for some of them, and short results."""
     kit.tool("bare", BARE)
     kit.tool("late", LATE)
+    kit.configure(IMPATIENT)
     return {
         "tool_output": {"max_lines": 100, "max_bytes": 5_000},
         "plugin": [plugin_entry(socket=kit.socket, start=False)],

@@ -300,8 +300,8 @@ def test_a_signal_handler_wakes_waiters_on_another_threads_loop(alarm: Abort) ->
 
     thread = threading.Thread(target=asyncio.run, args=(wait(),), daemon=True)
     thread.start()
-    assert waiting.wait(10)
+    assert waiting.wait(30)
     signal.raise_signal(signal.SIGUSR1)
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
     assert alarm.reason == "signal"

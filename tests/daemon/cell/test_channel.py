@@ -66,7 +66,7 @@ class Ear:
         return [frame.header["type"] for frame in self.frames]
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.frames) + len(self.errors) < count:
                 await asyncio.sleep(0)
 

@@ -195,7 +195,7 @@ def question(name: str, kind: int = 1) -> bytes:
 async def resolved(asking: socket.socket, name: str) -> str:
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(asking, question(name))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         answer = await loop.sock_recv(asking, 512)
     return socket.inet_ntoa(answer[-4:])
 

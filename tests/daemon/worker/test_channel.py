@@ -43,7 +43,7 @@ class Daemon:
     def frame(self) -> Frame:
         """Wait for the next frame."""
         while not self._frames:
-            ready, _, _ = select.select([self.reports], [], [], 5)
+            ready, _, _ = select.select([self.reports], [], [], 30)
             assert ready, "no frame came"  # a failure and no hang
             data = os.read(self.reports, 65536)
             assert data, "the wire has ended"

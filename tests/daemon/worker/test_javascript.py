@@ -133,7 +133,7 @@ def answer_to_load(main: Path, *options: str) -> tuple[str, Mapping[str, Any]]:
         while len(found) < 2 and (data := told.read1()):
             found += decoder.feed(data)
         ours.sendall(frames.encode({"type": "retire"}))
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     hello, answer = found
     return hello.header["python"], answer.header
 

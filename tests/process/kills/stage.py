@@ -26,7 +26,6 @@ from toolcelld.worker.keeper import children
 
 __all__ = [
     "CONFIG",
-    "EMPTY_SECONDS_MAX",
     "WAIT_SECONDS_MAX",
     "Caller",
     "Cell",
@@ -40,8 +39,6 @@ __all__ = [
     "until",
 ]
 
-EMPTY_SECONDS_MAX = 2.0
-"""From the ending of a call to the last process of its cell."""
 WAIT_SECONDS_MAX = 40.0
 """For anything that must happen; other tests may use the processors."""
 
@@ -250,9 +247,9 @@ async def a_stage(daemon: RunningDaemon) -> AsyncGenerator[Stage]:
         yield Stage(daemon, Here(session), where)
 
 
-async def until(true: Callable[[], bool], seconds: float = WAIT_SECONDS_MAX) -> None:
+async def until(true: Callable[[], bool]) -> None:
     """Wait for a condition that has no event, within a bound."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
