@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox.policy import SandboxPolicy
-from toolcelld.sandbox.system_calls import sole_exec
 
 __all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "Table", "filter_of", "refusals", "refusals_on"]
 
@@ -70,15 +69,14 @@ class Filter:
     memory_files: bool  # memfd_create: only a control group counts its memory
     apart: bool  # in process and IPC namespaces of its own
     listen: bool = True  # sockets that accept connections; where there is no network there are none
-    engine: bool = False  # without programs, whether one is let through: the engine of the worker
 
 
 Table: TypeAlias = Mapping[str, Sequence[DeniedSyscall]]
 """By name of the call; the first matching entry decides."""
 
 
-def filter_of(policy: SandboxPolicy, *, memory_files: bool, engine: bool = False) -> Filter:
-    """Return the variant of the filter for a policy, and whether an engine is to be executed under it."""
+def filter_of(policy: SandboxPolicy, *, memory_files: bool) -> Filter:
+    """Return the variant of the filter for a policy."""
     apart = policy.enclosure == "strict"
     # A strict cell without the host's network has a network namespace, whose loopback serves only the cell and its daemon.
     network = apart or policy.network == "open"
@@ -88,7 +86,6 @@ def filter_of(policy: SandboxPolicy, *, memory_files: bool, engine: bool = False
         memory_files,
         apart,
         policy.network != "open" or policy.listen,
-        engine and not policy.execute,
     )
 
 
@@ -101,8 +98,6 @@ def refusals(wanted: Filter) -> Table:
         table |= _always(("listen",), errno.EACCES)
     if not wanted.programs:
         table |= _always(("execve", "execveat"), errno.EPERM)
-        if wanted.engine:
-            table |= _all_but_one_program()
     if not wanted.memory_files:
         table |= _always(("memfd_create", "memfd_secret"), errno.ENOSYS)
     if not wanted.apart:
@@ -211,29 +206,6 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[DeniedSyscall]]:
                 (Is(0, (socket.AF_NETLINK,)), Is(2, (socket.NETLINK_ROUTE,), inverted=True)),
             ),
         ],
-    }
-
-
-def _all_but_one_program() -> dict[str, Sequence[DeniedSyscall]]:
-    """Refuse every program but one; see `sole_exec`."""
-
-    def low(argument: int, *when: Is) -> DeniedSyscall:
-        below = (Is(argument, (0,), sole_exec.LOW_BITS), Is(argument, (0,), upper=True))
-        return DeniedSyscall(errno.EPERM, (*when, *below))
-
-    def flags(bits: int) -> Is:
-        return Is(3, (0,), bits, inverted=True)
-
-    fixed = sole_exec.MAP_FIXED | sole_exec.MAP_FIXED_NOREPLACE
-    grows = DeniedSyscall(errno.EPERM, (flags(sole_exec.MAP_GROWSDOWN),))  # down to the address, from above
-    return {
-        "execveat": (
-            DeniedSyscall(errno.EPERM, (Is(1, (sole_exec.ADDRESS,), inverted=True),)),
-            DeniedSyscall(errno.EPERM, (Is(1, (0,), inverted=True, upper=True),)),
-        ),
-        "mmap": (grows, low(0, flags(fixed)), low(0, Is(0, (0,), inverted=True))),
-        "mremap": (DeniedSyscall(errno.EPERM, (flags(sole_exec.MREMAP_FIXED),)),),
-        "shmat": (low(1, Is(1, (0,), inverted=True)),),
     }
 
 

@@ -28,7 +28,6 @@ kcmp               312 272      kexec_file_load    320 294      kexec_load      
 keyctl             250 219      listen              50 201
 lookup_dcookie     212  18      memfd_create       319 279
 memfd_secret       447 447      mknod              133   -      mknodat            259  33
-mmap                 9 222      mremap              25 216
 modify_ldt         154   -      mount              165  40      mount_setattr      442 442
 move_mount         429 429      mq_open            240 180      mq_unlink          241 181
 msgctl              71 187      msgget              68 186      msgrcv              70 188
