@@ -5,7 +5,9 @@
     a rename             makes the result visible, when the cell is empty
 
 The program in the cell reads what strangers wrote, so what it leaves is only ever read inside of cells. The user's
-credentials for these registries are in a file of the cell's own, and it reaches nothing that they are not for.
+credentials for these registries are in a file of the cell's own, and it reaches nothing that they are not for. A package
+may be any directory of the cell ("file:/tmp"), which is copied into the result; so the directory of that file has a name
+that cannot be guessed, in one that cannot be listed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -53,9 +56,11 @@ KEPT_BYTES_MAX = 16_384
 @tool
 def install(words: list[str], settings: str) -> dict[str, object]:
     """Run a program with these settings; return its exit status and the end of what it printed."""
-    path = os.path.expanduser("~/.npmrc")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    home = os.path.expanduser("~")
+    os.makedirs(home)
+    with open(os.open(os.path.join(home, ".npmrc"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(settings)
+    os.chmod(os.path.dirname(home), 0o100)
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         kept = b""
         while piece := process.stdout.read1(KEPT_BYTES_MAX):
@@ -73,6 +78,8 @@ LIMITS: Final = CellLimits(
 """A lock of thousands of packages takes npm a gigabyte."""
 PLACES: Final = ("project", "cache")
 """The directories of an installation; the first one is the result."""
+HOMES: Final = "/tmp/home"  # noqa: S108  # of the cell alone
+"""The directory of the home directory, which nobody lists."""
 CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 """Variables that name a file of certificates, which the cell then reads."""
 CONTEXT: Final = CallContext(
@@ -188,7 +195,7 @@ class Installations:
         environment = {
             **certificates,
             "PATH": os.defpath,
-            "HOME": "/tmp",  # noqa: S108  # of the cell alone
+            "HOME": os.path.join(HOMES, secrets.token_hex(16)),
             "npm_config_registry": registries.default,
             "npm_config_cache": cache,
             "npm_config_fetch_retry_mintimeout": "1000",

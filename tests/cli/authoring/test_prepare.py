@@ -313,6 +313,28 @@ def test_what_a_registry_says_of_a_token_is_shown_without_it(
     assert TOKEN not in done.out + done.err + daemon.log.read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["/tmp", "/tmp/home"])
+def test_a_lock_file_that_names_a_directory_of_the_cell_gets_no_token_from_it(
+    place: str, trusted: Project, daemon: RunningDaemon, packages: Registry
+) -> None:
+    """By bun, which copies all of it; npm leaves out every .npmrc."""
+    packages.lock(trusted.directory, "bun", "dep")
+    host = packages.address.removeprefix("http:")
+    (trusted.home / ".npmrc").write_text(f"{host}:_authToken={TOKEN}\n")
+    asked = json.loads((trusted.directory / "package.json").read_text())
+    asked["dependencies"]["taken"] = f"file:{place}"
+    (trusted.directory / "package.json").write_text(json.dumps(asked))
+    lock = json.loads((trusted.directory / "bun.lock").read_text())
+    lock["workspaces"][""]["dependencies"] = asked["dependencies"]
+    lock["packages"]["taken"] = [f"taken@file:{place}", {}]
+    (trusted.directory / "bun.lock").write_text(json.dumps(lock))
+    trusted.run("prepare")
+    assert set(packages.credentials) == {f"Bearer {TOKEN}"}, "it had the token"
+    for path in [daemon.log, *(path for path in daemon.state.rglob("*") if path.is_file())]:
+        assert TOKEN.encode() not in path.read_bytes(), path
+
+
 def test_nothing_is_installed_for_a_project_that_is_not_trusted(
     untrusted: Project, packages: Registry
 ) -> None:
