@@ -155,6 +155,8 @@ HIGH_HALF = 1 << 40
         ("clone", (0x3D0F00,), 0),  # a thread
         ("clone", (0x10000000 | 0x11,), errno.EPERM),
         ("clone", (0x40000000,), errno.EPERM),
+        ("fcntl", (3, 1024, 0), errno.EACCES),  # a lease
+        ("fcntl", (3, 1030, 0), 0),  # a duplicate
         ("clone3", (), errno.ENOSYS),
         ("unshare", (0x400,), 0),  # files
         ("unshare", (0x20000,), errno.EPERM),

@@ -33,6 +33,7 @@ SAME_PERSONALITY: Final = (0, 0xFFFFFFFF)  # the default, and the query of the c
 OF_A_USER: Final = {"setpriority": 2, "ioprio_set": 3}  # PRIO_USER, IOPRIO_WHO_USER
 SOCKET_KIND: Final = 0xF  # without SOCK_CLOEXEC and SOCK_NONBLOCK
 PROTOCOLS: Final = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6)
+LEASES: Final = (1024, 1040)  # F_SETLEASE, F_SETDELEG
 O_TMPFILE: Final = os.O_TMPFILE & ~os.O_DIRECTORY
 SEGMENT_BITS: Final = 0xFFFFE000
 """One of them is set in every size from two pages on; the kernel has 4096 segments at most."""
@@ -154,7 +155,7 @@ def _memory_of_system_v() -> dict[str, Sequence[DeniedSyscall]]:
 
 
 def _files() -> dict[str, Sequence[DeniedSyscall]]:
-    """Refuse the creation of devices and of setuid or setgid files."""
+    """Refuse the creation of devices and of setuid or setgid files, and leases, for which others wait."""
 
     def modes(argument: int, *when: Is) -> list[DeniedSyscall]:
         return [DeniedSyscall(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
@@ -169,6 +170,7 @@ def _files() -> dict[str, Sequence[DeniedSyscall]]:
     return {
         "chmod": modes(1), "fchmod": modes(1), "fchmodat": modes(2), "fchmodat2": modes(2), "creat": modes(1),
         "open": modes(2, creates(1)), "openat": modes(3, creates(2)), "mknod": nodes(1), "mknodat": nodes(2),
+        "fcntl": [DeniedSyscall(errno.EACCES, (Is(1, LEASES),))],
     }  # fmt: skip
 
 

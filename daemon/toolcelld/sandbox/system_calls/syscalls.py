@@ -19,6 +19,7 @@ clock_adjtime      305 266      clock_settime      227 112      clone           
 clone3             435 435      creat               85   -      delete_module      176 106
 execve              59 221      execveat           322 281      fanotify_init      300 262
 fchmod              91  52      fchmodat           268  53      fchmodat2          452 452
+fcntl               72  25
 finit_module       313 273      fsconfig           431 431      fsmount            432 432
 fsopen             430 430      fspick             433 433      init_module        175 105
 inotify_init       253   -      inotify_init1      294  26      io_uring_enter     426 426
