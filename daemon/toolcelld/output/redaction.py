@@ -54,7 +54,7 @@ class Redactor:
         """Return how many of the last bytes may be the beginning of a value."""
         for start in range(max(0, len(data) - len(self.spellings[0]) + 1), len(data)):
             tail = data[start:]
-            if any(spelling.startswith(tail) for spelling in self.spellings):
+            if any(spelling.startswith(tail) and spelling != tail for spelling in self.spellings):
                 return len(tail)
         return 0
 
@@ -95,19 +95,26 @@ class StreamRedactor:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held = b""
+        # The bytes that are held back, and what is shown of them if no value goes on: one may have ended in them, or be
+        # the beginning of a longer one.
+        self._held = self._shown = b""
 
     def feed(self, data: bytes) -> bytes:
         """Add bytes, and return those that are redacted and complete."""
-        data = self._redactor.redacted(self._held + data)
-        held = self._redactor.held_bytes(data)
-        self._held = data[len(data) - held :]
-        return data[: len(data) - held]
+        data = self._held + data
+        shown = self._redactor.redacted(data)
+        if self._shown != self._held:
+            before = zip(self._held, self._shown, shown, strict=False)
+            both = bytes(new if old == plain else old for plain, old, new in before)
+            shown = both + shown[len(both) :]
+        complete = len(data) - self._redactor.held_bytes(data)
+        self._held, self._shown = data[complete:], shown[complete:]
+        return shown[:complete]
 
     def flush(self) -> bytes:
-        """Return the bytes that were held back; they are no value."""
-        held, self._held = self._held, b""
-        return held
+        """Return the bytes that were held back, redacted."""
+        shown, self._held, self._shown = self._shown, b"", b""
+        return shown
 
 
 def _spellings(value: str) -> Iterable[str]:

@@ -54,6 +54,25 @@ def test_the_longer_of_two_values_is_redacted_completely() -> None:
     assert Redactor(["abcd", "abcdefgh"]).redacted(b"abcdefgh abcd") == b"******** ****"
 
 
+LINES = "first-line-of-key\nsecond-line-of-key\nab=\n"
+
+
+@given(st.sampled_from([LINES, "abcdefgh", json.dumps(LINES)[1:-1]]), st.data())
+def test_a_value_that_begins_with_another_is_redacted_completely_however_it_is_split(
+    value: str, data: st.DataObject
+) -> None:
+    whole = f"it is {value}, and {value[:-1]}x".encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    redactor = Redactor([LINES, "abcd", "abcdefgh"])
+    assert shown(redactor, pieces) == redactor.redacted(whole)
+
+
+def test_a_complete_value_is_not_held_back_for_a_shorter_one() -> None:
+    stream = Redactor(["abcdefgh", "wxyz"]).stream()
+    assert stream.feed(b"it is wxyz") == b"it is ****"
+
+
 def test_all_strings_of_a_header_are_redacted() -> None:
     frame = Frame({"type": "broken", "message": f"no {TOKEN}!", "at": [{"deep": TOKEN}], "line": 3}, b"")
     told = Redactor([TOKEN]).frame(frame)
