@@ -471,6 +471,8 @@ def _attacks() -> tuple[Attack, ...]:
         ("memory_in_sockets", returned("far too much")),
         ("take_queues", returned("it has one")),
         ("take_watches", returned("it has 100"), {"endings": "tool_error limit_exceeded/open_files"}),
+        ("take_all_watches", returned("files: most")),
+        ("take_requests", returned("it has eight"), {"missing": no_system_call(206, 0)}),
         root="differs",
         succeeds_unconfined=True,
     )

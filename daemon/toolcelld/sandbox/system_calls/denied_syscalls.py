@@ -130,6 +130,7 @@ _UNKNOWN: Final = (
     "clone3", "openat2",  # their arguments are in memory; programs go on to clone and openat
     "io_uring_setup", "io_uring_enter", "io_uring_register",  # its operations bypass the filter
     "userfaultfd",
+    "io_setup",  # all programs of the machine share the number of its requests
     "uselib",  # maps a file where the file says
 )  # fmt: skip
 """Fail with ENOSYS, as on an older kernel."""

@@ -24,6 +24,7 @@ finit_module       313 273      fsconfig           431 431      fsmount         
 fsopen             430 430      fspick             433 433      init_module        175 105
 inotify_init       253   -      inotify_init1      294  26      io_uring_enter     426 426
 io_uring_register  427 427      io_uring_setup     425 425      ioctl               16  29
+io_setup           206   0
 ioperm             173   -      iopl               172   -      ioprio_set         251  30
 kcmp               312 272      kexec_file_load    320 294      kexec_load         246 104
 keyctl             250 219      listen              50 201
