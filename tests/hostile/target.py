@@ -208,6 +208,17 @@ class Target:
                 return True
         return False
 
+    def leased(self) -> bool:
+        """Whether opening the file of the attack to write to it would wait; tells the attack that this was seen."""
+        if not (self.project / "leased").exists():
+            return False
+        try:
+            os.close(os.open(self._tools() / "lease_file.py", os.O_WRONLY | os.O_NONBLOCK))
+        except BlockingIOError:
+            (self.project / "seen").touch()
+            return True
+        return False
+
     def own_file_changed(self) -> bool:
         """Whether a tool file of the project was rewritten."""
         return any(

@@ -1,6 +1,7 @@
 """Measures what the processes of a cell use together, from /proc.
 
-Memory is what would be free without the cell: anonymous and shared pages, not mapped files. There are two figures.
+Memory is what would be free without the cell: anonymous and shared pages, not mapped files, and the tables of pages: those
+of pages that were only read may be all there is. There are two figures.
 Resident pages are fast to read, but a shared page counts once for each process, so a worker that forks ten children
 seems to use ten times as much. Proportional pages are exact and take twenty times as long. So the fast sum is read
 first, and the exact one only if the fast one is over the limit.
@@ -31,6 +32,7 @@ ENTRY_BYTES: Final = 4096
 BLOCK_BYTES: Final = 512
 """The unit of `st_blocks`, whatever the file system."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+TABLES: Final = b"VmPTE:"
 READ_BYTES: Final = 16 * 1024
 """More than any of these files has, except lists of children that are far over every limit."""
 
@@ -167,14 +169,15 @@ def resident_memory(pid: int) -> tuple[int, int]:
 
 def _resident(pid: int) -> int:
     with contextlib.suppress(OSError):
-        return _sum(_read(f"/proc/{pid}/status"), (b"RssAnon:", b"RssShmem:"))
+        return _sum(_read(f"/proc/{pid}/status"), (b"RssAnon:", b"RssShmem:", TABLES))
     return 0
 
 
 def _proportional(member: Member) -> int:
     """Return its proportional part of shared pages; the resident ones where reading is not permitted."""
     try:
-        return _sum(_read(f"/proc/{member.pid}/smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
+        shared = _sum(_read(f"/proc/{member.pid}/smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
+        return shared + _sum(_read(f"/proc/{member.pid}/status"), (TABLES,))
     except PermissionError:
         return member.memory_bytes
     except OSError:

@@ -6,15 +6,17 @@ numbers on x86-64 and arm64.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import struct
 from collections.abc import Mapping
 from typing import Final
 
 __all__ = [
-    "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset", "filter_system_calls",
-    "grant_beneath", "grant_port", "inotify", "landlock_abi", "no_new_privileges", "restrict_signals", "set_dumpable",
+    "ask_about_system_calls", "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset",
+    "filter_system_calls", "grant_beneath", "grant_port", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals", "set_dumpable",
     "subreaper", "unchanged_below", "unwatch", "watch",
 ]  # fmt: skip
 
@@ -47,6 +49,14 @@ LANDLOCK_ABI_SIGNAL: Final = 6  # Linux 6.12
 
 # <linux/seccomp.h> and <linux/filter.h>
 SECCOMP_MODE_FILTER: Final = 2
+SYS_SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
+SECCOMP_SET_MODE_FILTER: Final = 1
+SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 8
+SECCOMP_IOCTL_NOTIF_RECV: Final = 0xC0502100
+SECCOMP_IOCTL_NOTIF_SEND: Final = 0xC0182101
+SECCOMP_USER_NOTIF_FLAG_CONTINUE: Final = 1
+QUESTION: Final = struct.Struct("=QII64x")  # id, pid, flags; then the call, which is not looked at
+ANSWER: Final = struct.Struct("=QqiI")  # id, value, error, flags
 BPF_INSTRUCTION_BYTES: Final = 8
 
 SYS_OPENAT2: Final = 437
@@ -233,6 +243,30 @@ def filter_system_calls(program: bytes) -> None:
     """Load a seccomp filter for this thread, irrevocably. Needs `no_new_privileges`."""
     filled = _FilterProgram(len(program) // BPF_INSTRUCTION_BYTES, program)
     _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filled))
+
+
+def ask_about_system_calls(program: bytes) -> int:
+    """Load a seccomp filter that has callers wait for an answer; return the descriptor that is asked, closed on exec.
+
+    When the last copy of the descriptor is closed, what the filter asks about fails with ENOSYS.
+    """
+    filled = _FilterProgram(len(program) // BPF_INSTRUCTION_BYTES, program)
+    result = _libc.syscall(
+        ctypes.c_long(SYS_SECCOMP[os.uname().machine]),
+        ctypes.c_uint(SECCOMP_SET_MODE_FILTER),
+        ctypes.c_uint(SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        ctypes.byref(filled),
+    )
+    return _checked(result, "seccomp")
+
+
+def let_through(asked: int) -> None:
+    """Wait for a call that a filter asks about, and let it go on; return at once if it was given up meanwhile."""
+    question = bytearray(QUESTION.size)
+    fcntl.ioctl(asked, SECCOMP_IOCTL_NOTIF_RECV, question)
+    answer = ANSWER.pack(QUESTION.unpack(question)[0], 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+    with contextlib.suppress(FileNotFoundError):  # a signal interrupted it, and it asks again
+        fcntl.ioctl(asked, SECCOMP_IOCTL_NOTIF_SEND, answer)
 
 
 # Namespaces and mounts. The numbers of the newer calls are the same on x86-64 and arm64.

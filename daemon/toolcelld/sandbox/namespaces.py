@@ -48,6 +48,9 @@ OF_NETWORK: Final = {
 """Buffers of a TCP socket: kernel memory that only a control group counts. On loopback these are fast enough."""
 OF_USER: Final = {"max_inotify_instances": 32}
 """Of the user's instances, as many as the cell may take; the user has 128 in all."""
+WATCHES: Final = "/proc/sys/fs/inotify/max_user_watches"
+WATCHES_PART: Final = 4
+"""A cell may have one part in so many of the files that the user's programs may watch."""
 SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914
 IFF_UP: Final = 1
@@ -68,7 +71,9 @@ def enter_namespaces(*, host_network: bool) -> None:
     _write("/proc/self/setgroups", b"deny")
     _write("/proc/self/uid_map", b"%d %d 1" % (uid, uid))
     _write("/proc/self/gid_map", b"%d %d 1" % (gid, gid))
-    for name, most in OF_USER.items():
+    with open(WATCHES, "rb") as file:
+        watches = int(file.read()) // WATCHES_PART
+    for name, most in {**OF_USER, "max_inotify_watches": watches}.items():
         _write(f"/proc/sys/user/{name}", b"%d" % most)
     if not host_network:
         for name, sizes in OF_NETWORK.items():

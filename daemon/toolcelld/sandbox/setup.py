@@ -42,7 +42,7 @@ from typing import Any, Final, TypeAlias
 
 from toolcelld.sandbox import landlock, linux, namespaces, own_network
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
-from toolcelld.sandbox.system_calls import denied_syscalls, seccomp, sole_exec
+from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 
 __all__ = [
     "ABORT",
@@ -381,15 +381,11 @@ def _system_calls(plan: Plan) -> str | None:
     if plan.setup.policy.enclosure == "none":
         return None
     policy, python = plan.setup.policy, plan.setup.python
-    engine = python is not None and bool(python.engine)
-    lacking = ""
-    if engine and not policy.execute:
-        lacking = "" if sole_exec.prepare() else "; not the layout of the engine's memory"
-    elif python is not None and python.program:
-        # It is executed after this step, and then loads the filter that refuses programs itself.
+    if python is not None and python.program:
+        # It is executed after this step. The filter that refuses programs is loaded after that by an interpreter, and
+        # with it for an engine: see `sole_exec`.
         policy = replace(policy, execute=True)
-    memory_files = plan.setup.memory_files
-    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=memory_files, engine=engine)) + lacking
+    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote

@@ -1,8 +1,8 @@
 """Executes an engine for TypeScript and JavaScript in the confined cell, in place of the Python worker.
 
 Everything of the cell is put on by then. The engine runs the worker in `javascript/`, which says hello again.
-An engine cannot load a filter itself, so a cell without programs has its last filter already, which lets one call
-through: see `toolcelld.sandbox.system_calls.sole_exec`.
+An engine cannot load a filter itself, so that which refuses programs is loaded here, and lets the engine through: see
+`toolcelld.sandbox.system_calls.sole_exec`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
     if engine.engine == "bun":
         # The worker unsets it for what a tool starts.
         environment["NODE_PATH"] = os.pathsep.join((*engine.packages, LIBRARIES))
-    facts = json.dumps({"layers": [*plan.layers, f"engine {engine.program}"], "packages": engine.packages})
+    programs = policy.enclosure == "none" or policy.execute
+    layers = [*plan.layers, *(() if programs else (sole_exec.LAYER,)), f"engine {engine.program}"]
+    facts = json.dumps({"layers": layers, "packages": engine.packages})
     words = [engine.program, *OPTIONS[engine.engine], MAIN, facts]
-    if policy.enclosure == "none" or policy.execute:
+    if programs:
         os.execve(engine.program, words, environment)
     sole_exec.execute(engine.program, words, environment)

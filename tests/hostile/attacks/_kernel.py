@@ -11,7 +11,7 @@ NUMBERS = {
         "personality": 135, "pidfd_getfd": 438, "pidfd_open": 434, "pidfd_send_signal": 424, "finit_module": 313,
         "process_vm_readv": 310, "process_vm_writev": 311, "ptrace": 101, "reboot": 169, "setns": 308, "syslog": 103,
         "userfaultfd": 323, "ioprio_set": 251, "sched_setscheduler": 144, "landlock_create_ruleset": 444,
-        "fsopen": 430, "open_tree": 428,
+        "fsopen": 430, "open_tree": 428, "io_setup": 206,
     },
     "aarch64": {
         "add_key": 217, "bpf": 280, "clone": 220, "fanotify_init": 262, "io_uring_setup": 425, "kexec_load": 104,
@@ -19,6 +19,7 @@ NUMBERS = {
         "pidfd_getfd": 438, "pidfd_open": 434, "pidfd_send_signal": 424, "finit_module": 273, "process_vm_readv": 270,
         "process_vm_writev": 271, "ptrace": 117, "reboot": 142, "setns": 268, "syslog": 116, "userfaultfd": 282,
         "ioprio_set": 30, "sched_setscheduler": 119, "landlock_create_ruleset": 444, "fsopen": 430, "open_tree": 428,
+        "io_setup": 0,
     },
 }[platform.machine()]  # fmt: skip
 

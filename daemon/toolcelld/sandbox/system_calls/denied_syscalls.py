@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from toolcelld.sandbox.policy import SandboxPolicy
-from toolcelld.sandbox.system_calls import sole_exec
 
 __all__ = ["ALL_BITS", "DeniedSyscall", "Filter", "Is", "Table", "filter_of", "refusals", "refusals_on"]
 
@@ -34,6 +33,7 @@ SAME_PERSONALITY: Final = (0, 0xFFFFFFFF)  # the default, and the query of the c
 OF_A_USER: Final = {"setpriority": 2, "ioprio_set": 3}  # PRIO_USER, IOPRIO_WHO_USER
 SOCKET_KIND: Final = 0xF  # without SOCK_CLOEXEC and SOCK_NONBLOCK
 PROTOCOLS: Final = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6)
+LEASES: Final = (1024, 1040)  # F_SETLEASE, F_SETDELEG
 O_TMPFILE: Final = os.O_TMPFILE & ~os.O_DIRECTORY
 SEGMENT_BITS: Final = 0xFFFFE000
 """One of them is set in every size from two pages on; the kernel has 4096 segments at most."""
@@ -70,15 +70,14 @@ class Filter:
     memory_files: bool  # memfd_create: only a control group counts its memory
     apart: bool  # in process and IPC namespaces of its own
     listen: bool = True  # sockets that accept connections; where there is no network there are none
-    engine: bool = False  # without programs, whether one is let through: the engine of the worker
 
 
 Table: TypeAlias = Mapping[str, Sequence[DeniedSyscall]]
 """By name of the call; the first matching entry decides."""
 
 
-def filter_of(policy: SandboxPolicy, *, memory_files: bool, engine: bool = False) -> Filter:
-    """Return the variant of the filter for a policy, and whether an engine is to be executed under it."""
+def filter_of(policy: SandboxPolicy, *, memory_files: bool) -> Filter:
+    """Return the variant of the filter for a policy."""
     apart = policy.enclosure == "strict"
     # A strict cell without the host's network has a network namespace, whose loopback serves only the cell and its daemon.
     network = apart or policy.network == "open"
@@ -88,7 +87,6 @@ def filter_of(policy: SandboxPolicy, *, memory_files: bool, engine: bool = False
         memory_files,
         apart,
         policy.network != "open" or policy.listen,
-        engine and not policy.execute,
     )
 
 
@@ -101,8 +99,6 @@ def refusals(wanted: Filter) -> Table:
         table |= _always(("listen",), errno.EACCES)
     if not wanted.programs:
         table |= _always(("execve", "execveat"), errno.EPERM)
-        if wanted.engine:
-            table |= _all_but_one_program()
     if not wanted.memory_files:
         table |= _always(("memfd_create", "memfd_secret"), errno.ENOSYS)
     if not wanted.apart:
@@ -134,6 +130,7 @@ _UNKNOWN: Final = (
     "clone3", "openat2",  # their arguments are in memory; programs go on to clone and openat
     "io_uring_setup", "io_uring_enter", "io_uring_register",  # its operations bypass the filter
     "userfaultfd",
+    "io_setup",  # all programs of the machine share the number of its requests
     "uselib",  # maps a file where the file says
 )  # fmt: skip
 """Fail with ENOSYS, as on an older kernel."""
@@ -159,7 +156,7 @@ def _memory_of_system_v() -> dict[str, Sequence[DeniedSyscall]]:
 
 
 def _files() -> dict[str, Sequence[DeniedSyscall]]:
-    """Refuse the creation of devices and of setuid or setgid files."""
+    """Refuse the creation of devices and of setuid or setgid files, and leases, for which others wait."""
 
     def modes(argument: int, *when: Is) -> list[DeniedSyscall]:
         return [DeniedSyscall(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
@@ -174,6 +171,7 @@ def _files() -> dict[str, Sequence[DeniedSyscall]]:
     return {
         "chmod": modes(1), "fchmod": modes(1), "fchmodat": modes(2), "fchmodat2": modes(2), "creat": modes(1),
         "open": modes(2, creates(1)), "openat": modes(3, creates(2)), "mknod": nodes(1), "mknodat": nodes(2),
+        "fcntl": [DeniedSyscall(errno.EACCES, (Is(1, LEASES),))],
     }  # fmt: skip
 
 
@@ -211,29 +209,6 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[DeniedSyscall]]:
                 (Is(0, (socket.AF_NETLINK,)), Is(2, (socket.NETLINK_ROUTE,), inverted=True)),
             ),
         ],
-    }
-
-
-def _all_but_one_program() -> dict[str, Sequence[DeniedSyscall]]:
-    """Refuse every program but one; see `sole_exec`."""
-
-    def low(argument: int, *when: Is) -> DeniedSyscall:
-        below = (Is(argument, (0,), sole_exec.LOW_BITS), Is(argument, (0,), upper=True))
-        return DeniedSyscall(errno.EPERM, (*when, *below))
-
-    def flags(bits: int) -> Is:
-        return Is(3, (0,), bits, inverted=True)
-
-    fixed = sole_exec.MAP_FIXED | sole_exec.MAP_FIXED_NOREPLACE
-    grows = DeniedSyscall(errno.EPERM, (flags(sole_exec.MAP_GROWSDOWN),))  # down to the address, from above
-    return {
-        "execveat": (
-            DeniedSyscall(errno.EPERM, (Is(1, (sole_exec.ADDRESS,), inverted=True),)),
-            DeniedSyscall(errno.EPERM, (Is(1, (0,), inverted=True, upper=True),)),
-        ),
-        "mmap": (grows, low(0, flags(fixed)), low(0, Is(0, (0,), inverted=True))),
-        "mremap": (DeniedSyscall(errno.EPERM, (flags(sole_exec.MREMAP_FIXED),)),),
-        "shmat": (low(1, Is(1, (0,), inverted=True)),),
     }
 
 

@@ -19,16 +19,17 @@ clock_adjtime      305 266      clock_settime      227 112      clone           
 clone3             435 435      creat               85   -      delete_module      176 106
 execve              59 221      execveat           322 281      fanotify_init      300 262
 fchmod              91  52      fchmodat           268  53      fchmodat2          452 452
+fcntl               72  25
 finit_module       313 273      fsconfig           431 431      fsmount            432 432
 fsopen             430 430      fspick             433 433      init_module        175 105
 inotify_init       253   -      inotify_init1      294  26      io_uring_enter     426 426
 io_uring_register  427 427      io_uring_setup     425 425      ioctl               16  29
+io_setup           206   0
 ioperm             173   -      iopl               172   -      ioprio_set         251  30
 kcmp               312 272      kexec_file_load    320 294      kexec_load         246 104
 keyctl             250 219      listen              50 201
 lookup_dcookie     212  18      memfd_create       319 279
 memfd_secret       447 447      mknod              133   -      mknodat            259  33
-mmap                 9 222      mremap              25 216
 modify_ldt         154   -      mount              165  40      mount_setattr      442 442
 move_mount         429 429      mq_open            240 180      mq_unlink          241 181
 msgctl              71 187      msgget              68 186      msgrcv              70 188
