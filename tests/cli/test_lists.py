@@ -74,14 +74,21 @@ def test_check_reports_each_file_and_exits_with_1(daemon: Project) -> None:
     assert daemon.run("check").code == 0
     daemon.tool("plot", "import os\n\nimport nobody_has_this\n")
     daemon.tool("lint", "def f(:\n")
-    done, place = daemon.run("check"), daemon.directory / ".venv"
+    done = daemon.run("check")
     assert done.code == 1
     assert done.out.splitlines() == [
         ".toolcell/tools/add.py   add",
         ".toolcell/tools/lint.py  broken, line 1: invalid syntax",
         ".toolcell/tools/plot.py  broken, line 3: No module named 'nobody_has_this'",
-        f"  It ran with Toolcell's own Python. To give it packages, make an environment in {place}, or name one:",
-        '  [source.project] python = "…/bin/python"   in ~/.config/toolcell/config.toml',
+        (
+            "  It ran with Toolcell's own Python. To have the package installed, begin the file with "
+            "the package's name, which may differ from the module's:"
+        ),
+        "    # /// script",
+        '    # dependencies = ["nobody_has_this"]',
+        "    # ///",
+        f"  Then trust the project: toolcell trust {daemon.directory}",
+        '  Or name an environment: [source.project] python = "…/bin/python"   in ~/.config/toolcell/config.toml',
     ]
     checked = daemon.run("check", "--json").json("check")
     assert not checked["ok"]

@@ -43,6 +43,14 @@ def name() -> None:
     urllib.request.urlopen("http://api.example.com/")
 
 @tool
+def variable() -> str:
+    return os.environ["API_KEY"]
+
+@tool
+def own_key() -> str:
+    return {}["API_KEY"]
+
+@tool
 def own_fault() -> None:
     Path("absent.txt").read_text()
 
@@ -87,5 +95,10 @@ async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(d
         "The cell of this tool has no network. To see which rule says so: toolcell explain denied_name"
         in text
     )
-    for tool in ("own_fault", "own_mode", "with_a_cause"):
+    assert (
+        "The cell of this tool has no variable API_KEY. "
+        "To see which rule says so: toolcell explain denied_variable API_KEY"
+        in await said(daemon, "variable")
+    )
+    for tool in ("own_fault", "own_mode", "own_key", "with_a_cause"):
         assert "toolcell explain" not in await said(daemon, tool)

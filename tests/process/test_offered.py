@@ -133,6 +133,19 @@ async def test_a_refusal_does_not_name_the_tools_that_are_not_offered(daemon: Ru
         assert "it sees lint." in outcome.message
 
 
+async def test_a_refusal_names_of_many_tools_those_with_a_like_name(daemon: RunningDaemon) -> None:
+    names = ["lint", "deploy", "orders", "weather", "rename", "publish"]
+    daemon.tool(
+        "many",
+        "from toolcell import tool\n"
+        + "".join(f"@tool(name={name!r})\ndef f_{name}() -> None: ...\n" for name in names),
+    )
+    async with daemon.connect() as session:
+        near, far = await session.call("deplay"), await session.call("zzz")
+    assert "it sees 6 others, the nearest deploy." in near.message
+    assert "it sees 6 others." in far.message
+
+
 async def test_an_adapter_offers_what_the_session_may_call(daemon: RunningDaemon) -> None:
     daemon.tool("all", TOOLS)
     async with Names.connect(

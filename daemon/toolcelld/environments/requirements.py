@@ -131,7 +131,7 @@ def checked(packages: Iterable[str]) -> tuple[str, ...]:
 
 
 def _block(content: bytes) -> str | None:
-    """Return the text of the block, or None; raise `RequirementsError` for two of them."""
+    """Return the text of the block, or None; raise `RequirementsError` for two of them, or one without an end."""
     found: list[str] = []
     lines: list[str] | None = None  # of the block that is being read
     for line in content.decode(errors="replace").split("\n"):
@@ -144,7 +144,10 @@ def _block(content: bytes) -> str | None:
         elif line == "#" or line.startswith("# "):
             lines.append(line[2:])
         else:
-            lines = None  # a block without an end is none
+            break
+    if lines is not None:
+        # Read as no block, it would be a tool that misses its packages, and no word of why.
+        raise RequirementsError(f'its script block has no end: write a line "{END}" below it')
     if len(found) > 1:
         raise RequirementsError("it has two script blocks; join them")
     return found[0] if found else None

@@ -147,7 +147,7 @@ def requirements_of(file: ToolFile, *, trusted: bool) -> Requirements:
     try:
         return in_file(file.content).beside(file.requires)
     except RequirementsError as error:
-        raise Refusal(RefusalReason.BROKEN_TOOL, f"{file.path}: {error}") from error
+        raise Refusal(RefusalReason.BROKEN_TOOL, str(error)) from error
 
 
 def packages_not_granted(file: ToolFile) -> str:
@@ -195,14 +195,12 @@ def missing_module(
             find(executable, home)
         except InterpreterError as error:
             return f"It ran with Toolcell's own Python, as the project's cannot be used: {error}"
-    place = (
-        f"make an environment in {project_directory(file)}/.venv, or name one"
-        if file.source == _PROJECT
-        else "name one"
-    )
+    trust = "" if trusted else f"Then trust the project: toolcell trust {project_directory(file)}\n"
     return (
-        f"It ran with Toolcell's own Python. To give it packages, {place}:\n"
-        f'[source.{file.source}] python = "…/bin/python"   in {config}'
+        "It ran with Toolcell's own Python. To have the package installed, begin the file with the package's name, "
+        "which may differ from the module's:\n"
+        f'  # /// script\n  # dependencies = ["{package}"]\n  # ///\n{trust}'
+        f'Or name an environment: [source.{file.source}] python = "…/bin/python"   in {config}'
     )
 
 

@@ -35,6 +35,8 @@ AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
 """Parts of the names of agents that have a tool of their own to read files."""
 READER: Final = "file-reader"
 SCHEMA_LETTERS_MAX: Final = 4000
+SHOWN_MAX: Final = 5
+"""Tools that a refusal lists; of more it names those whose names are near."""
 """Of parameters that have changed, for the model."""
 
 
@@ -164,8 +166,11 @@ def find_tool(catalog: Catalog, name: str, *, field: str = "call.tool") -> ToolI
             RefusalReason.BROKEN_TOOL,
             f"{problem.tool or name} is {problem.reason}: {where}: {problem.message}",
         )
-    near = difflib.get_close_matches(name, catalog.tools, n=3, cutoff=0.0)
-    hint = f"; it sees {', '.join(near)}" if near else "; it sees no tools at all"
+    near = difflib.get_close_matches(name, catalog.tools, n=3)
+    if len(catalog.tools) <= SHOWN_MAX:
+        hint = f"; it sees {', '.join(sorted(catalog.tools)) or 'no tools at all'}"
+    else:
+        hint = f"; it sees {len(catalog.tools)} others{', the nearest ' + ', '.join(near) if near else ''}"
     waiting = f" ({catalog.pending} files are still being described)" if catalog.pending else ""
     raise Refusal(
         RefusalReason.UNKNOWN_TOOL,

@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
+from types import CodeType
 from typing import Final
 
 from toolcell._results.exception_text import redacted
@@ -20,6 +21,7 @@ __all__ = ["denial", "is_unreached"]
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
 CAUSES_MAX: Final = 8
+VARIABLE_LETTERS_MAX: Final = 64
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
 _UNREACHED: Final = frozenset(
@@ -44,6 +46,9 @@ def denial(error: BaseException, tool: str, policy: SandboxPolicy, directory: st
         policy: What the cell may access.
         directory: The session's directory; paths below it are shown, others shortened to their last part.
     """
+    for cause in _chain(error):
+        if name := _variable(cause):
+            return f"The cell of this tool has no variable {name}. {_command(tool, name)}"
     if policy.enclosure == "none":
         return ""
     for cause in _chain(error):
@@ -94,17 +99,32 @@ def _network(error: OSError, tool: str, policy: SandboxPolicy) -> str:
     return ""
 
 
+def _variable(error: BaseException) -> str:
+    """Return the variable that `os.environ[…]` has not found; empty for any other exception."""
+    if not isinstance(error, KeyError) or (code := _raised_in(error)) is None:
+        return ""
+    name = error.args[0] if error.args else None
+    if code is not os.environ.__class__.__getitem__.__code__ or not isinstance(name, str):
+        return ""
+    return name if name.isidentifier() and len(name) <= VARIABLE_LETTERS_MAX else ""
+
+
 def _is_program(error: OSError) -> bool:
     """Whether the exception comes from starting a program: the name has no directory, and no file was opened."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    return frame is not None and os.path.basename(frame.tb_frame.f_code.co_filename) in (
+    code = _raised_in(error)
+    return code is not None and os.path.basename(code.co_filename) in (
         "subprocess.py",
         "os.py",
         "base_events.py",
         "process.py",
     )
+
+
+def _raised_in(error: BaseException) -> CodeType | None:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return None if frame is None else frame.tb_frame.f_code
 
 
 def _command(tool: str, subject: str) -> str:

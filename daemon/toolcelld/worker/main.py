@@ -372,7 +372,8 @@ class _Worker:
         text = describe_exception(error, (self._directory,))
         from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
 
-        if isinstance(error, OSError) or isinstance(error.__cause__ or error.__context__, OSError):
+        refusable = (OSError, KeyError)
+        if isinstance(error, refusable) or isinstance(error.__cause__ or error.__context__, refusable):
             assert self._plan.setup is not None
             if refused := denial(error, tool, self._plan.setup.policy, self._directory):
                 text = f"{text}\n{refused}"

@@ -128,3 +128,13 @@ def test_a_factory_and_a_fastmcp_file_work(project: Project) -> None:
     )
     assert project.run("call", "greeter", "name=Ada").out.startswith("Hello Ada! You are number 1 in ")
     assert project.run("call", "served", "name=Ada").out == "Hello Ada!\n"
+
+
+@pytest.mark.parametrize("kind", ["python", "factory", "fastmcp", "typescript"])
+def test_a_name_that_is_taken_is_answered_with_the_command_for_another_of_the_kind(
+    project: Project, kind: str
+) -> None:
+    assert project.run("new", kind).code == 0
+    done = project.run("new", kind)
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"  Name another: toolcell new {kind} NAME")
+    assert project.run("new", kind, "a b").err.rstrip().endswith(f"toolcell new {kind} word_count")

@@ -47,6 +47,7 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
     shown = daemon.run("trust", "--show")
     assert f"{daemon.directory} is not trusted." in shown.out
     assert "  asks (.toolcell/tools/asks.py): the network to api.example.com, the secret TOKEN\n" in shown.out
+    assert shown.out.endswith("  asking for nothing: asks_plain\n")
     assert daemon.run("call", "asks").code == 3
 
     unasked = daemon.run("trust", ".")

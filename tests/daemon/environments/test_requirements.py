@@ -33,8 +33,6 @@ def block(*lines: str) -> bytes:
         (block("dependencies = [\"a[x]; os_name == 'posix'\"]"), Requirements(('a[x]; os_name == "posix"',))),
         (block('dependencies = ["a"]', "[tool.uv]", 'index-url = "http://x"'), Requirements(("a",))),
         (block('dependencies = ["a"]').replace(b"\n", b"\r\n"), Requirements(("a",))),
-        (f"{BEGIN}\n# dependencies = []\n".encode(), Requirements()),  # no end
-        (f"{BEGIN}\nx = 1\n{END}\n".encode(), Requirements()),  # interrupted
     ],
 )
 def test_a_block_is_read(content: bytes, found: Requirements) -> None:
@@ -60,6 +58,8 @@ def test_a_block_is_read(content: bytes, found: Requirements) -> None:
         (block(f"x = {'9' * 5000}"), "too many digits"),
         (block(*["a = 1"] * 20_000), "longer than 64 KiB"),
         (block() + b"\n" + block(), "two script blocks"),
+        (f"{BEGIN}\n# dependencies = []\n".encode(), "has no end"),
+        (f"{BEGIN}\nx = 1\n{END}\n".encode(), "has no end"),
         (block(f"dependencies = {[f'a{i}' for i in range(PACKAGES_MAX + 1)]}"), "more than"),
     ],
 )

@@ -41,6 +41,7 @@ def init(
     text: str = _TOOL,
     suffix: str = ".py",
     beside: Mapping[str, str] = NOTHING,
+    command: str = "toolcell init",
 ) -> Exit:
     """Write a tool that works, and say how to call it; what is there already stays.
 
@@ -50,6 +51,7 @@ def init(
         text: The file, with {name} for the tool's name, which takes an argument `name`; default: a function.
         suffix: What the name of the file ends with; default: ".py".
         beside: As in `make`.
+        command: What was typed, for advice with another name; default: "toolcell init".
 
     Raises:
         Failure: The name is none, or the file cannot be written.
@@ -70,12 +72,12 @@ def init(
             Exit.USAGE,
             "usage",
             f"{name!r} cannot be the name of a tool.",
-            "Take up to 64 letters, digits and single _, beginning with a letter: toolcell init word_count",
+            f"Take up to 64 letters, digits and single _, beginning with a letter: {command} word_count",
         )
-    make(path, text.format(name=name), beside, another="toolcell init NAME")
+    make(path, text.format(name=name), beside, another=f"{command} NAME")
     seen = os.path.dirname(os.path.abspath(path)) == os.path.abspath(TOOLS_DIRECTORY)
-    command = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
-    print_written(context, path, name, command)
+    call = f"toolcell call {name if seen else os.path.join('.', path)} name=World"
+    print_written(context, path, name, call)
     return Exit.OK
 
 

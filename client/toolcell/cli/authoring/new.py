@@ -133,13 +133,13 @@ def _json(context: CommandContext, file: str | None) -> Exit:
 def _typescript(context: CommandContext, file: str | None) -> Exit:
     """Write a tool in TypeScript, and beside it the types of what it imports, which may be of an older version there."""
     types = resources.files("toolcell.cli.authoring").joinpath(TYPES).read_text(encoding="utf-8")
-    return init(context, file, TYPESCRIPT, ".ts", {TYPES: types})
+    return init(context, file, TYPESCRIPT, ".ts", {TYPES: types}, command="toolcell new typescript")
 
 
 KINDS: Mapping[str, Callable[[CommandContext, str | None], Exit]] = {
-    "python": init,
+    "python": partial(init, command="toolcell new python"),
     "json": _json,
-    "factory": partial(init, text=FACTORY),
-    "fastmcp": partial(init, text=FASTMCP),
+    "factory": partial(init, text=FACTORY, command="toolcell new factory"),
+    "fastmcp": partial(init, text=FASTMCP, command="toolcell new fastmcp"),
     "typescript": _typescript,
 }

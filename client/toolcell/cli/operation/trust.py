@@ -157,14 +157,21 @@ def _asks(asked: op.GetTrustResponse) -> Iterator[str]:
 
 
 def _lines(tools: Iterable[op.ToolAsks], directory: str) -> Iterator[str]:
+    """Each tool that asks for something in a line, and all others in one, so that they do not hide what is granted."""
+    of_nothing: list[str] = []
     for tool in tools:
         wants = [*_network(tool.network), *(f"the secret {name}" for name in tool.secrets)]
         wants += [f"the variable {name}" for name in tool.env]
         if tool.sandbox:
             wants.append(f'the sandbox "{tool.sandbox}", by a rule with its name')
+        if not wants:
+            of_nothing.append(clean(tool.tool))
+            continue
         more = " (more than before)" if tool.state == "more" else ""
         path = clean(os.path.relpath(tool.path, directory))
-        yield f"  {clean(tool.tool)} ({path}): {clean(', '.join(wants)) or 'nothing'}{more}"
+        yield f"  {clean(tool.tool)} ({path}): {clean(', '.join(wants))}{more}"
+    if of_nothing:
+        yield f"  asking for nothing: {', '.join(of_nothing)}"
 
 
 def _network(hosts: Iterable[str]) -> list[str]:
