@@ -144,9 +144,8 @@ def logs(
         typer.Option(
             "-n",
             metavar="N",
-            min=0,
-            max=10_000,
-            help="Show the last N entries; default: 100, and all with --since.",
+            parser=calling.entries,
+            help="Show the last N entries, at most 10000; default: 100, and all with --since.",
         ),
     ] = None,
     since: Annotated[

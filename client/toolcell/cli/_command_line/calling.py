@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -11,7 +11,9 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, command
 
-__all__ = ["call", "dev", "run_tests", "seconds"]
+__all__ = ["call", "dev", "entries", "run_tests", "seconds"]
+
+ENTRIES_MAX: Final = 10_000
 
 
 def seconds(text: str) -> float:
@@ -20,6 +22,13 @@ def seconds(text: str) -> float:
         return parse_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text} {error}") from None
+
+
+def entries(text: str) -> int:
+    """Read a number of entries of the log."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) <= ENTRIES_MAX):
+        raise typer.BadParameter(f"{text} is no whole number from 0 to {ENTRIES_MAX}.")
+    return int(text)
 
 
 def _timeout(text: str) -> float | None:
