@@ -39,7 +39,7 @@ def _timeout(text: str) -> float | None:
 
 
 Whole: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
+    str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object; - is stdin.")
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")]
 
@@ -57,7 +57,7 @@ def call(
         list[str] | None,
         typer.Argument(
             metavar="key=value",
-            help="key=text, key=@FILE, key=@-, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
+            help="key=text, key=@FILE for the text of a file, key=@- for stdin, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
         ),
     ] = None,
     args: Whole = None,
@@ -73,7 +73,10 @@ def call(
     ] = False,
     session: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Keep a session of this name for later commands: 30 minutes."),
+        typer.Option(
+            metavar="NAME",
+            help="Call in the session of this name, which is kept for later commands: 30 minutes.",
+        ),
     ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")
