@@ -40,13 +40,15 @@ def main() -> NoReturn:
     open_standard_streams()
     escape_standard_streams()
     from ._command_line.app import app
+    from ._command_line.usage import run
 
     if COMPLETE in os.environ:
         from ._command_line.completion import prepare
 
         prepare()
+    code: object
     try:
-        app(prog_name="toolcell")
+        code = run(app)
     except SystemExit as leaving:
         code = leaving.code
     except OSError:
@@ -55,8 +57,6 @@ def main() -> NoReturn:
         with contextlib.suppress(OSError):  # that is full, too
             print(f"toolcell: The output cannot be written: {why}.", file=sys.stderr)
         code = OUTPUT_FAILED
-    else:
-        code = None
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1

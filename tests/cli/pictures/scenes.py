@@ -142,7 +142,7 @@ class Scene:
     typed: tuple[tuple[str, str], ...] = ()
     """Texts that are waited for, each with the keys that are typed then."""
     copied: bool = False
-    """Whether its lines stay as they are: what is to be copied, what a tool prints, and the usage errors of typer."""
+    """Whether its lines stay as they are: what is to be copied, and what a tool prints."""
     fill: Callable[[Project], dict[str, str]] | None = None
     """Makes values for the words, such as the id of a call."""
 
@@ -189,9 +189,16 @@ def _absent(*names: str) -> Callable[[Project], dict[str, str]]:
 SCENES: Final = (
     Scene("no words", (), code=2),
     Scene("unknown word", ("cal",), code=2),
-    Scene("unknown option", ("call", "word_count", "--tiemout", "3"), code=2, copied=True),
+    Scene("unknown option", ("call", "word_count", "--tiemout", "3"), code=2),
     Scene("missing argument", ("explain",), code=2),
-    Scene("bad duration", ("call", "word_count", "--timeout", "soon"), code=2, copied=True),
+    Scene("bad duration", ("call", "word_count", "--timeout", "soon"), code=2),
+    Scene("bad number", ("logs", "-n", "many"), code=2),
+    Scene("option without a value", ("call", "word_count", "--timeout"), code=2),
+    Scene(
+        "words too many",
+        ("version", "of", "this", "command", "and", "of", "the", "daemon", "that", "runs"),
+        code=2,
+    ),
     Scene("doctor", ("doctor",)),
     Scene("status", ("status",)),
     Scene("status without a daemon", ("status", "--socket", "./elsewhere/daemon.sock"), code=69),

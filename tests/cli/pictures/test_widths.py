@@ -17,7 +17,7 @@ from tests.cli.pictures.scenes import HELPS, SCENES, Scene, stage
 
 from toolcell.cli._ui.tables import BOLD, GREEN, RED, width_of
 
-NARROW, WIDE = 60, 200
+NARROW, USUAL, WIDE = 60, 80, 200
 STYLE = re.compile(r"\x1b\[([\d;]*)m")
 FOLDED = 24
 """Longer words, such as paths, have no room in a narrow column and are folded."""
@@ -42,13 +42,14 @@ def help_of(words: tuple[str, ...], columns: int, monkeypatch: pytest.MonkeyPatc
     return str(command.get_help(context))
 
 
+@pytest.mark.parametrize("columns", [NARROW, USUAL])
 @pytest.mark.parametrize("scene", HELPS, ids=lambda scene: scene.name)
 def test_a_help_has_the_same_words_on_a_narrow_terminal(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = scene.words[:-1]
-    narrow = help_of(words, NARROW, monkeypatch)
-    assert max(map(len, narrow.splitlines())) <= NARROW
+    narrow = help_of(words, columns, monkeypatch)
+    assert max(map(len, narrow.splitlines())) <= columns
     assert narrow.split() == help_of(words, WIDE, monkeypatch).split()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcell.cli._ui.tables import fitted, print_facts, print_prose, print_table, width_of, wrapped
+from toolcell.cli._ui.tables import filled, fitted, print_facts, print_prose, print_table, width_of, wrapped
 
 ESCAPE = re.compile(r"\x1b\[(\d+)m")
 CALLS = ("CALL", "TOOL", "STATE", "ACCEPTED", "RAN", "AGENT", "DIRECTORY")
@@ -137,3 +137,61 @@ def test_wrapped_lines_fit_and_have_every_letter(text: str, width: int) -> None:
     lines = wrapped(text, width)
     assert all(width_of(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+DESCRIPTION = """Count the words of a text, and how often
+each of them occurs in it.
+
+Punctuation is a part of a word:
+a, b
+- the case of letters counts, in all of the languages
+- so do digits
+
+    example = "stays where it is"
+1. a text of more than a megabyte is better counted
+   where it lies
+Args:
+語語語語語語語語語語語語語語語語語語
+"""
+
+
+def test_a_description_is_filled_and_its_lists_and_examples_stay(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_width(terminal, 32)
+    print(filled(DESCRIPTION, "  ", sys.stdout))
+    assert capsys.readouterr().out.splitlines() == [
+        "  Count the words of a text, and",
+        "  how often each of them occurs",
+        "  in it.",
+        "",
+        "  Punctuation is a part of a",
+        "  word:",
+        "  a, b",
+        "  - the case of letters counts,",
+        "    in all of the languages",
+        "  - so do digits",
+        "",
+        '      example = "stays where it',
+        '      is"',
+        "  1. a text of more than a",
+        "     megabyte is better counted",
+        "     where it lies",
+        "  Args:",
+        "  語語語語語語語語語語語語語語語",
+        "  語語語",
+    ]
+
+
+def test_in_a_pipe_a_description_has_its_own_lines(terminal: pytest.MonkeyPatch) -> None:
+    terminal.setattr(sys.stdout, "isatty", lambda: False)
+    lines = [f"  {line}".rstrip() for line in DESCRIPTION.splitlines()]
+    assert filled(DESCRIPTION, "  ", sys.stdout) == "\n".join(lines)
+
+
+@pytest.mark.parametrize("columns", [1, 9, 60])
+@given(text=st.text(max_size=200))
+def test_no_letter_of_a_description_is_lost(columns: int, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        of_width(patch, columns)
+        assert "".join(filled(text, "  ", sys.stdout).split()) == "".join(text.split())

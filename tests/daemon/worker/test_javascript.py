@@ -141,7 +141,7 @@ def answer_to_load(main: Path, *options: str) -> tuple[str, Mapping[str, Any]]:
 def test_an_engine_that_is_too_old_says_which_ones_would_do() -> None:
     engine, broken = answer_to_load(Path(MAIN), "--import", OLD)
     assert (engine, broken["type"], broken["stage"]) == ("node 22.1.0", "broken", "import")
-    assert "is too old: this file needs bun, or node 24 or later" in broken["message"]
+    assert "is too old: tools in TypeScript and JavaScript need bun, or node 24 or later" in broken["message"]
 
 
 def test_an_installation_without_the_libraries_says_how_to_get_them(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def sessions(
 @app.command(cls=Command)
 @command
 def ps(context: CommandContext) -> Ending:
-    """List the workers."""
+    """List the worker processes."""
     from toolcell.cli.calls import listing
 
     return listing.ps(context)
@@ -112,7 +112,9 @@ def ps(context: CommandContext) -> Ending:
 @command
 def output(
     context: CommandContext,
-    output: Annotated[str, typer.Argument(help="An output id or a prefix of it.")],
+    output: Annotated[
+        str, typer.Argument(help="An output id, as the call has printed it, or a prefix of it.")
+    ],
     lines: Annotated[
         str | None, typer.Option(metavar="A:B", help="Lines A to B, counted from 1, both included.")
     ] = None,
@@ -144,9 +146,8 @@ def logs(
         typer.Option(
             "-n",
             metavar="N",
-            min=0,
-            max=10_000,
-            help="Show the last N entries; default: 100, and all with --since.",
+            parser=calling.entries,
+            help="Show the last N entries, at most 10000; default: 100, and all with --since.",
         ),
     ] = None,
     since: Annotated[
@@ -204,12 +205,12 @@ def restart(
 @command
 def explain(
     context: CommandContext,
-    tool: Annotated[str, typer.Argument(help="The tool.", autocompletion=completing.tools)],
+    tool: Annotated[str, typer.Argument(help="A tool name.", autocompletion=completing.tools)],
     subject: Annotated[
         str | None,
         typer.Argument(
             metavar="[PATH|HOST|PROGRAM|VARIABLE]",
-            help="What it may reach: a path has a slash, a host has a dot, a variable is in capitals.",
+            help="Tell only whether it may reach this; a path has a slash, a host has a dot, a variable is in capitals.",
         ),
     ] = None,
 ) -> Ending:
@@ -255,7 +256,7 @@ def prepare(
         str,
         typer.Argument(
             metavar="[DIR]",
-            help="Whose tools ask for packages; default: the current one.",
+            help="The project directory; default: the current one.",
             show_default=False,
         ),
     ] = ".",
@@ -308,7 +309,11 @@ def serve(
     ] = None,
     idle_exit: Annotated[
         float | None,
-        typer.Option(metavar="S", parser=calling.seconds, help="Exit after this time without a session."),
+        typer.Option(
+            metavar="S",
+            parser=calling.seconds,
+            help='Exit after this time without a session: seconds, or "10m", "2h".',
+        ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", hidden=True)] = False,  # for the plugin of OpenCode
 ) -> Ending:
@@ -321,7 +326,7 @@ def serve(
 @app.command(cls=Command)
 @command
 def stop(context: CommandContext) -> Ending:
-    """End the daemon: running calls get ten seconds."""
+    """Stop the daemon; running calls get ten seconds to end."""
     from toolcell.cli.operation import status as daemon
 
     return daemon.stop(context)
@@ -402,7 +407,9 @@ def version(context: CommandContext) -> Ending:
 @command
 def completion(
     context: CommandContext,
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", autocompletion=completing.shells)],
+    shell: Annotated[
+        str, typer.Argument(metavar="bash|zsh|fish", help="The shell.", autocompletion=completing.shells)
+    ],
 ) -> Ending:
     """Print a script that makes a shell complete commands, options, tools and calls."""
     return completing.print_script(context, shell)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -11,7 +11,9 @@ from toolcell.cli._command_line import completion as completing
 from toolcell.cli._ui.connect import CommandContext
 from toolcell.cli._ui.options import Ending, command
 
-__all__ = ["call", "dev", "run_tests", "seconds"]
+__all__ = ["call", "dev", "entries", "run_tests", "seconds"]
+
+ENTRIES_MAX: Final = 10_000
 
 
 def seconds(text: str) -> float:
@@ -22,6 +24,13 @@ def seconds(text: str) -> float:
         raise typer.BadParameter(f"{text} {error}") from None
 
 
+def entries(text: str) -> int:
+    """Read a number of entries of the log."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) <= ENTRIES_MAX):
+        raise typer.BadParameter(f"{text} is no whole number from 0 to {ENTRIES_MAX}.")
+    return int(text)
+
+
 def _timeout(text: str) -> float | None:
     try:
         return optional(parse_seconds)(text)
@@ -30,7 +39,7 @@ def _timeout(text: str) -> float | None:
 
 
 Whole: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object.")
+    str | None, typer.Option(metavar="JSON|@FILE|-", help="All arguments as one JSON object; - is stdin.")
 ]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Answer yes to every question of the tool.")]
 
@@ -48,7 +57,7 @@ def call(
         list[str] | None,
         typer.Argument(
             metavar="key=value",
-            help="key=text, key=@FILE, key=@-, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
+            help="key=text, key=@FILE for the text of a file, key=@- for stdin, 'key:=JSON' or key:=@FILE; repeat a key to pass an array.",
         ),
     ] = None,
     args: Whole = None,
@@ -64,7 +73,10 @@ def call(
     ] = False,
     session: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Keep a session of this name for later commands: 30 minutes."),
+        typer.Option(
+            metavar="NAME",
+            help="Call in the session of this name, which is kept for later commands: 30 minutes.",
+        ),
     ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event as a line of JSON, the outcome last.")

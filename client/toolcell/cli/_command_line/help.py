@@ -6,11 +6,19 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolcell.cli._ui.exit_codes import Exit
+from toolcell.cli._ui.tables import GAP, wrapped
 
-__all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "Command", "Commands", "summary"]
+__all__ = ["COMMON_OPTIONS", "EXAMPLES", "GROUPS", "USAGE_ERROR", "Command", "Commands", "summary"]
+
+USAGE_ERROR: Final[Any] = typer.BadParameter.__bases__[0]
+"""What typer raises for a wrong command line; it has no public name, and its place differs between versions."""
+
+NAME_COLUMNS_MAX: Final = 30
+"""A longer name of an option has its description on the lines below."""
 
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Run tools": ("call", "tools", "output"),
@@ -118,7 +126,21 @@ def _write_options(command: Any, context: Any, formatter: Any) -> None:
     for heading, records in sections.items():
         if records:
             with formatter.section(heading):
-                formatter.write_dl(records)
+                _write_list(formatter, records)
+
+
+def _write_list(formatter: Any, records: Sequence[tuple[str, str]]) -> None:
+    """Write names with their descriptions, as `write_dl` does, but broken at spaces only: names have hyphens."""
+    indent = " " * formatter.current_indent
+    column = min(max(len(name) for name, _ in records), NAME_COLUMNS_MAX) + GAP
+    for name, text in records:
+        first, *rest = wrapped(text, formatter.width - len(indent) - column)
+        if len(name) + GAP > column:
+            formatter.write(f"{indent}{name}\n")
+            name = ""
+        formatter.write(f"{indent}{name.ljust(column)}{first}\n")
+        for line in rest:
+            formatter.write(f"{indent}{' ' * column}{line}\n")
 
 
 def _write_examples(context: Any, formatter: Any) -> None:
@@ -129,7 +151,19 @@ def _write_examples(context: Any, formatter: Any) -> None:
                 formatter.write(f"  {example}\n")
 
 
-class Command(TyperCommand):
+class _Located:
+    """Names the command in every usage error, which an option without a value does not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        typers: Any = super()
+        try:
+            return typers.parse_args(ctx, args)
+        except USAGE_ERROR as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+class Command(_Located, TyperCommand):
     """A command; its help ends with examples."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -139,7 +173,7 @@ class Command(TyperCommand):
         _write_examples(ctx, formatter)
 
 
-class Commands(TyperGroup):
+class Commands(_Located, TyperGroup):
     """Commands in the groups of the table."""
 
     def groups(self, context: Any) -> Iterator[tuple[str, Sequence[str]]]:
@@ -156,11 +190,13 @@ class Commands(TyperGroup):
         for group, names in self.groups(ctx):
             if names:
                 with formatter.section(group):
-                    formatter.write_dl([(name.ljust(width), summary(self.commands[name])) for name in names])
+                    _write_list(
+                        formatter, [(name.ljust(width), summary(self.commands[name])) for name in names]
+                    )
         _write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         _write_examples(ctx, formatter)
         if ctx.parent is None:
             with formatter.section("Exit codes"):
-                formatter.write_dl([(str(code.value), text) for code, text in EXIT_CODES.items()])
+                _write_list(formatter, [(str(code.value), text) for code, text in EXIT_CODES.items()])

@@ -11,16 +11,20 @@ from typer.main import get_command
 
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
 
-__all__ = ["ENVIRONMENT", "FILES", "man_page", "parameters"]
+__all__ = ["DAEMONS", "ENVIRONMENT", "FILES", "man_page", "parameters"]
 
+DAEMONS: Final = (
+    "`toolcell call` starts your daemon if none runs; "
+    "the other commands that need none use a private one, which ends with them."
+)
 ENVIRONMENT: Final = {
     "TOOLCELL_SOCKET": "The socket of the daemon; its lock and tokens lie beside it.",
-    "TOOLCELL_CONFIG": "The configuration file, in place of those below FILES.",
+    "TOOLCELL_CONFIG": "The configuration file, in place of those under FILES.",
     "TOOLCELL_PLUGINS": "Directories of plugin files, separated by colons, in place of the user's.",
-    "TOOLCELL_DIRECTORY": "The directory whose tools `toolcell mcp` serves where no -C says so.",
+    "TOOLCELL_DIRECTORY": "The directory whose tools `toolcell mcp` serves without -C.",
     "XDG_CONFIG_HOME": "In place of ~/.config; OpenCode's configuration is below it, too.",
     "XDG_STATE_HOME": "In place of ~/.local/state.",
-    "XDG_RUNTIME_DIR": "The directory that has the socket in the subdirectory toolcell where TOOLCELL_SOCKET names none.",
+    "XDG_RUNTIME_DIR": "Its subdirectory toolcell has the socket, unless TOOLCELL_SOCKET names another.",
     "NO_COLOR": "Where it is set, nothing is coloured.",
     "COLUMNS": "The width of the terminal, in place of what it says.",
     "TERM": "Where it is dumb or empty, nothing is coloured.",
@@ -84,7 +88,7 @@ def man_page() -> str:
         '.TH TOOLCELL 1 "" "Toolcell" "User commands"',
         ".SH NAME\ntoolcell \\- run the tools of coding agents, each in a separate process",
         ".SH SYNOPSIS\n.B toolcell\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGS\\fR]...",
-        f".SH DESCRIPTION\n{roff(summary(program))}\nA command that needs no running daemon starts a private one.",
+        f".SH DESCRIPTION\n{roff(summary(program))}\n{roff(DAEMONS)}",
     ]
     for group, names in GROUPS.items():
         parts.append(f".SH {roff(group.upper())}")

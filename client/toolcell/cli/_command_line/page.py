@@ -13,17 +13,17 @@ import typer
 from typer.main import get_command
 
 from toolcell.cli._command_line.help import COMMON_OPTIONS, EXAMPLES, EXIT_CODES, GROUPS, summary
-from toolcell.cli._command_line.man_page import ENVIRONMENT, FILES, parameters
+from toolcell.cli._command_line.man_page import DAEMONS, ENVIRONMENT, FILES, parameters
 
 __all__ = ["page"]
 
-HEAD: Final = """\
+HEAD: Final = f"""\
 # The command
 
 <!-- Written by `make generate`. Do not edit. -->
 
 `toolcell --help` shows these commands in the terminal, `toolcell COMMAND --help` one of them, and `man toolcell` all of this.
-`toolcell call` starts your daemon if none runs; the other commands that need none use a private one, which ends with them.
+{DAEMONS}
 """
 
 

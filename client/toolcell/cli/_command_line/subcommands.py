@@ -64,7 +64,10 @@ def install(
     ] = False,
     project: Annotated[
         bool,
-        typer.Option("--project", help="Take the file in this directory, for all who work on the project."),
+        typer.Option(
+            "--project",
+            help="Use the configuration file of the project in this directory, in place of the user's.",
+        ),
     ] = False,
 ) -> Ending:
     """Print the configuration that makes a host start `toolcell mcp`, or write it."""
@@ -79,7 +82,7 @@ opencode_app = typer.Typer(cls=Commands, rich_markup_mode=None, add_completion=F
 @opencode_app.callback()
 @command
 def opencode(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has the options that stand before a word
-    """Make the tools OpenCode's own, by a plugin."""
+    """Make the tools native tools of OpenCode, by a plugin."""
     return Exit.OK
 
 
@@ -88,9 +91,12 @@ def opencode(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has 
 def install_plugin(
     context: CommandContext,
     project: Annotated[
-        bool, typer.Option("--project", help="For all who work on the project, in .opencode/plugins.")
+        bool,
+        typer.Option("--project", help="Write it for the project in this directory, to .opencode/plugins."),
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete what the command has written.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Delete the file that the command has written.")
+    ] = False,
 ) -> Ending:
     """Write a file that makes OpenCode load the plugin, for all projects or for this one."""
     from toolcell.cli.adapters import opencode
@@ -120,7 +126,7 @@ def config(context: CommandContext) -> Ending:  # noqa: ARG001  # it only has th
 @config_app.command(cls=Command)
 @command
 def show(context: CommandContext) -> Ending:
-    """Print every value of the configuration, and the file and line that says it."""
+    """Print every value of the configuration, and the file and line that sets it."""
     from toolcell.cli.operation import config
 
     return config.show(context)
@@ -131,10 +137,13 @@ def show(context: CommandContext) -> Ending:
 def check_config(
     context: CommandContext,
     files: Annotated[
-        list[str] | None, typer.Argument(help="Check these files, the later on top, in place of the user's.")
+        list[str] | None,
+        typer.Argument(
+            help="Check these files in place of the user's; a later one overrides an earlier one."
+        ),
     ] = None,
 ) -> Ending:
-    """Say what is wrong in the configuration, and what is allowed but probably not meant."""
+    """Report errors in the configuration, and what is allowed but probably a mistake."""
     from toolcell.cli.operation import config
 
     return config.check(context, files or ())

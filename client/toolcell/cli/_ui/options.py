@@ -29,7 +29,7 @@ from .exit_codes import Exit, Failure
 from .streams import write_own
 from .tables import RED, fitted, prose, styled
 
-__all__ = ["Ending", "HttpOptions", "command", "everywhere"]
+__all__ = ["Ending", "HttpOptions", "command", "everywhere", "report"]
 
 Directory: TypeAlias = Annotated[
     str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
@@ -142,11 +142,11 @@ def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
         code = ending if isinstance(ending, Exit) else _awaited(ending)
         sys.stdout.flush()
     except Failure as failure:
-        return _failed(failure, invocation.as_json)
+        return report(failure, invocation.as_json)
     except (FileNotFoundError, ValueError):  # of whatever command needs the directory first
         if (why := unusable()) is None:
             raise
-        return _failed(why, invocation.as_json)
+        return report(why, invocation.as_json)
     except KeyboardInterrupt:
         return Exit.ABORTED
     except BrokenPipeError:
@@ -186,8 +186,8 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
         raise Failure(exit_code, error.reason, error.message, error.remedy) from error
 
 
-def _failed(failure: Failure, as_json: bool) -> int:
-    """Tell of a failure."""
+def report(failure: Failure, as_json: bool) -> int:
+    """Print a failure to stderr, and to stdout as an object with `as_json`; return its exit code."""
     # A line of a remedy that is indented is to be copied; the others are sentences.
     remedy = [
         line if line.startswith("  ") else prose(f"  {line}", sys.stderr)
@@ -209,4 +209,4 @@ def _failed(failure: Failure, as_json: bool) -> int:
 
 
 def _fail(failure: Failure, as_json: bool) -> None:
-    raise typer.Exit(_failed(failure, as_json))
+    raise typer.Exit(report(failure, as_json))

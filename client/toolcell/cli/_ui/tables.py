@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, TextIO
 
@@ -25,6 +25,7 @@ __all__ = [
     "GAP",
     "RED",
     "columns_of",
+    "filled",
     "fitted",
     "print_facts",
     "print_prose",
@@ -56,6 +57,10 @@ GOOD: Final = frozenset({"ok", "in use"})
 _WORD = re.compile(r"\S+\s*|\s+")
 _COMMAND = re.compile(r"(?<=: )(?:toolcell|kill|journalctl|pip) [^:]*$")
 """What a sentence ends with that is to be copied."""
+_ITEM = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
+"""What the words of a line stand behind: spacing, and the mark of a list."""
+_OWN_LINE = re.compile(r"\s|[-*+•]\s|\d{1,3}[.)]\s|\w+:$")
+"""How a line begins that is not joined to the one above: spacing, the mark of a list, or a heading."""
 _PIECE = re.compile(r"[^/_]*[/_]+|[^/_]+")
 
 
@@ -119,6 +124,31 @@ def prose(text: str, stream: TextIO) -> str:
             parts.append(found[0])
         lines += [indent + parts[0], *(indent + " " * GAP + more for more in parts[1:])]
     return "\n".join(lines)
+
+
+def filled(text: str, indent: str, stream: TextIO) -> str:
+    """Return a text of paragraphs, indented: for a terminal each is filled, for everything else its lines stay."""
+    lines = text.splitlines()
+    if stream.isatty():
+        joined: list[str] = []
+        for above, line in zip(["", *lines], lines, strict=False):
+            alone = not line.strip() or _OWN_LINE.match(line)
+            ended = not above.strip() or above.startswith(" ") or above.endswith(":")
+            if alone or ended:
+                joined.append(line)
+            else:
+                joined[-1] += f" {line}"
+        width = columns_of(stream) - len(indent)
+        lines = [part for line in joined for part in _hanging(line, width)]
+    return "\n".join((indent + line).rstrip() for line in lines)
+
+
+def _hanging(line: str, width: int) -> Iterator[str]:
+    """Yield the lines of a line that may be indented or an item of a list: they go on below its words."""
+    words = _ITEM.sub("", line, count=1)
+    mark = line[: len(line) - len(words)]
+    for number, part in enumerate(wrapped(words, max(width - len(mark), LEAST))):
+        yield (" " * len(mark) if number else mark) + part
 
 
 def fitted(message: str, stream: TextIO) -> str:

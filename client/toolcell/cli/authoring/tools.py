@@ -16,7 +16,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, tool_file
 from toolcell.cli._ui.exit_codes import Exit
 from toolcell.cli._ui.format import clean, shown_path
 from toolcell.cli._ui.json_output import print_json, problem, record, tool
-from toolcell.cli._ui.tables import print_facts, print_prose, print_table, prose
+from toolcell.cli._ui.tables import filled, print_facts, print_prose, print_table, prose
 from toolcell.cli._ui.terminal import LOADING, Terminal, Waiting
 from toolcell.client import Catalog, Problem, connect
 from toolcell.client._transport.messages import read_catalog
@@ -63,7 +63,8 @@ async def _one_tool(context: CommandContext, client: Operator, name: str, waitin
         return
     hints = [hint for hint in ("read_only", "destructive", "idempotent", "network") if getattr(found, hint)]
     print_prose(f"{found.name} ({found.scope})" + (f": {clean(found.title)}" if found.title else ""))
-    print_prose("\n".join(f"  {_indented(line)}" for line in found.description.splitlines()))
+    description = "\n".join(map(_indented, found.description.splitlines()))
+    print(filled(description, "  ", sys.stdout))
     print_prose(f"\nFile: {shown_path(found.path)}")
     if hints:
         print(f"Hints: {', '.join(hints)}")

@@ -114,7 +114,7 @@ class Worker {
         try {
             if (parseInt(process.versions.node) < NODE_OLDEST && !process.versions.bun)
                 throw new Error(
-                    `${ENGINE} (${process.execPath}) is too old: this file needs bun, or node ${NODE_OLDEST} or later`,
+                    `${ENGINE} (${process.execPath}) is too old: tools in TypeScript and JavaScript need bun, or node ${NODE_OLDEST} or later`,
                 );
             leftovers.watch();
             const load = async () =>
