@@ -3,17 +3,20 @@
 The daemon and its clients both import this module, so that they agree without configuration, also on the names of tool files.
 Directories follow XDG. The runtime directory holds the socket, the lock and the two tokens;
 `TOOLCELL_SOCKET` moves all of them together. The state directory holds what survives a restart.
+Both ends also ask here whether a daemon listens on a socket.
 """
 
 from __future__ import annotations
 
 import os
+import socket as sockets
 from collections.abc import Container
 from typing import Final
 
 __all__ = [
     "SCRIPTS",
     "agent_token_path",
+    "answers",
     "config_home",
     "config_paths",
     "is_test",
@@ -41,6 +44,19 @@ def socket_path() -> str:
         return os.path.join(runtime, "toolcell", "daemon.sock")
     # No session manager: a directory that only this user could have created; both ends check its owner and mode.
     return f"/tmp/toolcell-{os.getuid()}/daemon.sock"  # noqa: S108
+
+
+def answers(socket: str) -> bool:
+    """Return whether a daemon listens on a socket; a connection to a local socket succeeds or fails at once."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(socket)
+        except BlockingIOError:
+            return True  # its backlog is full: it is there, and busy
+        except OSError:
+            return False
+    return True
 
 
 def lock_path(socket: str) -> str:

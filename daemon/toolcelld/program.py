@@ -57,8 +57,8 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
     runtime_directory = RuntimeDirectory(os.path.abspath(arguments.socket or _paths.socket_path()))
     try:
         runtime_directory.take()
-    except AlreadyRunning:
-        print(f"Another daemon serves {runtime_directory.socket} already.", file=sys.stderr)
+    except AlreadyRunning as other:
+        print(other, file=sys.stderr)
         return
     except AccessError as error:
         sys.exit(_told(error, EXIT_UNAVAILABLE))

@@ -3,6 +3,8 @@
 The directory belongs to the user alone (0700), and so do its files (0600). The lock on `daemon.lock` is taken before
 the socket is bound and held for life, because a second gRPC server would take over a live unix socket path without a
 word. A stale socket or lock file is no obstacle: the kernel dropped the lock with the process that held it.
+A daemon that stops leaves its socket before its lock, and its clients start the next one as soon as their streams end;
+so a daemon that finds the lock held waits for the lock or for an answer on the socket.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from typing import Final
 
 from toolcell import _paths
@@ -19,6 +22,9 @@ from toolcell import _paths
 __all__ = ["AccessError", "AlreadyRunning", "RuntimeDirectory"]
 
 TOKEN_BYTES: Final = 32
+LOCK_SECONDS_MAX: Final = 15.0
+"""For another daemon to end or to answer: a stop waits 10 s for calls (`--drain`), and a client 20 s for a start."""
+LOOK_SECONDS: Final = 0.02  # flock(2) has no timeout, and a socket has no event for "is listening now"
 
 
 class AccessError(Exception):
@@ -26,7 +32,7 @@ class AccessError(Exception):
 
 
 class AlreadyRunning(Exception):
-    """Another daemon holds the lock."""
+    """Another daemon holds the lock; the message says whether it answers."""
 
 
 class RuntimeDirectory:
@@ -54,17 +60,28 @@ class RuntimeDirectory:
             raise AccessError(
                 f"{directory} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = -1
-            raise AlreadyRunning(self.socket) from None
+        self._wait_for_lock()
         os.truncate(self._lock, 0)
         os.write(self._lock, f"{os.getpid()}\n".encode())
         _unlink(self.socket)  # no daemon serves it: this one holds the lock
         self.agent_token = _write_token(_paths.agent_token_path(self.socket))
         self.operator_token = _write_token(_paths.operator_token_path(self.socket))
+
+    def _wait_for_lock(self) -> None:
+        deadline = time.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                serves = _paths.answers(self.socket)
+                if serves or time.monotonic() >= deadline:
+                    os.close(self._lock)
+                    self._lock = -1
+                    end = "" if serves else ", and does not answer"
+                    raise AlreadyRunning(f"Another daemon serves {self.socket} already{end}.") from None
+            else:
+                return
+            time.sleep(LOOK_SECONDS)
 
     def leave(self) -> None:
         """Remove what is ours; the lock file stays, as removing it would let two hold it."""

@@ -34,6 +34,9 @@ pytestmark = pytest.mark.anyio
 ROUNDS = int(os.environ.get("TOOLCELL_TEST_ROUNDS", "2"))
 """How often two clients start a daemon at once, a second and a half each; before a release take 100."""
 
+STOPS = 2
+"""How often a daemon is stopped below a session; the next one finds its lock held each time."""
+
 CLIENT = """
 import asyncio, sys
 from toolcell.client import connect
@@ -91,6 +94,18 @@ async def test_what_a_killed_daemon_left_behind_is_no_obstacle(place: Place) -> 
 
     assert first != second
     assert place.daemon_pid != killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+async def test_a_session_whose_daemon_is_stopped_goes_on_with_the_next(place: Place) -> None:
+    async with connect(directory=place.directory) as session:
+        first = (await session.call("tools_who")).check().text
+        for _ in range(STOPS):
+            await asyncio.to_thread(place.end)
+            second = (await session.call("tools_who")).check().text
+            assert first != second
+            first = second
 
 
 async def test_a_lock_file_that_names_a_living_stranger_is_no_obstacle(place: Place) -> None:

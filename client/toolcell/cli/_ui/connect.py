@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolcell import _paths
 from toolcell._paths import SCRIPTS
 
 from .exit_codes import Exit, Failure
@@ -48,10 +49,15 @@ async def daemon(
 
     For files of their own, and for `tests`, always a private one: it is told what it is for when it starts.
     """
-    from toolcell.client._launch.daemon import Private, answers, find
+    from toolcell.client._launch.daemon import Private, find
 
     running = find(context.socket, "running")
-    if not private and not only and not tests and (context.socket is not None or answers(running.socket)):
+    if (
+        not private
+        and not only
+        and not tests
+        and (context.socket is not None or _paths.answers(running.socket))
+    ):
         refuse_stale(running.socket)
         yield running
         return
@@ -83,9 +89,7 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
 
 def refuse_stale(socket: str) -> None:
     """Raise Failure for a socket that a daemon has left when it was killed."""
-    from toolcell.client._launch.daemon import answers
-
-    if os.path.exists(socket) and not answers(socket):
+    if os.path.exists(socket) and not _paths.answers(socket):
         message = f"No daemon runs here: nobody answers on {socket}."
         raise Failure(Exit.UNAVAILABLE, "unavailable", message, "Start the daemon: toolcell serve")
 

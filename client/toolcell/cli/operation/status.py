@@ -27,7 +27,7 @@ from toolcell.cli._ui.json_output import print_json, record, time_of
 from toolcell.cli._ui.tables import print_facts
 from toolcell.cli._ui.terminal import Terminal
 from toolcell.client import Refused
-from toolcell.client._launch.daemon import Daemon, answers, find
+from toolcell.client._launch.daemon import Daemon, find
 from toolcell.client._transport.channel import START_IT
 from toolcell.client._transport.operator import Operator, operate
 from toolcell_proto.v1 import operator_pb2 as op
@@ -44,7 +44,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # ucred of <sys/socket.h>: process, u
 async def status(context: CommandContext) -> Exit:
     """Whether the daemon runs, what it does and where its files are."""
     target = find(context.socket, "running")
-    found = await _status_of(target) if answers(target.socket) else None
+    found = await _status_of(target) if _paths.answers(target.socket) else None
     if context.as_json:
         fields = op.GetStatusResponse.DESCRIPTOR.fields
         known: dict[str, Any] = record(found) if found is not None else {field.name: None for field in fields}
@@ -125,7 +125,7 @@ async def stop(context: CommandContext) -> Exit:
     """End the daemon as SIGTERM does, say what it waits for, and return when the process has ended."""
     target = find(context.socket, "running")
     terminal = Terminal(quiet=context.quiet)
-    pid = _listener(target.socket) if answers(target.socket) else None
+    pid = _listener(target.socket) if _paths.answers(target.socket) else None
     if pid is None:
         if context.as_json:
             print_json({"was_running": False, "pid": None, "calls": []})

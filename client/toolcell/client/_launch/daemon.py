@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket as sockets
 import sys
 import tempfile
 from typing import Literal, Protocol
@@ -26,7 +25,7 @@ from toolcell.client.errors import Unavailable
 
 from .process import DaemonProcess
 
-__all__ = ["Daemon", "Private", "Running", "answers", "find"]
+__all__ = ["Daemon", "Private", "Running", "find"]
 
 START_SECONDS = 20.0  # a cold disk and a busy machine; a warm start takes half a second
 ANSWER_EVERY_SECONDS = 0.02  # a socket has no event for "is listening now"
@@ -84,7 +83,7 @@ class Shared:
 
     async def ready(self) -> None:
         """Start it unless it answers: as the user's service where one is installed, else detached."""
-        if answers(self.socket):
+        if _paths.answers(self.socket):
             return
         if self._is_service() and await _start_service():
             await _until_answers(self.socket, None)
@@ -155,22 +154,9 @@ def _command(socket: str) -> list[str]:
     return [sys.executable, "-P", "-m", "toolcelld", "--socket", socket]
 
 
-def answers(socket: str) -> bool:
-    """Whether a daemon listens there; a connection to a local socket succeeds or fails at once."""
-    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(socket)
-        except BlockingIOError:
-            return True  # its backlog is full: it is there, and busy
-        except OSError:
-            return False
-    return True
-
-
 async def _until_answers(socket: str, child: DaemonProcess | None) -> None:
     deadline = asyncio.get_running_loop().time() + START_SECONDS
-    while not answers(socket):
+    while not _paths.answers(socket):
         if child is not None and child.ended.is_set() and child.code != 0:
             raise Unavailable(f"The daemon did not start: exit {child.code}.\n{child.last_lines()}")
         if asyncio.get_running_loop().time() > deadline:
