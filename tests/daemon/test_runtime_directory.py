@@ -25,7 +25,7 @@ def test_a_daemon_takes_over_from_one_that_is_stopping(socket: str, monkeypatch:
         waits.append(seconds)
         stopping.leave()
 
-    monkeypatch.setattr(runtime_directory.time, "sleep", wait)
+    monkeypatch.setattr("toolcelld.runtime_directory.time.sleep", wait)
     next_one.take()
     try:
         assert len(waits) == 1
@@ -38,7 +38,7 @@ def test_a_daemon_that_answers_is_not_waited_for(socket: str, monkeypatch: pytes
     def refuse(seconds: float) -> None:
         raise AssertionError(f"waited {seconds} s")
 
-    monkeypatch.setattr(runtime_directory.time, "sleep", refuse)
+    monkeypatch.setattr("toolcelld.runtime_directory.time.sleep", refuse)
     serving = RuntimeDirectory(socket)
     serving.take()
     with sockets.socket(sockets.AF_UNIX) as listener:
