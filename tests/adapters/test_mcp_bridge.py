@@ -337,6 +337,25 @@ async def test_claude_is_told_that_the_whole_of_a_result_may_be_shown(served: Ru
     assert echo.meta == {"anthropic/maxResultSizeChars": 100_000}
 
 
+async def test_claude_reads_a_definition_that_was_saved_just_before_a_call_below_its_result(
+    served: RunningDaemon,
+) -> None:
+    tool = "from toolcell import tool\n\n@tool\ndef rate({0}) -> str:\n    '''{1}'''\n    return 'a rate'\n"
+    served.tool("rate", tool.format("", "Before."))
+    async with host(
+        served, "legacy", client_info=types.Implementation(name="claude-code", version="2")
+    ) as client:
+        await client.list_tools()
+        assert text(await client.call_tool("rate")) == "a rate"
+        for changed in ("Once.", "Twice."):
+            served.tool("rate", tool.format("day: str = 'today'", changed))
+            result, note = (await client.call_tool("rate")).content
+            assert isinstance(result, types.TextContent)
+            assert result.text == "a rate"
+            assert isinstance(note, types.TextContent)
+            assert f"Its definition is now:\n{changed}\n" in note.text
+
+
 async def test_what_a_tool_reports_comes_as_progress_that_always_rises(
     served: RunningDaemon, era: str
 ) -> None:

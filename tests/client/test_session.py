@@ -275,6 +275,35 @@ async def test_cancelling_whoever_iterates_aborts_as_well(tmp_path: Path) -> Non
         assert call.outcome.kind is Kind.aborted
 
 
+async def test_cancelling_the_body_of_an_iteration_leaves_the_call_running(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    async def telling(line: Line) -> None:
+        await line.welcome()
+        call = await line.hear_call()
+        await line.say(pb.Event(call_id=call.call_id, update=pb.Update(body=body("half"))))
+        await may_end.wait()
+        await line.say(ok(call.call_id, "whole"))
+        await until_closed(line)
+
+    async with daemon(tmp_path, telling) as scripted, connect(scripted.socket, daemon="running") as session:
+        call = session.call("wait")
+        in_body = asyncio.Event()
+
+        async def read() -> None:
+            async for _ in call:
+                in_body.set()
+                await asyncio.Event().wait()
+
+        reading = asyncio.create_task(read())
+        await in_body.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        may_end.set()
+        assert (await call).text == "whole"
+
+
 async def test_a_second_cancellation_leaves_at_once(tmp_path: Path) -> None:
     heard_abort, may_end = asyncio.Event(), asyncio.Event()
 

@@ -200,8 +200,9 @@ class CallState:
 class Call:
     """One request to run one tool: await it for the Outcome, any number of times; iterate once over its events.
 
-    Cancelling a task that does either aborts the call, and the cancellation is delivered when the tool has stopped;
-    a second cancellation is delivered at once.
+    Cancelling a task while it waits for either aborts the call, and the cancellation is delivered when the tool has
+    stopped; a second cancellation is delivered at once. A task that is cancelled while the body of its `async for`
+    waits for something else leaves the call running: have the body call `abort()` then.
 
     Attributes:
         id: The id of the call, unique in its session.

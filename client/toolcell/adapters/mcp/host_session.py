@@ -240,8 +240,14 @@ class HostSession:
         except (TypeError, ValueError) as error:
             return failure(str(error))
         tool = session.catalog.tools.get(params.name) if reads_structured(client_name(context)) else None
-        note = self._pinned.note(session.catalog.tools.get(params.name))
-        talk = ToolCall(running, tool, self._log_level, lambda time: self._sealed(call_id, time), note)
+        talk = ToolCall(
+            running,
+            tool,
+            self._log_level,
+            lambda time: self._sealed(call_id, time),
+            # Asked at the end, because a call may wait for an edit that came just before it.
+            lambda: self._pinned.note(session.catalog.tools.get(params.name)),
+        )
         ending = self._group.create_task(talk.run(), name=f"call {call_id}")
         self._talks[call_id] = talk, ending
         ending.add_done_callback(lambda _: self._talks.pop(call_id))

@@ -70,20 +70,20 @@ class ToolCall:
         tool: ToolInfo | None,
         log_level: Callable[[Context], types.LoggingLevel | None],
         state: Callable[[int], str],
-        note: str = "",
+        note: Callable[[], str],
     ) -> None:
         """`tool` is what is called, if the host was given its output schema.
 
         `log_level` is the least level of log records that a request wants, None for no record.
         `state` is what a host says to come back to the call, for the first, second… time that it is asked.
-        `note` is a text after the result; default: none.
+        `note` returns a text to add to the result, empty for none; it is called when the call has ended.
         """
         self.running = running
         self._tool = tool
         self._log_level = log_level
         self._records = LogRecords(running.tool)
         self._state = state
-        self._note_text = note
+        self._note_of_result = note
         self._times = 0
         self.attached = False  # whether a request waits for it
         self._context: Context | None = None
@@ -155,8 +155,8 @@ class ToolCall:
                     data.model_dump(by_alias=True, mode="json", exclude_none=True),
                 )
             result = result_of(read_output.with_handle(outcome), self._tool)
-            if self._note_text:
-                result.content.append(types.TextContent(text=self._note_text))
+            if note := self._note_of_result():
+                result.content.append(types.TextContent(text=note))
             return result
         except asyncio.CancelledError:
             self.running.abort("by the host")
