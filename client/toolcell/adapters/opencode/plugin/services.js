@@ -4,7 +4,7 @@
 // calls names the call that it works for, and one that would wait for itself is refused.
 import { json } from "./outcome.js"
 
-const ABORT = "agent.abort" // what context.abort() uses
+export const ABORT = "agent.abort" // what context.abort() uses
 export const SERVICES = ["session.start", "session.send", "session.list", ABORT]
 
 const TURNS_MAX = 8 // at once

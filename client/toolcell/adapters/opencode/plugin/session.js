@@ -49,8 +49,8 @@ export class Session {
 
   /**
    * @param {import("./place.js").Place} place
-   * @param {{onAsk: (flight, ask) => void, onRequest: (flight, request) => void, services: string[]}} agent
-   *   who answers questions and does services, by `flight.respond`
+   * @param {{answers: boolean, onAsk: (flight, ask) => void, onRequest: (flight, request) => void, services: string[],
+   *   onCatalog?: () => void}} agent who answers questions and does services, by `flight.respond`, and hears of changes
    */
   constructor(place, { directory, linger = LINGER_SECONDS }, agent) {
     this.#place = place
@@ -61,7 +61,7 @@ export class Session {
       agent: "opencode",
       directory,
       lingerSeconds: linger,
-      answers: true,
+      answers: agent.answers,
       follow: true,
       services: agent.services,
     }
@@ -271,6 +271,7 @@ export class Session {
       }),
     )
     this.#parts = []
+    this.#agent.onCatalog?.()
     if (part.answers) this.#refreshed()
     if (!part.pending) this.#opened()
     else this.#patience ??= setTimeout(() => this.#opened(), DESCRIBED_MS)
