@@ -193,6 +193,8 @@ def _parse(path: str, raw: bytes) -> ConfigFile:
         raise ConfigError(
             path, [Mistake("", "", "is nested too deeply; no key takes more than one list")]
         ) from error
+    except ValueError as error:  # of int(), which tomllib lets pass
+        raise ConfigError(path, [Mistake("", "", "has a number of too many digits")]) from error
     try:
         file = ConfigFile.model_validate(document)
     except ValidationError as error:

@@ -123,6 +123,8 @@ def parse(path: str, raw: bytes) -> ProjectFile:
         raise ConfigError(path, [Mistake("", "", f"is not TOML: {str(error)[:200]}")]) from error
     except RecursionError as error:
         raise ConfigError(path, [Mistake("", "", "is nested too deeply")]) from error
+    except ValueError as error:  # of int(), which tomllib lets pass
+        raise ConfigError(path, [Mistake("", "", "has a number of too many digits")]) from error
     try:
         return ProjectFile.model_validate(table)
     except ValidationError as error:

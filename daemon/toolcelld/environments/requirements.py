@@ -71,9 +71,12 @@ def in_file(content: bytes) -> Requirements:
         raise RequirementsError(f"its script block is longer than {BLOCK_BYTES_MAX // 1024} KiB")
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deeply"
-        raise RequirementsError(f"its script block is not TOML: {reason[:200]}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RequirementsError(f"its script block is not TOML: {str(error)[:200]}") from None
+    except RecursionError:
+        raise RequirementsError("its script block is not TOML: it is nested too deeply") from None
+    except ValueError:  # of int(), which tomllib lets pass
+        raise RequirementsError("its script block is not TOML: a number has too many digits") from None
     dependencies: Any = table.get("dependencies", [])
     if not isinstance(dependencies, list) or not all(
         isinstance(one, str) for one in cast("list[object]", dependencies)

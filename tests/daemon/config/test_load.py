@@ -267,6 +267,10 @@ def test_deep_nesting_is_refused(write: Write) -> None:
     assert "unknown key" in mistake(write("a" + ".a" * 90 + " = 1"))
 
 
+def test_a_number_of_thousands_of_digits_is_refused(write: Write) -> None:
+    assert mistake(write(f"x = {'9' * 5000}")) == "has a number of too many digits"
+
+
 def test_a_fifo_and_a_directory_are_refused_without_waiting(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

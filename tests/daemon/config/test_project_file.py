@@ -69,6 +69,7 @@ def test_everything_that_a_project_may_ask_for_is_read() -> None:
         ('secrets = ["a b"]', "should be a list of names of secrets"),
         ("x = [", "is not TOML"),
         (f"x = {'[' * 30_000}", "nested too deeply"),
+        (f"x = {'9' * 5000}", "a number of too many digits"),
     ],
 )
 def test_a_mistake_names_the_file_the_key_and_the_remedy(text: str, message: str) -> None:

@@ -57,6 +57,7 @@ def test_a_block_is_read(content: bytes, found: Requirements) -> None:
         (block("requires-python = 3"), "should be versions"),
         (block("dependencies = ["), "not TOML"),
         (block(f"x = {'[' * 60_000}"), "nested too deeply"),
+        (block(f"x = {'9' * 5000}"), "too many digits"),
         (block(*["a = 1"] * 20_000), "longer than 64 KiB"),
         (block() + b"\n" + block(), "two script blocks"),
         (block(f"dependencies = {[f'a{i}' for i in range(PACKAGES_MAX + 1)]}"), "more than"),
