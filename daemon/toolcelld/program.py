@@ -52,7 +52,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         if not os.access(state, os.W_OK):  # also where it is mounted read-only
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         if fault := walk(os.path.realpath(state))[-1].fault_within:  # it has who is trusted with what
-            raise OSError(errno.EPERM, fault)
+            raise OSError(errno.EPERM, f"{fault} (chmod 700)")
     except OSError as error:
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"

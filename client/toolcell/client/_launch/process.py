@@ -107,7 +107,7 @@ def _open_log(path: str) -> IO[bytes]:
     """Open the log. Raises OSError, also where it is a FIFO, or another user chooses what it is."""
     above = os.stat(os.path.dirname(path))
     if above.st_uid != os.geteuid() or above.st_mode & stat.S_IWOTH:
-        raise OSError(errno.EPERM, "other users can write in its directory")
+        raise OSError(errno.EPERM, "other users can write in its directory (chmod 700)")
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     found = os.fstat(descriptor)
