@@ -308,7 +308,7 @@ class Late(Script):
     async def write(self, line: bytes) -> None:
         await super().write(line)
         if self.said[-1].get("method") == "roots/list":
-            answer = {"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": []}}
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": []}}
             asyncio.get_running_loop().call_soon(self.add, answer)
 
 
