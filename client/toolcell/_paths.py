@@ -40,7 +40,7 @@ def socket_path() -> str:
     """Return the path of the socket of the user's daemon: `$TOOLCELL_SOCKET`, else below the runtime directory."""
     if chosen := os.environ.get("TOOLCELL_SOCKET"):
         return os.path.abspath(chosen)
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+    if runtime := _absolute("XDG_RUNTIME_DIR"):
         return os.path.join(runtime, "toolcell", "daemon.sock")
     # No session manager: a directory that only this user could have created; both ends check its owner and mode.
     return f"/tmp/toolcell-{os.getuid()}/daemon.sock"  # noqa: S108
@@ -76,7 +76,7 @@ def operator_token_path(socket: str) -> str:
 
 def state_directory() -> str:
     """Return the directory of outputs, records and the describe cache."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    base = _absolute("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(base, "toolcell")
 
 
@@ -89,7 +89,16 @@ def config_paths() -> list[str]:
 
 def config_home() -> str:
     """Return the directory of the user's configuration, of all programs."""
-    return os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return _absolute("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+
+
+def _absolute(name: str) -> str:
+    """Return a directory of XDG; empty where a relative one is set, which its specification has ignored.
+
+    The daemon does not work where its clients do, so they would look for it in one place and it would serve in another.
+    """
+    path = os.environ.get(name, "")
+    return path if os.path.isabs(path) else ""
 
 
 def plugin_directories() -> list[str]:

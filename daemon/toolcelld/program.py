@@ -22,6 +22,7 @@ from toolcell._printable import printable
 from toolcell._units import parse_seconds
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
+from toolcelld.owners import walk
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
 from toolcelld.sandbox import linux
 from toolcelld.worker.zygote.launch import launch
@@ -50,6 +51,8 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         os.listdir(state)
         if not os.access(state, os.W_OK):  # also where it is mounted read-only
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        if fault := walk(os.path.realpath(state))[-1].fault_within:  # it has who is trusted with what
+            raise OSError(errno.EPERM, f"{fault} (chmod 700)")
     except OSError as error:
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"

@@ -56,10 +56,15 @@ class RuntimeDirectory:
             self._lock = os.open(
                 _paths.lock_path(self.socket), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
+            self._occupy()
         except OSError as error:
+            what = error.filename or directory
             raise AccessError(
-                f"{directory} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place"
+                f"{what} cannot be used: {error.strerror}; set TOOLCELL_SOCKET to another place"
             ) from error
+
+    def _occupy(self) -> None:
+        """Lock, and replace what an earlier daemon left. Raises OSError, `AlreadyRunning`."""
         self._wait_for_lock()
         os.truncate(self._lock, 0)
         os.write(self._lock, f"{os.getpid()}\n".encode())

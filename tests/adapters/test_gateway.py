@@ -638,6 +638,21 @@ async def test_a_slow_reader_loses_the_oldest_and_is_told(monkeypatch: pytest.Mo
     assert taken[3].data == {"number": 9}
 
 
+async def test_a_slow_reader_keeps_no_more_bytes_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "UNREAD_BYTES_MAX", 1000)
+    sent = Feed()
+    with sent.reader() as reader:
+        for number in range(10):
+            sent.put(FeedEvent("tool_use", {"number": number, "text": "x" * 300}, "c"))
+        sent.put(FeedEvent("completed", {"text": "x" * 2000}, "c"))
+        taken = [await reader.take() for _ in range(2)]
+        for number in range(2):  # what was taken does not count any more
+            sent.put(FeedEvent("tool_use", {"number": number, "text": "x" * 300}, "c"))
+        taken += [await reader.take() for _ in range(2)]
+    assert [event.name for event in taken] == ["gap", "completed", "tool_use", "tool_use"]
+    assert taken[0].data == {"count": 10}
+
+
 # Its description
 
 

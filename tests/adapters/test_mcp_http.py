@@ -8,6 +8,7 @@ import os
 import re
 import select
 import signal
+import socket as sockets
 import stat
 import subprocess
 import sys
@@ -948,6 +949,18 @@ def test_what_cannot_be_served_is_said(words: list[str], said: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert TOKEN not in done.stderr
+
+
+@pytest.mark.timeout(30)
+def test_a_socket_whose_server_takes_no_connections_is_not_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "http.sock")
+    with sockets.socket(sockets.AF_UNIX) as busy, sockets.socket(sockets.AF_UNIX) as waiting:
+        busy.bind(path)
+        busy.listen(0)
+        waiting.connect(path)  # so that its backlog is full
+        with pytest.raises(OSError, match="Address already in use"):
+            HttpServer(Address("", 0, path))
+    os.unlink(path)
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -22,7 +22,7 @@ from tests.daemons import RunningDaemon
 from typer.testing import CliRunner
 
 from toolcell.cli._command_line.app import app
-from toolcell.cli.adapters.mcp_install import toml_edit, yaml_edit
+from toolcell.cli.adapters.mcp_install import json_edit, toml_edit, yaml_edit
 from toolcell.cli.adapters.mcp_install.editing import Editor, NotPlain
 from toolcell.cli.adapters.mcp_install.hosts import HOSTS
 from toolcell.cli.adapters.mcp_install.json_edit import member, plain, with_member, without_member
@@ -688,6 +688,29 @@ def test_no_lines_are_too_strange(text: str, editor: Editor) -> None:
     back: dict[str, Any] = read(editor.without_member(written, "a", "b")) or {}
     inner: dict[str, Any] = before.get("a") or {}
     assert back.get("a") in ({key: value for key, value in inner.items() if key != "b"}, None)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("editor", "text"),
+    [
+        (json_edit, '{"' + '\\"' * 200_000),
+        (json_edit, "{" + "/* " * 200_000),
+        (json_edit, "{" + ",".join(f'"{number}": 1' for number in range(50_000)) + "}"),
+        (json_edit, '{"a": {' + ",".join(f'"{number}": 1' for number in range(50_000)) + "}}"),
+        (toml_edit, 'a = {b = {x = 1}}\nc = """\n' + "[a.b]\n" * 20_000 + '"""\n'),
+        (toml_edit, f"c = {'9' * 5000}"),
+        (yaml_edit, "# remark\n" * 20_000 + "c: 1\n"),
+    ],
+    ids=["quotes", "comments", "members", "inner members", "heads", "digits", "remarks"],
+)
+def test_a_file_of_a_stranger_is_read_in_time(editor: Editor, text: str) -> None:
+    """Each was read for minutes, as time grew with the square of its length; or ended in a traceback."""
+    try:
+        written = editor.with_member(text, "a", "b", {"x": "y"})
+    except NotPlain:
+        return
+    assert editor.member(written, "a", "b") == {"x": "y"}
 
 
 # The real programs, where they are installed

@@ -302,6 +302,88 @@ async def test_a_host_with_roots_is_asked_once_and_listed_what_is_there(
         assert served.status().sessions == 0
 
 
+class Late(Script):
+    """A host that says its roots in the turn of the loop in which they are given up."""
+
+    async def write(self, line: bytes) -> None:
+        await super().write(line)
+        if self.said[-1].get("method") == "roots/list":
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": []}}
+            asyncio.get_running_loop().call_soon(self.add, answer)
+
+
+async def test_roots_that_come_as_they_are_given_up_are_too_late(
+    served: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening_module, "ROOTS_SECONDS", 0)
+    script = Late(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
+    place = HostContext("s", None, str(served.project))
+    loaded = threading.Event()
+    async with asyncio.timeout(SECONDS_MAX), Opening(place, HostLink(served.socket, "running")) as opening:
+        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+        told = asyncio.create_task(script.until(3))
+        await asyncio.wait({answering, told}, return_when=asyncio.FIRST_COMPLETED)
+        loaded.set()
+        assert await answering
+        await told
+    assert "kit_count" in {tool["name"] for tool in script.said[2]["result"]["tools"]}
+
+
+class Rooted(Script):
+    """A host that says its roots whenever it is asked for them."""
+
+    asked = 0
+
+    async def write(self, line: bytes) -> None:
+        await super().write(line)
+        if self.said[-1].get("method") == "roots/list":
+            self.asked += 1
+            self.add({"jsonrpc": "2.0", "id": self.said[-1]["id"], "result": {"roots": []}})
+
+
+async def test_a_host_that_says_its_roots_changed_again_and_again_is_asked_once_more(
+    served: RunningDaemon,
+) -> None:
+    script = Rooted(
+        *encoded(initialize(roots={"listChanged": True}), INITIALIZED, message("tools/list", 1, None))
+    )
+    place = HostContext("s", None, str(served.project))
+    link = HostLink(served.socket, "running")
+    async with asyncio.timeout(SECONDS_MAX), Opening(place, link) as opening:
+        assert await opening.answer(script, lambda: None)
+        messages = Messages(script, opening.lines, opening.answered)
+        async with bridged(Bridge(place, link, opening.listed), messages, script):
+            await script.until(3)
+            script.add(message("tools/list", 2, None))  # the session is there when it is answered
+            await script.until(4)
+            asked = script.asked
+            for _ in range(50):
+                script.add({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+            for number in range(3, 6):  # each has the daemon look again
+                script.add(message("tools/list", number, None))
+                while not any(each.get("id") == number for each in script.said):
+                    script.heard.clear()
+                    await script.heard.wait()
+    assert 1 <= script.asked - asked <= 2
+
+
+async def test_a_root_that_is_no_address_is_passed_over(served: RunningDaemon) -> None:
+    script = Script(*encoded(initialize(roots={}), INITIALIZED, message("tools/list", 1, None)))
+    place = HostContext("s", None, "/")
+    loaded = threading.Event()
+    async with asyncio.timeout(SECONDS_MAX), Opening(place, HostLink(served.socket, "running")) as opening:
+        answering = asyncio.create_task(opening.answer(script, lambda: loaded.wait(SECONDS_MAX)))
+        await script.until(2)
+        roots = [{"uri": "file://["}, {"uri": f"file://{served.project}"}]
+        script.add({"jsonrpc": "2.0", "id": ROOTS, "result": {"roots": roots}})
+        told = asyncio.create_task(script.until(3))
+        await asyncio.wait({answering, told}, timeout=SECONDS_MAX / 2, return_when=asyncio.FIRST_COMPLETED)
+        loaded.set()
+        assert await answering
+        assert told.done()
+    assert "kit_count" in {tool["name"] for tool in script.said[2]["result"]["tools"]}
+
+
 # What is read, and what is left to the SDK
 
 

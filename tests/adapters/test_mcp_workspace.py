@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -226,6 +227,27 @@ async def test_roots_that_change_all_the_time_lead_to_the_last(served: RunningDa
             await roots.changed.wait()
             roots.changed.clear()
         assert text(await client.call_tool("two_here")) == str(two)
+
+
+async def test_a_named_directory_that_is_no_text_is_a_sentence(served: RunningDaemon) -> None:
+    named = os.fsdecode(os.fsencode(served.directory) + b"/\xff")
+    os.mkdir(named)
+    program, *arguments = command(served)
+    server = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        env={**environment(served), "TOOLCELL_DIRECTORY": named},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(SECONDS_MAX):
+        line = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n'
+        said, errors = await server.communicate(line)
+    assert (server.returncode, said) == (2, b"")
+    assert "The path of the directory is not UTF-8" in errors.decode()
+    assert "Traceback" not in errors.decode()
+    os.rmdir(named)
 
 
 async def test_a_directory_that_was_named_is_not_left_for_roots(served: RunningDaemon) -> None:

@@ -161,7 +161,9 @@ def test_a_state_directory_that_cannot_be_written_is_a_sentence(project: Project
 
 @pytest.mark.slow
 def test_a_state_directory_on_a_read_only_file_system_is_a_sentence(project: Project) -> None:
-    mounts = mounting(project, "mount -t tmpfs none", "mkdir {0}/scratch; mount -o remount,ro {0};")
+    mounts = mounting(
+        project, "mount -t tmpfs -o mode=700 none", "mkdir {0}/scratch; mount -o remount,ro {0};"
+    )
     project.tool("greet", TOOL)
     for words in (("serve",), ("call", "greet", "name=x"), ("call", "greet", "name=x", "--session", "a")):
         done = written_to(project, str(project.home / "out"), *words, through=mounts)
@@ -173,7 +175,9 @@ def test_a_state_directory_on_a_read_only_file_system_is_a_sentence(project: Pro
 
 @pytest.mark.slow
 def test_calls_go_on_with_a_full_disk_of_state(project: Project) -> None:
-    mounts = mounting(project, "mount -t tmpfs -o size=16k none", "cat /dev/zero >{}/fill 2>/dev/null;")
+    mounts = mounting(
+        project, "mount -t tmpfs -o mode=700,size=16k none", "cat /dev/zero >{}/fill 2>/dev/null;"
+    )
     project.tool("greet", TOOL)
     out = project.home / "out"
     done = written_to(project, str(out), "call", "greet", "name=x", through=mounts)
@@ -246,6 +250,36 @@ def test_a_directory_that_was_removed_or_is_no_text_is_a_sentence(
             assert said in done.stderr
         assert "Traceback" not in done.stderr
         os.makedirs(named, exist_ok=True)
+
+
+@pytest.mark.slow
+def test_a_word_that_is_no_text_is_a_sentence(project: Project, started: RunningDaemon) -> None:
+    word = os.fsdecode(b"a\xff")
+    for words in (
+        ("logs", word),
+        ("calls", word),
+        ("sessions", word),
+        ("tools", word),
+        ("call", word),
+        ("explain", "greet", word),
+        ("output", word),
+        ("abort", word),
+        ("release", word),
+        ("restart", word),
+        ("trust", "--revoke", word),
+    ):
+        done = project.run(*words)
+        assert done.code in (2, 3), (words, done)
+        assert "Traceback" not in done.err, words
+        assert len(done.err.splitlines()) <= 3, words
+    assert started.status().sessions == 0
+
+
+def test_a_full_disk_is_a_sentence_where_nothing_is_buffered(project: Project) -> None:
+    words = ("version",)
+    done = written_to(project, "/dev/full", *words, through='PYTHONUNBUFFERED=1 exec "$@"')
+    assert done.returncode == 74
+    assert done.stderr == "toolcell: The output cannot be written: No space left on device.\n"
 
 
 @pytest.mark.parametrize(

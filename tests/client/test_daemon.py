@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from toolcell import _paths
 from toolcell.client import Unavailable, connect
 from toolcell.client._launch.daemon import Private, Running, Shared, find
 from toolcell.client._launch.process import DaemonProcess
@@ -122,6 +123,19 @@ async def test_a_shared_daemon_is_detached_and_logs_into_the_state_directory(
     finally:
         place.write_text("now")
         os.unlink(socket)
+
+
+def test_a_relative_directory_of_xdg_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon works in another directory than the client that starts it, and would serve in another place."""
+    names = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+    places = (_paths.socket_path, _paths.state_directory, _paths.config_home)
+    for name in (*names, "TOOLCELL_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    usual = [place() for place in places]
+    for name in names:
+        monkeypatch.setenv(name, "here")
+    assert [place() for place in places] == usual
+    assert all(map(os.path.isabs, usual))
 
 
 async def test_nobody_there_is_unavailable_with_a_remedy(tmp_path: Path) -> None:

@@ -143,6 +143,64 @@ async def test_a_directory_that_others_can_enter_is_not_used(place: Place) -> No
     assert str(place.run) in str(failure.value)
 
 
+@pytest.mark.parametrize("name", ["daemon.sock", "agent.token", "operator.token", "daemon.lock"])
+async def test_what_lies_in_the_place_of_its_files_is_named(place: Place, name: str) -> None:
+    (place.run / name).mkdir(parents=True)
+    place.run.chmod(0o700)
+
+    with pytest.raises(Unavailable, match="cannot be used: Is a directory") as failure:
+        async with connect(directory=place.directory):
+            pass
+
+    assert str(place.run) in str(failure.value)
+    assert "Traceback" not in str(failure.value)
+
+
+async def test_a_lock_file_that_is_a_fifo_is_said_so(place: Place) -> None:
+    place.run.mkdir(mode=0o700)
+    os.mkfifo(place.run / "daemon.lock")
+
+    with pytest.raises(Unavailable, match="cannot be used") as failure:
+        async with connect(directory=place.directory):
+            pass
+
+    assert "Traceback" not in str(failure.value)
+    (place.run / "daemon.lock").unlink()  # it is read when the test has ended
+
+
+async def test_a_state_directory_that_others_can_write_in_is_not_used(place: Place) -> None:
+    """What is trusted is written down there, and a planted link would have the log written elsewhere."""
+    state = place.directory / ".local" / "state" / "toolcell"
+    state.mkdir(parents=True)
+    state.chmod(0o777)
+    other = place.directory / "other"
+    other.write_text("its own")
+    (state / "daemon.log").symlink_to(other)
+
+    with pytest.raises(Unavailable, match="other users can write in its directory"):
+        async with connect(directory=place.directory):
+            pass
+    assert other.read_text() == "its own"
+
+    serving = await place.run_process(
+        sys.executable, "-m", "toolcelld", "--socket", place.socket, "--state", str(state)
+    )
+    _, errors = await serving.communicate()
+    assert serving.returncode == 69
+    assert f"{state} can be written by every user" in errors.decode()
+    assert not place.run.exists()
+
+
+async def test_a_log_that_is_a_fifo_is_not_waited_for(place: Place) -> None:
+    state = place.directory / ".local" / "state" / "toolcell"
+    state.mkdir(parents=True)
+    os.mkfifo(state / "daemon.log")
+
+    with pytest.raises(Unavailable, match=r"its log \S+ cannot be written"):
+        async with connect(directory=place.directory):
+            pass
+
+
 PRIVATE = """
 import asyncio, sys
 from toolcell.client import connect

@@ -49,11 +49,11 @@ def node() -> str:
     return str(Path(nodejs.origin).parent / "bin" / "node")
 
 
-def said(socket: Path, **options: Any) -> list[Any]:
+def said(socket: Path, state: str = "", **options: Any) -> list[Any]:
     """What the plugin says when it cannot be loaded: to the log, to the user, and to OpenCode."""
     done = subprocess.run(
         [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), **options})],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": str(socket.parent / "state")},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": state or str(socket.parent / "state")},
         capture_output=True,
         check=True,
         timeout=60,
@@ -86,6 +86,13 @@ def test_a_directory_without_a_token_is_no_daemons(socket: Path) -> None:
 def test_nothing_is_sent_to_a_socket_that_is_dead(socket: Path) -> None:
     (socket.parent / "agent.token").write_text("secret")
     assert "The daemon does not answer: " in said(socket, start=False)[-1]
+
+
+def test_a_relative_directory_of_xdg_is_ignored(socket: Path) -> None:
+    """The daemon works in another directory, and would have its state in another place."""
+    raised = said(socket, "here", command=["/bin/sh", "-c", "echo out of luck >&2; exit 3"])[-1]
+    assert "out of luck" in raised
+    assert "out of luck" in (socket.parent / ".local/state/toolcell/daemon.log").read_text()
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o777])

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from toolcell.client import Event, Kind, Outcome, Update
@@ -19,13 +20,15 @@ __all__ = ["Feed", "FeedEvent", "Name", "Reader", "as_sse", "message_of", "name_
 
 UNREAD_MAX = 1024
 """Events that wait for a reader."""
+UNREAD_BYTES_MAX = 256 * 1024 * 1024
+"""Of these events together, more than one call has: 16 MiB of arguments and of a result, in escapes of ASCII thrice that."""
 QUIET_SECONDS = 15.0
 """After as long without an event a reader gets a comment, so that a connection that is gone is noticed."""
 
 Name: TypeAlias = Literal["tool_use", "message", "tool_result", "error", "completed", "tools", "gap"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FeedEvent:
     """One event: its name, and its data as JSON values."""
 
@@ -34,6 +37,19 @@ class FeedEvent:
     call_id: str = ""
     """The call that it is about; "" for events of the directory."""
 
+    @cached_property
+    def encoded(self) -> bytes:
+        """The event as a server-sent one; made once for all readers."""
+        return f"event: {self.name}\ndata: {json.dumps(self.data)}\n\n".encode()
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes that are; none if it cannot be written, which ends a reader and not the call."""
+        try:
+            return len(self.encoded)
+        except RecursionError:
+            return 0
+
 
 class Reader:
     """The events that one reader has not read yet."""
@@ -41,19 +57,27 @@ class Reader:
     def __init__(self, wanted: Callable[[FeedEvent], bool]) -> None:
         self._wanted = wanted
         self._unread: deque[FeedEvent] = deque()
+        self._bytes = 0  # of these
         self._lost = 0
         self._woken = asyncio.Event()
 
     def put(self, event: FeedEvent) -> None:
-        """Add an event, if this reader wants it; a full queue drops its oldest one that is no end of a call."""
+        """Add an event, if this reader wants it; a full queue drops its oldest message, or else its oldest event."""
         if not self._wanted(event):
             return
-        if len(self._unread) >= UNREAD_MAX:
-            oldest = next((place for place, old in enumerate(self._unread) if old.name == "message"), 0)
-            del self._unread[oldest]
-            self._lost += 1
         self._unread.append(event)
+        self._bytes += event.size
+        while len(self._unread) > 1 and (len(self._unread) > UNREAD_MAX or self._bytes > UNREAD_BYTES_MAX):
+            self._drop()
         self._woken.set()
+
+    def _drop(self) -> None:
+        """Drop the oldest event but the newest of all, a message if there is one."""
+        places = range(len(self._unread) - 1)
+        oldest = next((place for place in places if self._unread[place].name == "message"), 0)
+        self._bytes -= self._unread[oldest].size
+        del self._unread[oldest]
+        self._lost += 1
 
     async def take(self) -> FeedEvent:
         """Wait for the next event; the number of dropped ones comes first."""
@@ -63,7 +87,9 @@ class Reader:
         if self._lost:
             lost, self._lost = self._lost, 0
             return FeedEvent("gap", {"count": lost})
-        return self._unread.popleft()
+        event = self._unread.popleft()
+        self._bytes -= event.size
+        return event
 
 
 class Feed:
@@ -97,7 +123,7 @@ async def as_sse(reader: Reader, last: Callable[[FeedEvent], bool]) -> AsyncGene
         except TimeoutError:
             yield b": quiet\n\n"
             continue
-        yield f"event: {event.name}\ndata: {json.dumps(event.data)}\n\n".encode()
+        yield event.encoded
         if last(event):
             return
 

@@ -173,6 +173,7 @@ def _unix_socket(path: str) -> sockets.socket:
     with suppress(OSError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as other:
+                other.setblocking(False)  # one whose backlog is full is there, and would be waited for
                 try:
                     other.connect(path)
                 except ConnectionRefusedError:

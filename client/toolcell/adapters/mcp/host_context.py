@@ -110,7 +110,10 @@ def _is_named(directory: str | None) -> bool:
 def root_directory(uris: Iterable[str]) -> str | None:
     """The first root that is a directory here."""
     for uri in uris:
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            continue  # no address: file://[
         if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
             return path
     return None

@@ -88,14 +88,15 @@ class HostSession:
         self._answered = answered
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
-        # All mutable state: the session once it is asked for, and its limits, what the host was last shown, what its
-        # model keeps of that, by which connection it hears of changes, the calls under way and the outputs that were
-        # cut, the level of log records that it wants, the host's root once it has told, where the session is, why it
-        # is no project, and whether the host heard of that.
+        # All mutable state: the session once it is asked for, and its limits, who said last that the roots are others and
+        # the task that asks for them, what the host was last shown, what its model keeps of that, by which connection it
+        # hears of changes, the calls under way and the outputs that were cut, the level of log records that it wants, the
+        # host's root once it has told, where the session is, why it is no project, and whether the host heard of that.
         self._group = asyncio.TaskGroup()
         self._stays: set[asyncio.Task[None]] = set()  # the newest, and those whose calls have not ended
         self._opened: asyncio.Future[Session] | None = None
-        self._moving = asyncio.Lock()
+        self._roots_news: Context | None = None
+        self._following: asyncio.Task[None] | None = None
         self._shown: Mapping[str, ToolInfo] | None = None
         self._listener: ServerSession | None = None
         self._pinned = PinnedDefinitions()
@@ -214,9 +215,14 @@ class HostSession:
         return types.EmptyResult()
 
     async def roots_changed(self, context: Context, params: types.NotificationParams | None) -> None:
-        """The host's roots are others now; it is asked for them in a task, as a notification has no answer."""
+        """The host's roots are others now; it is asked for them in a task, as a notification has no answer.
+
+        One is enough: a host that changes them meanwhile, however often, is asked once more.
+        """
         if self._surroundings.directory is None and self._opened is not None:
-            self._group.create_task(self._follow_roots(context), name="roots")
+            self._roots_news = context
+            if self._following is None or self._following.done():
+                self._following = self._group.create_task(self._follow_roots(), name="roots")
 
     def _log_level(self, context: Context) -> types.LoggingLevel | None:
         """The least level that a request wants: from 2026-07-28 on each says it, or wants none."""
@@ -326,9 +332,10 @@ class HostSession:
             return None  # it has none after all
         return root_directory(str(root.uri) for root in said.roots)
 
-    async def _follow_roots(self, context: Context) -> None:
+    async def _follow_roots(self) -> None:
         """Open a session where the first root is now, so that the host hears of its tools."""
-        async with self._moving:
+        while (context := self._roots_news) is not None:
+            self._roots_news = None
             await self._move(await self._first_root(context))
             with suppress(Unavailable):  # the next request tries again, and says it
                 await self._session(context)

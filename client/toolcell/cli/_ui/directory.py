@@ -1,4 +1,4 @@
-"""The directory that a command runs in: what is wrong with it where it is the cause of an error."""
+"""The directory that a command runs in, or that it names: what is wrong with it where it is the cause of an error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from toolcell._printable import printable
 
 from .exit_codes import Exit, Failure
 
-__all__ = ["unusable"]
+__all__ = ["no_text", "unusable"]
 
 
-def unusable() -> Failure | None:
-    """Return what is wrong with the current directory: it was removed, or its path is no text; None if nothing is."""
+def unusable(directory: str | None = None) -> Failure | None:
+    """Return what is wrong with a directory: it was removed, or its path is no text; None if nothing is.
+
+    Args:
+        directory: Its path, where it was looked for already; default: the current directory.
+    """
     try:
-        path = os.getcwd()
+        path = directory or os.getcwd()
     except OSError as error:
         message = f"The current directory cannot be used: {error.strerror}."
         return Failure(
@@ -23,7 +27,17 @@ def unusable() -> Failure | None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        message = f"The path of the current directory is not UTF-8: {printable(path)}"
+        message = f"The path of the {'current ' if directory is None else ''}directory is not UTF-8: {printable(path)}"
         remedy = "Rename it: agents and tools are told of directories in UTF-8."
         return Failure(Exit.USAGE, "usage", message, remedy)
     return None
+
+
+def no_text(word: str) -> Failure:
+    """Return that a word of the command line is no text, so that a daemon cannot be asked about it."""
+    return Failure(
+        Exit.USAGE,
+        "usage",
+        f"{printable(word)!r} is not UTF-8.",
+        "Names, ids and paths are asked for in UTF-8.",
+    )

@@ -24,7 +24,7 @@ from toolcell._printable import json_text, printable
 from toolcell._version import VERSION
 
 from .connect import CommandContext
-from .directory import unusable
+from .directory import no_text, unusable
 from .exit_codes import Exit, Failure
 from .streams import write_own
 from .tables import RED, fitted, prose, styled
@@ -143,6 +143,8 @@ def _run(start: Callable[[], Ending], invocation: CommandContext) -> int:
         sys.stdout.flush()
     except Failure as failure:
         return report(failure, invocation.as_json)
+    except UnicodeEncodeError as error:  # of the first request that has such a word
+        return report(unusable() or no_text(error.object), invocation.as_json)
     except (FileNotFoundError, ValueError):  # of whatever command needs the directory first
         if (why := unusable()) is None:
             raise

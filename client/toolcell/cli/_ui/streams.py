@@ -30,13 +30,23 @@ ERRORS: Final = "backslashreplace"
 class EscapingStream(io.TextIOWrapper):
     """A text stream that escapes control characters; tabs and ends of lines stay."""
 
+    failure: OSError | None = None
+    """Why a text could not be written; an unbuffered stream (`PYTHONUNBUFFERED`) holds nothing to try again."""
+
     def write(self, text: str, /) -> int:
         """Write a text, escaped."""
-        return super().write(printable(text))
+        return self._write(printable(text))
 
     def write_own(self, text: str) -> None:
         """Write a text of the command's own that may move the cursor or set colours."""
-        super().write(text)
+        self._write(text)
+
+    def _write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self.failure = error
+            raise
 
 
 def open_standard_streams() -> None:
@@ -57,11 +67,12 @@ def open_standard_streams() -> None:
 
 def why_output_fails() -> str:
     """Return why stdout cannot be written, as on a full disk; empty if it can. What is buffered is tried once more."""
+    failure = getattr(sys.stdout, "failure", None)
     try:
         sys.stdout.flush()
     except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        failure = error
+    return failure.strerror or str(failure) if failure is not None else ""
 
 
 def escape_standard_streams() -> None:

@@ -32,6 +32,8 @@ async def mcp(context: CommandContext) -> Exit:
     except ImportError as error:
         raise MISSING from error
     surroundings = HostContext.of(os.environ, context.directory)
+    if (failure := unusable(surroundings.directory)) is not None:
+        raise failure  # else each request of the host would fail
     link = HostLink(context.socket, "running" if context.socket else "start")
     loop = asyncio.get_running_loop()
     try:

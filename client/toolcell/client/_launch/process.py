@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import stat
 import subprocess
 import threading
 from typing import IO
@@ -102,8 +104,18 @@ class DaemonProcess:
 
 
 def _open_log(path: str) -> IO[bytes]:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    if os.fstat(descriptor).st_size > LOG_BYTES_MAX:
+    """Open the log. Raises OSError, also where it is a FIFO, or another user chooses what it is."""
+    above = os.stat(os.path.dirname(path))
+    if above.st_uid != os.geteuid() or above.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EPERM, "other users can write in its directory (chmod 700)")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    found = os.fstat(descriptor)
+    if stat.S_ISFIFO(found.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a FIFO")
+    os.set_blocking(descriptor, True)
+    if found.st_size > LOG_BYTES_MAX:
         os.ftruncate(descriptor, 0)
     log = os.fdopen(descriptor, "ab")
     log.seek(0, os.SEEK_END)

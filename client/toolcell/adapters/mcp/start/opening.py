@@ -119,8 +119,10 @@ class Opening:
 
     async def _take(self, line: bytes, pipes: Pipes) -> None:
         """Answer a message, or keep it, or both."""
-        if self._roots is not None and (roots := read_roots(line)) is not None:
-            self._roots.set_result(roots)
+        asked = self._roots
+        # It may have been given up in this turn of the loop, before the task that asked knows.
+        if asked is not None and not asked.cancelled() and (roots := read_roots(line)) is not None:
+            asked.set_result(roots)
             self._roots = None
             return
         request = read(line)

@@ -6,7 +6,7 @@ import { spawn } from "node:child_process"
 import { closeSync, mkdirSync, openSync, readFileSync, statSync } from "node:fs"
 import { connect } from "node:net"
 import { homedir } from "node:os"
-import { dirname, join, resolve } from "node:path"
+import { dirname, isAbsolute, join, resolve } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 
 import { Link, Refusal } from "./contract.js"
@@ -139,12 +139,18 @@ export class Place {
 
 function usersSocket(environment) {
   if (environment.TOOLCELL_SOCKET) return environment.TOOLCELL_SOCKET
-  if (environment.XDG_RUNTIME_DIR) return join(environment.XDG_RUNTIME_DIR, "toolcell", "daemon.sock")
+  const runtime = absolute(environment.XDG_RUNTIME_DIR)
+  if (runtime) return join(runtime, "toolcell", "daemon.sock")
   return `/tmp/toolcell-${process.getuid()}/daemon.sock`
 }
 
 function stateDirectory(environment) {
-  return join(environment.XDG_STATE_HOME || join(homedir(), ".local", "state"), "toolcell")
+  return join(absolute(environment.XDG_STATE_HOME) || join(homedir(), ".local", "state"), "toolcell")
+}
+
+/** A directory of XDG; "" where it is relative, which its specification has ignored. */
+function absolute(path) {
+  return path && isAbsolute(path) ? path : ""
 }
 
 /** The environment for a daemon: it serves others as well, and has no business with OpenCode's password and keys. */

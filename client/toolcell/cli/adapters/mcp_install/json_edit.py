@@ -19,8 +19,9 @@ from .editing import NotPlain
 __all__ = ["member", "plain", "with_member", "without_member"]
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_STRING = r'"(?:[^"\\\r\n]|\\.)*"'
-_COMMENT = r"//[^\r\n]*|/\*.*?\*/"
+# What has no end is found as far as it goes: else the search would begin again at each quote, or `/*`, in it.
+_STRING = r'"(?:[^"\\\r\n]|\\.)*+"?'
+_COMMENT = r"//[^\r\n]*|/\*(?:.*?\*/|.*)"
 _COMMENTS = re.compile(f"{_STRING}|{_COMMENT}", re.DOTALL)
 _COMMAS = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[}}\]])")
 _END_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*(?=\r?\n))")
@@ -118,9 +119,13 @@ def plain(text: str) -> str:
 
 def _blanked(text: str) -> str:
     """The text with spaces in place of its comments."""
-    return _COMMENTS.sub(
-        lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text
-    )
+
+    def blank(found: re.Match[str]) -> str:
+        said = found[0]
+        endless = said.startswith("/*") and (len(said) < 4 or not said.endswith("*/"))
+        return said if said[0] == '"' or endless else re.sub(r"[^\r\n]", " ", said)
+
+    return _COMMENTS.sub(blank, text)
 
 
 def _inside(text: str, found: _Object, inside: _Member) -> str:
@@ -156,6 +161,7 @@ def _inner(text: str, root: _Object, outer: str) -> _Object | None:
 
 def _object(text: str, start: int) -> _Object:
     members: list[_Member] = []
+    names: set[str] = set()
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}":
         if members:
@@ -165,8 +171,9 @@ def _object(text: str, start: int) -> _Object:
         name, at = _value(text, at)
         value = _skip(text, _past(text, _skip(text, at), ":"))
         _, end = _value(text, value)
-        if any(other.name == name for other in members):
+        if name in names:
             raise NotPlain(f'"{name}" is there twice')
+        names.add(name)
         members.append(_Member(name, quote, value, end))
         at = _skip(text, end)
     return _Object(start, at + 1, tuple(members))

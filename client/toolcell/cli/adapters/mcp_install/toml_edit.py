@@ -11,11 +11,15 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any, cast
 
 from .editing import NotPlain
 
 __all__ = ["member", "with_member", "without_member"]
+
+HEADS_MAX = 8
+"""Lines that may be the head of the table; for each the whole file is read, and a file of a project may have thousands."""
 
 
 def member(text: str, outer: str, name: str) -> Any:
@@ -48,7 +52,7 @@ def without_member(text: str, outer: str, name: str) -> str:
     table = rf"(?:(?<=\n)\r?\n|\A|(?<=\n)){head}(?:\r?\n[ \t]*[\w\"-]+[ \t]*=[^\r\n]*)*(?:\r?\n|\Z)"
     rest = {key: kept for key, kept in tables.items() if key != name}
     expected = {key: kept for key, kept in before.items() if key != outer} | ({outer: rest} if rest else {})
-    for found in re.finditer(table, text):  # the first may be a line of a text
+    for found in islice(re.finditer(table, text), HEADS_MAX):  # the first may be a line of a text
         after = text[: found.start()] + text[found.end() :]
         with suppress(NotPlain):
             return _checked(after, expected, {**before, outer: rest})
@@ -63,8 +67,10 @@ def _written(value: object) -> str:
 def _read(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise NotPlain(f"it is no TOML: {error}"[:200]) from error
+    except (RecursionError, ValueError) as error:  # too deep; a number of too many digits
+        raise NotPlain("it is too deep, or has too long a number") from error
 
 
 def _tables(read: Mapping[str, Any], outer: str) -> dict[str, Any]:

@@ -66,16 +66,17 @@ def without_member(text: str, outer: str, name: str) -> str:
 def _lines(text: str) -> list[str]:
     """The lines of a file, with their ends. Raises NotPlain for one that cannot be cut at lines for sure."""
     lines = text.splitlines(keepends=True) if text.strip() else []
+    first = True
     for number, line in enumerate(lines, 1):
         if _TOP.match(line) is None or "\t" in _indent(line):
             raise NotPlain(f"it is no plain YAML in line {number}")
         if _goes_on(line):
             raise NotPlain(f"a value goes on behind line {number}")
-        first = not any(map(_says, lines[: number - 1]))
         if line.startswith("---") and not first:
             raise NotPlain(f"a second document begins in line {number}")
         if first and line[0] in "- " and _says(line):
             raise NotPlain("it is no mapping in lines of its own")
+        first = first and not _says(line)
     return lines
 
 
