@@ -20,10 +20,10 @@ from toolcell import _paths
 from toolcell._own_grpc import older_pollers
 from toolcell._printable import printable
 from toolcell._units import parse_seconds
+from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
-from toolcelld.sandbox import linux
 from toolcelld.worker.zygote.launch import launch
 
 if TYPE_CHECKING:

@@ -31,9 +31,11 @@ from grpc_reflection.v1alpha import reflection
 import toolcelld
 from toolcell import _paths
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
+from toolcelld import linux
 from toolcelld.calls.call import Call
 from toolcelld.calls.functions.definitions import Definitions
 from toolcelld.calls.installation import Installations
+from toolcelld.calls.limit_monitor import LimitMonitor
 from toolcelld.calls.outcomes.history import CallHistory
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Broken, Description
@@ -52,7 +54,6 @@ from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, EventLogHandler, LogLine
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
-from toolcelld.limit_monitor import LimitMonitor
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy import trust
 from toolcelld.policy.cell_spec import CellSpec
@@ -72,7 +73,6 @@ from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.interceptors import Parser
 from toolcelld.rpc.operator_service import Operator, OperatorEvent
 from toolcelld.runtime_directory import RuntimeDirectory
-from toolcelld.sandbox import linux
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.sessions.project_watch import ProjectWatches
 from toolcelld.sessions.registry import Sessions

@@ -33,10 +33,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from toolcelld import linux
 from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.sources import PROJECT, Source
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.sandbox import linux
 
 __all__ = ["Watch"]
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(MACHINE not in NUMBERS, reason="there is no filt
 START = """
 import os, sys
 sys.path.insert(0, {root!r})
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp, sole_exec
 from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 
@@ -121,7 +121,7 @@ def test_a_container_that_refuses_the_layout_is_told_of() -> None:
     refusing = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp, sole_exec
 from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 
