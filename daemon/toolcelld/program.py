@@ -90,7 +90,8 @@ def _run(
         _log_to_stderr(verbose=arguments.verbose)
         with older_pollers():
             from toolcelld.config.load import ConfigError
-            from toolcelld.server import DaemonOptions, run
+            from toolcelld.daemon import DaemonOptions
+            from toolcelld.server import run
 
         options = DaemonOptions(
             socket=runtime_directory.socket,
