@@ -359,5 +359,6 @@ def _linked(directory: str) -> Iterator[str]:
     """The files that links in a directory lead to."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_symlink() and os.path.isfile(entry.path):  # `entry.is_file` raises for a loop of links
+            # Not `entry.is_file`, which raises for a loop of links and would end the listing.
+            if entry.is_symlink() and os.path.isfile(entry.path):
                 yield os.path.realpath(entry.path)
