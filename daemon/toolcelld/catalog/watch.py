@@ -338,7 +338,8 @@ def _await(places: dict[str, set[str]], place: str, name: str) -> None:
 
 def _nearest(path: str) -> tuple[str, str]:
     """The directory itself, else the nearest one above that is there, and the name in it that is to come."""
-    here, awaited = path, ""
+    here: str = path
+    awaited: str = ""
     while not os.path.isdir(here) and here != "/":  # unlike `Path.is_dir`, it raises for no path
         here, awaited = os.path.split(here)
     return here, awaited
