@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Generic, TypeVar
 
@@ -30,6 +30,7 @@ __all__ = [
     "EventLogHandler",
     "LogLine",
     "OneLineFormatter",
+    "OperatorEvent",
     "log_place",
     "log_uncaught_exceptions",
 ]
@@ -59,6 +60,19 @@ class LogLine:
     def about(self, tool_or_call: str) -> bool:
         """Return whether it belongs to a tool or a call; always true for an empty name."""
         return not tool_or_call or tool_or_call in (self.tool, self.call_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvent:
+    """Something that happened in the daemon, for who watches."""
+
+    type: str
+    time: float = field(default_factory=time.time)
+    session_id: str = ""
+    call_id: str = ""
+    worker_id: str = ""
+    tool: str = ""
+    message: str = ""
 
 
 class Broadcast(Generic[T]):

@@ -20,11 +20,11 @@ from toolcell import _paths
 from toolcell._own_grpc import older_pollers
 from toolcell._printable import printable
 from toolcell._units import parse_seconds
+from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
 from toolcelld.owners import walk
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
-from toolcelld.sandbox import linux
 from toolcelld.worker.zygote.launch import launch
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def _run(
         _log_to_stderr(verbose=arguments.verbose)
         with older_pollers():
             from toolcelld.config.load import ConfigError
-            from toolcelld.server import DaemonOptions, run
+            from toolcelld.daemon import DaemonOptions
+            from toolcelld.server import run
 
         options = DaemonOptions(
             socket=runtime_directory.socket,

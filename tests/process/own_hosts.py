@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 
 
 def main(hosts: str, *program: str) -> None:

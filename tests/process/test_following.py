@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from toolcell.client import Catalog, Session
 pytestmark = pytest.mark.anyio
 
 HEARD_SECONDS_MAX = 20
+PATH_BYTES_MAX = 4095
 
 
 def says(text: str) -> str:
@@ -161,3 +163,42 @@ async def test_who_does_not_follow_keeps_its_catalog_until_it_asks(daemon: Runni
         assert other.catalog.tools["say"].description == "one."
         await other.reload()
         assert other.catalog.tools["say"].description == "two."
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; .ci/unprivileged runs this")
+async def test_a_project_whose_tools_cannot_be_reached_has_none_and_the_daemon_goes_on(
+    daemon: RunningDaemon,
+) -> None:
+    project = daemon.directory / "closed"
+    (project / ".toolcell" / "tools").mkdir(parents=True)
+    (project / ".toolcell").chmod(0)
+    try:
+        async with following(daemon, project) as heard:
+            await heard.until()
+            assert heard.session is not None
+            assert (await heard.session.call("say")).cause == "unknown_tool"
+        daemon.tool("say", says("one"))
+        async with following(daemon) as heard:
+            await heard.until("one.")
+    finally:
+        (project / ".toolcell").chmod(0o700)
+
+
+async def test_a_project_whose_tools_would_have_a_path_that_is_too_long_has_none_and_the_daemon_goes_on(
+    daemon: RunningDaemon,
+) -> None:
+    top = daemon.directory / "long"
+    project = top
+    while len(str(project)) < PATH_BYTES_MAX - 260:
+        project /= "d" * 200
+    project /= "d" * (PATH_BYTES_MAX - len(str(project)) - len("/.toolcell"))
+    assert len(str(project / ".toolcell" / "tools")) > PATH_BYTES_MAX
+    project.mkdir(parents=True)
+    try:
+        async with following(daemon, project) as heard:
+            await heard.until()
+        daemon.tool("say", says("one"))
+        async with following(daemon) as heard:
+            await heard.until("one.")
+    finally:
+        shutil.rmtree(top)

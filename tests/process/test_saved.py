@@ -144,6 +144,20 @@ async def test_a_tool_of_the_user_s_that_is_a_link_is_run_as_its_file_was_saved(
         assert await text_of(session) == "two"
 
 
+async def test_links_that_lead_nowhere_hide_no_edit_of_another_one(daemon: RunningDaemon) -> None:
+    mine = daemon.directory / ".config" / "toolcell" / "tools"
+    mine.mkdir(parents=True)
+    for number in range(20):
+        (mine / f"loop{number}.py").symlink_to(mine / f"loop{number}.py")
+    (files := daemon.directory / "dotfiles").mkdir()
+    (files / "say.py").write_text(says("one"))
+    (mine / "say.py").symlink_to(files / "say.py")
+    async with following(daemon) as session:
+        assert await text_of(session) == "one"
+        (files / "say.py").write_text(says("two"))
+        assert await text_of(session) == "two"
+
+
 async def test_an_edit_after_the_session_was_opened_and_before_its_first_call_is_run(
     daemon: RunningDaemon,
 ) -> None:

@@ -19,7 +19,7 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
-from toolcelld.sandbox.paths import is_below
+from toolcelld.files.paths import is_below
 
 __all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
 

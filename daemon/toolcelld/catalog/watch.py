@@ -30,13 +30,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
+from toolcelld import linux
 from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.sources import PROJECT, Source
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.sandbox import linux
 
 __all__ = ["Watch"]
 
@@ -339,10 +338,11 @@ def _await(places: dict[str, set[str]], place: str, name: str) -> None:
 
 def _nearest(path: str) -> tuple[str, str]:
     """The directory itself, else the nearest one above that is there, and the name in it that is to come."""
-    here, awaited = Path(path), ""
-    while not here.is_dir() and here.name:
-        here, awaited = here.parent, here.name
-    return str(here), awaited
+    here: str = path
+    awaited: str = ""
+    while not os.path.isdir(here) and here != "/":  # unlike `Path.is_dir`, it raises for no path
+        here, awaited = os.path.split(here)
+    return here, awaited
 
 
 def _below(directory: str, depth: int) -> Iterator[str]:
@@ -360,5 +360,6 @@ def _linked(directory: str) -> Iterator[str]:
     """The files that links in a directory lead to."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_symlink() and entry.is_file():
+            # Not `entry.is_file`, which raises for a loop of links and would end the listing.
+            if entry.is_symlink() and os.path.isfile(entry.path):
                 yield os.path.realpath(entry.path)

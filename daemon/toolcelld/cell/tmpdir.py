@@ -62,7 +62,7 @@ def remove_tree(path: str) -> None:
     """Remove a directory that a cell has written, however deep it is and whatever its modes are. Follows no link in it. Blocks."""
     for command in (["rm"], ["chmod", "-R", "u+rwX"], ["rm"]):
         options = ["-rf"] if command == ["rm"] else []
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(subprocess.TimeoutExpired, OSError):  # also where no process can be started
             subprocess.run(
                 [*command, *options, "--", path],
                 stdin=subprocess.DEVNULL,

@@ -43,7 +43,7 @@ from toolcelld.config.schema import (
     ToolSection,
     Trust,
 )
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

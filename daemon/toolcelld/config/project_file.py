@@ -31,7 +31,7 @@ from toolcelld.config.load import ConfigError, Mistake, dotted, shown
 from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
 from toolcelld.environments.requirements import RequirementsError, checked
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

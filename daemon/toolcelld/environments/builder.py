@@ -187,11 +187,11 @@ class Environments:
     def _build(self, key: str, requirements: Requirements, path: str) -> Interpreter:
         uv = self._program(requirements, path)
         work = os.path.join(self._directory, "work", key)
-        for place in ("cache", "environments", "requests", "work"):
-            os.makedirs(os.path.join(self._directory, place), mode=0o700, exist_ok=True)
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(os.path.join(work, "empty"))
         try:
+            for place in ("cache", "environments", "requests", "work"):
+                os.makedirs(os.path.join(self._directory, place), mode=0o700, exist_ok=True)
+            shutil.rmtree(work, ignore_errors=True)
+            os.makedirs(os.path.join(work, "empty"))
             return self._build_in(work, uv, path, key, requirements)
         except OSError as error:
             raise BuildError(f"the environment cannot be built: {error}") from error

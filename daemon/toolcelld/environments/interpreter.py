@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
     "LOADED",

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from toolcelld.environments.packages import installed
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.store import Store
 
 __all__ = ["RECENT_SECONDS", "Kept", "Kind", "Place", "Usage"]

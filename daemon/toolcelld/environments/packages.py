@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from toolcelld.environments.engine import EngineName, find_engine
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
     "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "Setting", "declares", "find_manager", "installed",

@@ -32,7 +32,7 @@ from toolcelld.environments.requirements import (
     in_file,
 )
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.sandbox.paths import is_below, open_plain
+from toolcelld.files.paths import is_below, open_plain
 
 __all__ = [
     "interpreter_of",

@@ -24,9 +24,9 @@ from toolcelld.config.resolution.grants import NOTHING, Grant
 from toolcelld.config.resolution.settings import Settings
 from toolcelld.config.schema import DefaultsSection, ProfileSection
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.paths import Place, is_below
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.project import Project
-from toolcelld.sandbox.paths import Place, is_below
 from toolcelld.sandbox.policy import OPEN, Enclosure, SandboxPolicy
 
 __all__ = [

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from toolcelld.config.protected import ALWAYS
-from toolcelld.owners import user_name, walk
+from toolcelld.files.owners import user_name, walk
+from toolcelld.files.paths import Place, is_below
 from toolcelld.policy.repository import gitdir_named, named_by, submodules
-from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]
 

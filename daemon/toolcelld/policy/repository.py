@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import open_plain
+from toolcelld.files.paths import open_plain
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["gitdir_named", "named_by", "submodules"]
 

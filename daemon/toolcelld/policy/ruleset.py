@@ -33,6 +33,7 @@ from toolcelld.config.resolution.settings import KEYS, Limits, Settings, Standin
 from toolcelld.config.schema import LimitKeys
 from toolcelld.environments.interpreter import Interpreter
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.paths import is_below
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.interpreters import interpreter_of, missing_module, requirements_of
 from toolcelld.policy.profiles import (
@@ -45,7 +46,6 @@ from toolcelld.policy.profiles import (
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.secrets import SecretRefs
 from toolcelld.policy.trust import Asked, Trusts, most_of_source
-from toolcelld.sandbox.paths import is_below
 from toolcelld.sandbox.policy import OPEN, CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 

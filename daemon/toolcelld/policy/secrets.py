@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.config.schema import SecretSection
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["NO_SECRETS", "SecretError", "SecretRefs"]
 

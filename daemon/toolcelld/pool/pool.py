@@ -28,6 +28,7 @@ from typing import Final
 from toolcelld.catalog.describing.description import Broken, Description, Rejected
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.paths import Place, is_below
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import FairQueue, Places
@@ -36,7 +37,6 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
 from toolcelld.pool.worker import Worker
-from toolcelld.sandbox.paths import Place, is_below
 
 __all__ = ["Lease", "Pool"]
 

@@ -14,11 +14,12 @@ from typing import Final
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.tmpdir import TemporaryDirectories
 from toolcelld.cell.zygote import Zygote, ZygoteEnded, ZygoteFailed
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import FailedMessage, HelloMessage, from_worker
 from toolcelld.sandbox.policy import Enclosure
 
-__all__ = ["READY_MAX", "PreforkedCells"]
+__all__ = ["READY_MAX", "PreforkedCells", "Preforks"]
 
 READY_MAX: Final = 2
 """Agents run tools in parallel, but rarely need more than two new workers at the same time."""
@@ -67,7 +68,7 @@ class _HelloReceiver(Receiver):
 
 
 class PreforkedCells:
-    """The preforked cells of one interpreter.
+    """The preforked cells of one kind.
 
     Args:
         zygote: Forks the cells.
@@ -221,3 +222,47 @@ class PreforkedCells:
                 cell.end()
                 await cell.ended
         self._ready.clear()
+
+
+class Preforks:
+    """The preforked cells of every kind: what they are going to be, and whether they use the network of the host.
+
+    Args:
+        zygote: Forks all of them.
+        tasks: Runs the tasks that start them.
+        tmpdirs: Where workers that take a cell make their temporary directories.
+    """
+
+    def __init__(self, zygote: Zygote, tasks: asyncio.TaskGroup, tmpdirs: TemporaryDirectories) -> None:
+        self._zygote = zygote
+        self._tasks = tasks
+        self._tmpdirs = tmpdirs
+        self._kinds: dict[tuple[Enclosure, bool], PreforkedCells] = {}  # the mutable state
+
+    @property
+    def ready(self) -> int:
+        """The number of cells that are ready."""
+        return sum(cells.ready for cells in self._kinds.values())
+
+    def prepare(self) -> None:
+        """Fork the first cells, before it is known what this host supports."""
+        self._of_kind("baseline", host_network=False).prepare()
+
+    def for_cell(self, spec: CellSpec) -> PreforkedCells:
+        """Return the preforked cells that a cell of this specification can be made of."""
+        enclosure = spec.policy.enclosure
+        host_network = enclosure == "strict" and spec.policy.network == "open"
+        return self._of_kind(enclosure, host_network=host_network)
+
+    def _of_kind(self, enclosure: Enclosure, *, host_network: bool) -> PreforkedCells:
+        kind = enclosure, host_network
+        if kind not in self._kinds:
+            self._kinds[kind] = PreforkedCells(
+                self._zygote, self._tasks, self._tmpdirs, enclosure=enclosure, host_network=host_network
+            )
+        return self._kinds[kind]
+
+    async def aclose(self) -> None:
+        """End all preforked cells, also those that are being forked."""
+        for cells in self._kinds.values():
+            await cells.aclose()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from toolcelld import linux
 from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import CellExit
@@ -41,7 +42,6 @@ from toolcelld.protocol.messages import (
     RetireMessage,
     from_worker,
 )
-from toolcelld.sandbox import linux
 
 __all__ = ["Listener", "Worker"]
 

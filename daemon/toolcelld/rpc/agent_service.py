@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
@@ -26,10 +26,12 @@ from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog import catalog
 from toolcelld.catalog.problem import Problem
 from toolcelld.catalog.registry import DirectoryError, Pin
+from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput
 from toolcelld.rpc.arguments import ArgumentReassembler, complete
+from toolcelld.rpc.auth import TokenInterceptor
 from toolcelld.rpc.encoding import (
     PROTOCOL,
     STATUS_CODES,
@@ -47,9 +49,6 @@ from toolcelld.rpc.encoding import (
 )  # fmt: skip
 from toolcelld.sessions.admission import disabled_tools, find_tool
 from toolcelld.sessions.session import OpenRequest, Session
-
-if TYPE_CHECKING:
-    from toolcelld.server import Daemon
 
 __all__ = ["ToolCell", "abort", "refusals"]
 
@@ -83,8 +82,9 @@ async def refusals(context: Context) -> AsyncGenerator[None]:
 class ToolCell(rpc.ToolCellServicer):
     """The service for agents."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Daemon, access: TokenInterceptor) -> None:
         self._daemon = daemon
+        self._access = access
 
     # A session
 
@@ -268,7 +268,7 @@ class ToolCell(rpc.ToolCellServicer):
             part = catalog_part(found, 0, len(found.tools), last=True)
             del part.problems[:]
             more = list(self._quarantined(found))
-            if self._daemon.is_operator(context):
+            if self._access.is_operator(context):
                 more += disabled_tools(found)
             found = replace(found, problems=(*found.problems, *more))
             part.problems.extend(encode_problem(problem) for problem in found.problems)
@@ -309,7 +309,7 @@ class ToolCell(rpc.ToolCellServicer):
     async def AbortCall(self, request: pb.AbortCallRequest, context: Context) -> pb.AbortCallResponse:
         async with refusals(context):
             stop = Stop(Kind.ABORTED, "client", request.reason[:200] or "by the client")
-            if self._daemon.is_operator(context) and not request.resume_token:
+            if self._access.is_operator(context) and not request.resume_token:
                 return self._abort_as_operator(request, stop)
             session = self._daemon.sessions.get(request.session_id, request.resume_token)
             running = session.abort(request.call_id, stop)
@@ -352,7 +352,7 @@ class ToolCell(rpc.ToolCellServicer):
         self, spills: SpillStore, request: pb.ReadOutputRequest, context: Context
     ) -> Output:
         try:
-            if self._daemon.is_operator(context) and not request.resume_token:
+            if self._access.is_operator(context) and not request.resume_token:
                 return await spills.find(request.output_id)
             session = self._daemon.sessions.get(request.session_id, request.resume_token)
             output = await spills.get(request.output_id)

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from toolcell._units import format_bytes
+from toolcelld import linux
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here
 from toolcelld.environments.kept import Usage
 from toolcelld.errors import Refusal
+from toolcelld.files.regular import read_regular
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
-from toolcelld.safe_read import read_regular
-from toolcelld.sandbox import linux
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker import engine as worker
 

@@ -9,9 +9,8 @@ import asyncio
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc.aio
 
@@ -25,8 +24,9 @@ from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.cell.usage import resident_memory
 from toolcelld.config.load import ConfigError
+from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.event_log import LogLine, log_place
+from toolcelld.event_log import LogLine, OperatorEvent, log_place
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.profiles import CONFIG_FILE
@@ -41,10 +41,7 @@ from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
-if TYPE_CHECKING:
-    from toolcelld.server import Daemon
-
-__all__ = ["Operator", "OperatorEvent"]
+__all__ = ["Operator"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,19 +53,6 @@ LINES_PER_MESSAGE: Final = 50
 SUBJECT_LETTERS_MAX: Final = 4096
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class OperatorEvent:
-    """Something that happened in the daemon, for who watches."""
-
-    type: str
-    time: float = dataclasses.field(default_factory=time.time)
-    session_id: str = ""
-    call_id: str = ""
-    worker_id: str = ""
-    tool: str = ""
-    message: str = ""
 
 
 class Operator(rpc.OperatorServicer):

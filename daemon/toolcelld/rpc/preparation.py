@@ -11,7 +11,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from toolcell._units import format_bytes
 from toolcell_proto.v1 import operator_pb2 as pb
@@ -19,6 +18,7 @@ from toolcelld.catalog.discovery.scan import scan
 from toolcelld.catalog.discovery.sources import PROJECT, ToolFile, project_directory, sources_of
 from toolcelld.catalog.problem import is_script
 from toolcelld.catalog.registry import DirectoryError, resolved
+from toolcelld.daemon import Daemon
 from toolcelld.environments.builder import BuildError
 from toolcelld.environments.engine import engine_here
 from toolcelld.environments.kept import RECENT_SECONDS
@@ -26,9 +26,7 @@ from toolcelld.environments.packages import INSTALLED, PackagesError, read_manif
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.interpreters import manifest_of, opened_of
-
-if TYPE_CHECKING:
-    from toolcelld.server import Daemon
+from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX
 
 __all__ = ["prepare", "remove_unused"]
 
@@ -70,7 +68,7 @@ async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareRes
             worked = True
             yield pb.PrepareResponse(path=step.path, state="installed", message=step.message)
     if worked:
-        await daemon.look_again()
+        await daemon.look_again(wait_seconds=LOOK_SECONDS_MAX)
 
 
 async def remove_unused(daemon: Daemon) -> AsyncIterator[pb.PrepareResponse]:

@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.sandbox import linux
-from toolcelld.sandbox.paths import Place, open_place
+from toolcelld import linux
+from toolcelld.files.paths import Place, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]

@@ -20,8 +20,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from toolcelld.sandbox import linux
-from toolcelld.sandbox.paths import Place, open_place, open_plain
+from toolcelld import linux
+from toolcelld.files.paths import Place, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["HIDDEN", "bound_processes", "bounds_processes", "enter_namespaces", "mount_view"]

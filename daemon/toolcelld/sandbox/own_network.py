@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX
 
 __all__ = ["hand_over", "mount_names"]

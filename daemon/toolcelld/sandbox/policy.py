@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from toolcelld.sandbox.paths import Place
+from toolcelld.files.paths import Place
 
 __all__ = [
     "HANDOVER_BATCH_MAX",

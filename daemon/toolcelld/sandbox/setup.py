@@ -40,7 +40,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from toolcelld.sandbox import landlock, linux, namespaces, own_network
+from toolcelld import linux
+from toolcelld.sandbox import landlock, namespaces, own_network
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 

@@ -25,7 +25,7 @@ from toolcelld.sessions.project_watch import ProjectWatch
 if TYPE_CHECKING:
     from toolcelld.calls.call import Call
     from toolcelld.calls.request import Request
-    from toolcelld.server import Daemon
+    from toolcelld.daemon import Daemon
 
 __all__ = ["Admission", "check_ancestors", "disabled_tools", "find_tool"]
 

@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from toolcelld.files.paths import Place, open_place
 from toolcelld.policy.project import Looked, Project, names_in
-from toolcelld.sandbox.paths import Place, open_place
 
 if TYPE_CHECKING:
     from toolcelld.pool.worker import Worker

@@ -17,7 +17,7 @@ from toolcelld.sessions.retention import TotalRetention
 from toolcelld.sessions.session import OpenRequest, Session, draining
 
 if TYPE_CHECKING:
-    from toolcelld.server import Daemon
+    from toolcelld.daemon import Daemon
 
 __all__ = ["Sessions"]
 

@@ -46,7 +46,7 @@ from toolcelld.sessions.start_events import StartEvents
 from toolcelld.sessions.waiting import WaitingCalls
 
 if TYPE_CHECKING:
-    from toolcelld.server import Daemon
+    from toolcelld.daemon import Daemon
 
 __all__ = ["OpenRequest", "Session", "draining"]
 

@@ -230,7 +230,7 @@ def test_the_doctor_tells_every_profile_and_needs_no_daemon(project: Project) ->
 
 WITHOUT_NAMESPACES = """
 import errno, os, sys
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcelld.calls.limit_monitor import crossing
 from toolcelld.cell.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
 from toolcelld.config.resolution.settings import Limits
-from toolcelld.limit_monitor import crossing
 
 MIB = 2**20
 BUILDER = "import sys; exec(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"

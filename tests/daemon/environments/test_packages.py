@@ -19,7 +19,7 @@ from toolcelld.environments.packages import (
     manifest_above,
     read_manifest,
 )
-from toolcelld.sandbox.paths import open_plain
+from toolcelld.files.paths import open_plain
 
 ASKED = {"name": "a", "dependencies": {"left": "1.0.0"}, "devDependencies": {"@a/right": "2"}}
 

@@ -26,11 +26,11 @@ from toolcelld.config.schema import (
     ToolSection,
 )
 from toolcelld.errors import Refusal
+from toolcelld.files.paths import is_below
 from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.ruleset import Permit, Ruleset
 from toolcelld.policy.trust import Trusted, Trusts
-from toolcelld.sandbox.paths import is_below
 
 HOME = "/home/me"
 ENVIRONMENT = dict.fromkeys(["PATH", "AWS_KEY", "TEAM_URL"], "value")

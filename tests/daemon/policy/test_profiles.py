@@ -17,6 +17,7 @@ from toolcelld.config.resolution.grants import Grant
 from toolcelld.config.schema import DefaultsSection, ProfileSection, SecretSection, SourceSection, ToolSection
 from toolcelld.environments.engine import Engine
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.paths import Place
 from toolcelld.policy import profiles
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.policy.host import HostCapabilities
@@ -24,7 +25,6 @@ from toolcelld.policy.profiles import HostPaths
 from toolcelld.policy.project import Project
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, Trusts
-from toolcelld.sandbox.paths import Place
 from toolcelld.sandbox.policy import OPEN
 
 HOME = "/home/me"

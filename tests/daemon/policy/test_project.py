@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld import owners as module
+from toolcelld.files import owners as module
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.repository import named_by, submodules
 

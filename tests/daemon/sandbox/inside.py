@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from toolcelld.sandbox import linux, namespaces
+from toolcelld import linux
+from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 

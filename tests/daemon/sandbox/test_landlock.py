@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from toolcelld.sandbox import landlock, linux
+from toolcelld import linux
+from toolcelld.sandbox import landlock
 from toolcelld.sandbox.policy import SandboxPolicy
 from toolcelld.sandbox.setup import own_places
 

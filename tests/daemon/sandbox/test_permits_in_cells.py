@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.sandbox.test_whole_cells import CONFINED, run_in_cell
 
-from toolcelld.sandbox.paths import Place
+from toolcelld.files.paths import Place
 from toolcelld.sandbox.policy import Enclosure, SandboxPolicy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

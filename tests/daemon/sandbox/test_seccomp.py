@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 from toolcelld.sandbox.system_calls.syscalls import NUMBERS

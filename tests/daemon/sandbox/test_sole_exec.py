@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(MACHINE not in NUMBERS, reason="there is no filt
 START = """
 import signal, sys
 sys.path.insert(0, {root!r})
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls import seccomp, sole_exec
 from toolcelld.sandbox.system_calls.denied_syscalls import Filter
 

@@ -22,8 +22,8 @@ from itertools import islice
 from typing import Final
 
 from toolcell._version import VERSION
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import open_plain
+from toolcelld.files.paths import open_plain
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["Digest", "digest_below", "listed"]
 

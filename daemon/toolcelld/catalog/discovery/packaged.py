@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final, cast
 
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import is_below
+from toolcelld.files.paths import is_below
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["GROUP", "PackagedTool", "packaged_tools"]
 

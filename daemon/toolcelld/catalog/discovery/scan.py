@@ -24,8 +24,8 @@ from toolcelld.catalog.discovery.sources import PLUGIN_SUFFIX, PROJECT, Source, 
 from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
 from toolcelld.environments.engine import ENGINES, engine_here
-from toolcelld.safe_read import NotRegularError, TooLargeError, read_regular
-from toolcelld.sandbox.paths import open_plain
+from toolcelld.files.paths import open_plain
+from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["Scan", "scan"]
 

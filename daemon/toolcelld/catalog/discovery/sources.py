@@ -14,8 +14,8 @@ from toolcelld.config.project_file import ASKS_NOTHING, ProjectFile
 from toolcelld.config.project_file import read as read_project_file
 from toolcelld.config.schema import OTHER_FLAVOURS
 from toolcelld.environments.engine import Engine, EngineName
-from toolcelld.owners import walk
-from toolcelld.sandbox.paths import is_below
+from toolcelld.files.owners import walk
+from toolcelld.files.paths import is_below
 
 __all__ = [
     "BUILTIN", "PLUGIN_SUFFIX", "PROJECT", "Source", "ToolFile", "project_above", "project_directory", "projects_above", "sources_of",

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls.denied_syscalls import (
     ALL_BITS,
     DeniedSyscall,

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
 from toolcelld.sandbox.system_calls import seccomp
 from toolcelld.worker.template.leftovers import Leftovers

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.setup import ForkHooks, Plan
 from toolcelld.worker import keeper
 from toolcelld.worker.zygote.immortal import make_immortal

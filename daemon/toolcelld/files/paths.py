@@ -13,7 +13,7 @@ import os
 import stat
 from typing import Final, NamedTuple
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 
 __all__ = ["Exchanged", "Place", "is_below", "open_place", "open_plain"]
 

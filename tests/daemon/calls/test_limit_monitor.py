@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from toolcelld.calls.call import Call
-from toolcelld.limit_monitor import LimitMonitor
+from toolcelld.calls.limit_monitor import LimitMonitor
 
 pytestmark = pytest.mark.anyio
 

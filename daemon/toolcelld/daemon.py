@@ -1,0 +1,406 @@
+"""The composition root: builds the parts of the daemon, connects them, and closes them.
+
+It knows no gRPC: `server` binds the socket around it, and the services in `rpc` use its parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from toolcell import _paths
+from toolcelld import linux
+from toolcelld.calls.call import Call
+from toolcelld.calls.functions.definitions import Definitions
+from toolcelld.calls.installation import Installations
+from toolcelld.calls.limit_monitor import LimitMonitor
+from toolcelld.calls.outcomes.history import CallHistory
+from toolcelld.catalog.catalog import Catalog
+from toolcelld.catalog.describing.description import Broken, Description
+from toolcelld.catalog.discovery.sources import ToolFile, sources_of
+from toolcelld.catalog.hooks import Hook, find_hooks, hook_of
+from toolcelld.catalog.problem import Problem
+from toolcelld.catalog.registry import CatalogRegistry
+from toolcelld.catalog.watch import Watch
+from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.cell.tmpdir import TemporaryDirectories, remove_tree
+from toolcelld.cell.zygote import Zygote
+from toolcelld.config.load import Config, load
+from toolcelld.environments.builder import Environments
+from toolcelld.environments.kept import Kept, Place
+from toolcelld.environments.packages import Lock, Manager, Manifest
+from toolcelld.errors import Refusal
+from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
+from toolcelld.output.spill import SpillStore
+from toolcelld.policy import trust
+from toolcelld.policy.host import HostCapabilities
+from toolcelld.policy.profiles import HostPaths
+from toolcelld.policy.project import Project
+from toolcelld.policy.ruleset import Ruleset
+from toolcelld.policy.trust import Trusted
+from toolcelld.pool.cell_packages import CellPackages
+from toolcelld.pool.pool import Pool
+from toolcelld.pool.prefork import Preforks
+from toolcelld.pool.probe import probe_host
+from toolcelld.pool.quarantine import Quarantined
+from toolcelld.pool.worker import Worker
+from toolcelld.sessions.project_watch import ProjectWatches
+from toolcelld.sessions.registry import Sessions
+from toolcelld.store import Store
+from toolcelld.worker.zygote.launch import LaunchedZygote
+
+__all__ = ["Daemon", "DaemonOptions"]
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS: Final = 10.0
+"""Seconds for running calls when the daemon stops; the unit's TimeoutStopSec is longer."""
+IDLE_CHECKS: Final = 10
+"""Checks for open sessions within the idle time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonOptions:
+    """Command-line options of the daemon."""
+
+    socket: str
+    state_directory: str
+    config_paths: tuple[str, ...] | None = None  # None: those of the user
+    only: tuple[str, ...] = ()  # tool files; empty: all that the sources have
+    tests: bool = False  # whether calls run the tests of tools in place of the tools
+    idle_exit_seconds: float | None = None
+    private: bool = False  # ends with its stdin
+    drain_seconds: float = DRAIN_SECONDS
+
+
+class Daemon(Machine[DaemonState, DaemonEvent]):
+    """The parts of a running daemon, as the services, sessions and calls use them."""
+
+    def __init__(
+        self,
+        options: DaemonOptions,
+        cgroups: CgroupTree,
+        zygote: LaunchedZygote,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self.options = options
+        self.socket = options.socket
+        super().__init__(DAEMON, DaemonState.STARTING)
+        self.tasks = tasks
+        self.started_at = time.time()
+        self.environment: Mapping[str, str] = dict(os.environ)
+        self.logbook = EventLog()
+        self.happenings: Broadcast[OperatorEvent] = Broadcast()
+        self.recent = CallHistory()
+        self.config = self._load_config()
+        self._temporary_directories = TemporaryDirectories(
+            os.path.join(options.state_directory, "scratch"), tasks
+        )
+        self.ruleset = Ruleset(
+            self.config, self._host_paths(HostCapabilities())
+        )  # until the host has been examined
+        self.groups = cgroups
+        self._zygote = Zygote(sys.executable, _log_zygote, cgroups, zygote)
+        self._preforks = Preforks(self._zygote, tasks, self._temporary_directories)
+        self._stopping = asyncio.Event()
+        self._environments = Environments(
+            os.path.join(options.state_directory, "environments"),
+            self.environment,
+            uv=lambda: self.config.environments.uv or "",
+            source_builds=lambda: self.config.environments.source_builds,
+        )
+        self.store = Store(os.path.join(options.state_directory, "toolcell.sqlite"))
+        self.kept = Kept(
+            options.state_directory,
+            self.store,
+            in_use=self._places_in_use,
+            remove=remove_tree,
+            tidy=self._tidy_kept,
+        )
+        self.packages = CellPackages(
+            self._environments,
+            self.kept,
+            directory=lambda: self.ruleset.host_paths.packages,
+            tell=self._tell_preparing,
+        )
+        daemon = self.config.daemon
+        self.pool = Pool(
+            self._preforks.for_cell,
+            tasks,
+            workers_max=daemon.workers,
+            idle_seconds=daemon.worker_idle_seconds,
+            grace_seconds=daemon.abort_grace_seconds,
+            load_seconds=daemon.load_timeout_seconds,
+            on_change=self._worker_changed,
+            on_shut_out=self._shut_out,
+            make_worker=self.packages.make_worker,
+        )
+        self.installations = Installations(
+            lambda: self.ruleset.host_paths, self._preforks.for_cell, self._worker_changed
+        )
+        spill = self.config.spill
+        self.spills = SpillStore(
+            os.path.join(options.state_directory, "outputs"),
+            self.store,
+            bytes_per_call=spill.bytes_per_call,
+            quota_bytes=spill.quota_bytes,
+            retention_seconds=spill.retention_seconds,
+        )
+        self.catalogs = CatalogRegistry(
+            lambda: self.config,
+            self._describe,
+            self.store,
+            is_trusted=lambda: self.ruleset.is_trusted,
+            define=Definitions(self.pool, lambda: self.ruleset).changed,
+        )
+        self.watch = Watch(
+            lambda directory: sources_of(self.config, directory),
+            self.catalogs.read,
+            self.catalogs.described,
+            tasks,
+        )
+        self.projects = ProjectWatches(
+            self._find_project,
+            self.pool.is_writing,
+            self.pool.has_writers,
+            lambda directory, now: self.pool.retire_unlike(directory, {*now.held, *now.protected}),
+        )
+        self.sessions = Sessions(self)
+        self.limit_monitor = LimitMonitor(
+            lambda: [call for session in self.sessions.all for call in session.calls.values()], tasks
+        )
+
+    def _find_project(self, directory: str) -> Project:
+        return self.ruleset.find_project(directory)
+
+    def _host_paths(self, host: HostCapabilities) -> HostPaths:
+        """Return the host's facts on which permits depend."""
+        kept = [self.options.state_directory, os.path.dirname(self.socket)]
+        kept += [os.path.dirname(path) for path in self.options.config_paths or _paths.config_paths()]
+        hidden = tuple(place for place in map(os.path.realpath, kept) if place != "/")
+        packages = os.path.join(os.path.realpath(self.options.state_directory), "packages")
+        return HostPaths(host, os.path.expanduser("~"), hidden, self.environment, packages)
+
+    async def trust(self, trusted: Trusted) -> bool:
+        """Trust a project from the next call on. Return whether the decision was stored."""
+        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.beside(trusted))
+        return await trust.keep(self.store, trusted)
+
+    async def distrust(self, directory: str) -> bool:
+        """Revoke the trust in a project. Return whether the decision was stored."""
+        self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.without(directory))
+        return await trust.forget(self.store, directory)
+
+    @property
+    def cells_ready(self) -> int:
+        """The number of preforked cells that are ready."""
+        return self._preforks.ready
+
+    @property
+    def kill_method(self) -> str:
+        """How cells are killed on this host: "cgroup", "landlock" or "children"."""
+        if self.groups.base:
+            return "cgroup"
+        return "landlock" if linux.landlock_abi() >= linux.LANDLOCK_ABI_SIGNAL else "children"
+
+    # What the parts need
+
+    def find_call(self, call_id: str) -> Call | None:
+        """Return the running call with this id, of any session, or None."""
+        return self.sessions.call(call_id)
+
+    def log(self, call_id: str, tool: str, source: str, level: str, text: str) -> None:
+        """Add a line of a tool to the event log."""
+        self.logbook.write(LogLine(time.time(), source, level, text, tool, call_id))
+
+    def happened(self, what: str, *, session_id: str = "", call: Call | None = None) -> None:
+        """Publish an event to the operators that watch."""
+        if not self.happenings.readers:
+            return
+        message = ""
+        if call is not None and call.outcome is not None:
+            message = call.outcome.kind.value + (f" ({call.outcome.cause})" if call.outcome.cause else "")
+        self.happenings.publish(
+            OperatorEvent(
+                what,
+                session_id=session_id,
+                call_id=call.id if call is not None else "",
+                tool=call.request.tool if call is not None else "",
+                worker_id=call.run.worker.id if call is not None and call.run is not None else "",
+                message=message,
+            )
+        )
+
+    def _worker_changed(self, worker: Worker) -> None:
+        if worker.state is WorkerState.DEAD:
+            self.projects.after_exit(worker)
+            self.sessions.on_worker_dead(worker)
+            self.happenings.publish(
+                OperatorEvent("worker.dead", worker_id=worker.id, message=worker.spec.file.path)
+            )
+        elif worker.state is WorkerState.STARTING:
+            self.limit_monitor.watch(worker)
+        elif worker.state is WorkerState.STOPPING:
+            self.projects.before_exit(worker)
+        elif worker.state is WorkerState.IDLE and not worker.calls:
+            self.happenings.publish(
+                OperatorEvent("worker.started", worker_id=worker.id, message=worker.spec.file.path)
+            )
+
+    def _shut_out(self, held: Quarantined) -> None:
+        logger.warning("%s is in quarantine: %s.", held.path, held)
+        self.happenings.publish(
+            OperatorEvent("tool.quarantined", tool=held.stem, message=f"{held.path}: {held}")
+        )
+
+    def _places_in_use(self) -> list[Place]:
+        return [place for worker in self.pool.workers for place in self.packages.places(worker.spec)]
+
+    async def _tidy_kept(self) -> None:
+        await self._environments.tidy()
+        self.ruleset = replace(self.ruleset)  # permits that were decided before name what was removed
+
+    async def install(self, manifest: Manifest, lock: Lock, manager: Manager) -> None:
+        """Install packages, and note who asked for them. Raises `PackagesError`."""
+        await self.installations.install(manifest, lock, manager)
+        self.kept.used(("packages", manifest.key(lock)), manifest.directory)
+
+    async def look_again(self, *, wait_seconds: float) -> list[Catalog]:
+        """Decide anew what cells get after packages were installed, and describe what could not be described without them.
+
+        Args:
+            wait_seconds: How long to wait for the descriptions; later ones reach the sessions as a change.
+        """
+        self.ruleset = replace(self.ruleset)  # permits that were decided before name no packages
+        return await self.catalogs.refresh_all(wait_seconds=wait_seconds)
+
+    def _tell_preparing(self, path: str, text: str) -> None:
+        for session in list(self.sessions.all):
+            session.prepare(path, text)
+
+    async def _describe(self, file: ToolFile) -> Description:
+        try:
+            spec = await asyncio.to_thread(self.ruleset.describing, file)
+        except Refusal as refusal:
+            return Description(broken=Broken("setup", refusal.message))
+        description = await self.pool.describe(spec)
+        broken = description.broken
+        if broken is not None and broken.missing_module:
+            remedy = self.ruleset.remedy(file, broken.missing_module, spec.interpreter)
+            description = replace(description, broken=replace(broken, remedy=remedy))
+        return description
+
+    async def _load_hooks(self, config: Config) -> tuple[Hook, ...]:
+        """Read the files of the hooks and see which functions they have."""
+        loaded: list[Hook] = []
+        for name, section, file in await asyncio.to_thread(lambda: list(find_hooks(config))):
+            if isinstance(file, Problem):
+                hook = Hook(name, section, None, problem=f"{file.path}: {file.message}")
+            else:
+                hook = hook_of(name, section, file, await self._describe(file))
+            if hook.problem:
+                logger.warning(
+                    "The hook %s cannot be used, and its tools are refused: %s", name, hook.problem
+                )
+            loaded.append(hook)
+        return tuple(loaded)
+
+    def _load_config(self) -> Config:
+        paths = self.options.config_paths
+        loaded = load(paths, required=paths is not None)
+        return replace(loaded, only=self.options.only, tests=self.options.tests)
+
+    async def reload(self) -> tuple[int, int, list[Any]]:
+        """Read the configuration and rescan all directories. Raises `ConfigError` and changes nothing then."""
+        self.config = await asyncio.to_thread(self._load_config)
+        trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
+        hooks = await self._load_hooks(self.config)
+        self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts, hooks=hooks)
+        self.sessions.retention.limits = self.config.daemon
+        self.pool.workers_max = self.config.daemon.workers
+        self.pool.keep_idle(self.config.daemon.worker_idle_seconds)
+        self.pool.grace_seconds = self.config.daemon.abort_grace_seconds
+        self.pool.load_seconds = self.config.daemon.load_timeout_seconds
+        self.watch.renew()
+        catalogs = await self.catalogs.refresh_all()
+        self.happenings.publish(OperatorEvent("config.reloaded"))
+        problems = [problem for catalog in catalogs for problem in catalog.problems]
+        return len(catalogs), sum(len(catalog.tools) for catalog in catalogs), problems
+
+    # Its life
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Start the parts, examine the host, load the hooks; on exit end every cell and close the parts.
+
+        On an exception within, the cells are ended, and the rest is left to the end of the process.
+        """
+        await self.store.start()
+        await self.spills.start()
+        await self._temporary_directories.start()
+        sweeping = [
+            self.tasks.create_task(self.spills.sweep_for_ever()),
+            self.tasks.create_task(self.kept.sweep_for_ever(lambda: self.config.environments.keep_seconds)),
+        ]
+        async with self._zygotes(), self.catalogs:
+            self.ruleset = replace(
+                self.ruleset,
+                host_paths=self._host_paths(
+                    await probe_host(self._preforks.for_cell, self._temporary_directories.place)
+                ),
+                trusts=await trust.recall(self.store),
+            )
+            self.ruleset = replace(self.ruleset, hooks=await self._load_hooks(self.config))
+            yield
+            await self.pool.aclose()
+            self.limit_monitor.close()
+        for task in sweeping:
+            task.cancel()
+        await self.spills.aclose()
+        await self.store.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _zygotes(self) -> AsyncGenerator[None]:
+        """Prefork cells for the own interpreter; on exit end all unused cells and all zygotes."""
+        self._preforks.prepare()
+        try:
+            yield
+        finally:
+            await self._preforks.aclose()
+            await self._environments.aclose()
+            await self._zygote.aclose()
+            self.groups.close()
+
+    def stop(self, why: str) -> None:
+        """Begin to drain. Idempotent."""
+        if not self._stopping.is_set():
+            logger.info("Stopping: %s.", why)
+            self._stopping.set()
+
+    async def stopped(self) -> None:
+        """Wait until `stop` was called, or until there was no session for the idle time of the options."""
+        watching = self.tasks.create_task(self._stop_when_idle())
+        await self._stopping.wait()
+        watching.cancel()
+
+    async def _stop_when_idle(self) -> None:
+        seconds = self.options.idle_exit_seconds
+        if seconds is None:
+            return
+        quiet = 0
+        while quiet < IDLE_CHECKS:
+            await asyncio.sleep(seconds / IDLE_CHECKS)
+            quiet = 0 if self.sessions.all else quiet + 1
+        self.stop(f"idle for {seconds:g} s")
+
+
+def _log_zygote(line: str) -> None:
+    logger.warning("%s: %s", sys.executable, line)
