@@ -23,7 +23,7 @@ from toolcell._units import parse_seconds
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.detach import detached
-from toolcelld.owners import walk
+from toolcelld.files.owners import walk
 from toolcelld.runtime_directory import AccessError, AlreadyRunning, RuntimeDirectory
 from toolcelld.worker.zygote.launch import launch
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
-from toolcelld.sandbox import linux
+from toolcelld import linux
 from toolcelld.sandbox.system_calls.seccomp import (
     ALLOW,
     INSTRUCTION,
