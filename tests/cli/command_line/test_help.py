@@ -80,7 +80,7 @@ def test_no_text_is_a_request_of_roff() -> None:
     assert requests <= {".TH", ".SH", ".SS", ".TP", ".B", ".PP", ".nf", ".fi", ".RS", ".RE"}
 
 
-READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)\"([A-Z_]+)\"|\"(TOOLCELL_[A-Z_]+)\"")
+READ = re.compile(r"(?:environ(?:ment)?(?:\.get\(|\[)|_absolute\()\"([A-Z_]+)\"|\"(TOOLCELL_[A-Z_]+)\"")
 OF_OTHERS = {
     "PATH": "of every program",
     "HOME": "of every program",
