@@ -27,7 +27,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.usage import Usage, disk_used, passed
+from toolcelld.cell.processes.usage import Usage, disk_used, passed
 from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
@@ -153,8 +153,8 @@ class LimitMonitor:
 
 
 def _measured(cell: Cell, limits: Limits) -> Usage:
-    cell.usage = cell.measure(limits.memory_bytes, limits.processes)
-    return cell.usage
+    cell.processes.usage = cell.processes.measure(limits.memory_bytes, limits.processes)
+    return cell.processes.usage
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:

@@ -19,9 +19,9 @@ from toolcelld import linux
 from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import CellExit
+from toolcelld.cell.processes.usage import passed
 from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.environments.builder import BuildError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
@@ -139,12 +139,12 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     @property
     def pid(self) -> int:
         """Its pid; 0 while it starts."""
-        return self._cell.worker_pid if self._cell is not None else 0
+        return self._cell.processes.worker_pid if self._cell is not None else 0
 
     @property
     def keeper_pid(self) -> int:
         """Its keeper's pid; 0 while it starts."""
-        return self._cell.keeper_pid if self._cell is not None else 0
+        return self._cell.processes.keeper_pid if self._cell is not None else 0
 
     @property
     def is_forking(self) -> bool:
@@ -202,7 +202,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
-        self._cell.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
+        self._cell.processes.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
         self._on_change(self)  # it has a pid now
         try:
             self._make_tmpdir(prefork.tmpdirs)
@@ -354,7 +354,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         try:
             count = await answer
             # The process of the next call is none of the tool's.
-            return max(0, count - len(self.cell.workers) + 1) if count > 0 else count
+            return max(0, count - len(self.cell.processes.workers) + 1) if count > 0 else count
         finally:
             timeout.cancel()
 
@@ -395,13 +395,13 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.cell.channel.fail(FrameError("the process of the call exited as if it had reported"))
         else:
             # Now: the next frame can be of the next process.
-            gone.set_result(self.cell.is_forked_gone())
+            gone.set_result(self.cell.processes.is_forked_gone())
             self._hello_due = True
 
     def _on_forked(self) -> None:
         """Take the process of the next call, and send the call that waits for it."""
         self._hello_due = False
-        self.cell.take_forked()
+        self.cell.processes.take_forked()
         if (held := self._held) is not None:
             self._held = None
             self.cell.channel.send(*held)

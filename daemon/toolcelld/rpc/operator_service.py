@@ -22,7 +22,7 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.cell.usage import resident_memory
+from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
