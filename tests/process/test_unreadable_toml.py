@@ -61,5 +61,5 @@ async def test_a_file_with_such_a_script_block_takes_no_session_along(daemon: Ru
     async with daemon.connect() as session:
         outcome = await session.call("counts")
         assert outcome.kind == "refused"
-        assert "a number has too many digits" in outcome.message
+        assert "a number of too many digits" in outcome.message
         assert (await session.call("good")).check().text == "good"
