@@ -135,6 +135,8 @@ class Cell:
                 ) from None
             cell.processes.keeper_pid = cell._spawned.pid
             await cell._join_cgroup(zygote.cgroups)
+            cell.loop.add_reader(cell._life, cell._on_keeper_message)
+            cell.stdio.start()
         except OSError as error:
             cell._close()
             raise ZygoteFailed(
@@ -146,8 +148,6 @@ class Cell:
         finally:
             for number in child_ends:
                 os.close(number)
-        cell.loop.add_reader(cell._life, cell._on_keeper_message)
-        cell.stdio.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
         # The barrier: the keeper forks only after it is in the cell's cgroup, if there is one.
         cell._send_to_keeper(b"go")

@@ -159,9 +159,13 @@ class Kept:
         while True:
             await asyncio.sleep(wait_seconds)
             wait_seconds = SWEEP_SECONDS
-            if (seconds := keep_seconds()) is not None:
+            if (seconds := keep_seconds()) is None:
+                continue
+            try:
                 for usage in await self.remove(seconds):
                     logger.info("%s was not needed any more and was removed.", usage.path)
+            except OSError as error:
+                logger.warning("What is not needed any more was not removed: %s.", error)
 
     async def _rows(self) -> list[Row]:
         rows = await self._store.read("SELECT kind, name, source, digest, used_at FROM kept")

@@ -416,6 +416,9 @@ class Pool:
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.events:
                 self._fail(lease, failure)
+        except Exception as error:  # a bug of ours, which must not end the daemon
+            logger.exception("%r was not started.", worker)
+            self._fail(lease, StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}"))
         finally:
             self._starting.discard(worker)
         if worker.state is WorkerState.IDLE:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from toolcelld import linux
@@ -56,6 +56,13 @@ IMPORTED_MAX: Final = 500
 BY_CALLS: Final = frozenset({WorkerEvent.LEASE, WorkerEvent.DONE})
 LOADING: Final = 0
 """The sequence number of loading; calls begin at 1."""
+STAGES: Final[Mapping[type[Exception], str]] = {
+    ZygoteFailed: "spawn",
+    BuildError: "environment",
+    SecretError: "secrets",
+    OSError: "spawn",
+}
+"""What can fail before there is a cell, and the stage of the start that this is."""
 
 
 class Listener(Protocol):
@@ -180,78 +187,92 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         Raises:
             StartFailed: The worker cannot be started; its cell has ended.
         """
-        loop = asyncio.get_running_loop()
-        self._startup = Startup()
-        file = self.spec.file
+        startup = self._startup = Startup()
+        spec, secrets = await self._take_cell(prefork)
+        try:
+            become = self._set_up(spec, secrets, prefork.tmpdirs)
+            self.description = await self._load(
+                startup, spec, become, load_seconds=load_seconds, describe=describe
+            )
+        except OSError as error:
+            await self.end()
+            raise StartFailed("spawn", str(error)) from error
+        except BaseException:
+            await self.end()
+            raise
+        finally:
+            self.layers, self.printed = startup.layers, startup.printed
+            self._startup = None
+        if self.state is WorkerState.STARTING:
+            self.fire(WorkerEvent.HELLO)
+        return self.description
+
+    async def _take_cell(self, prefork: PreforkedCells) -> tuple[CellSpec, Mapping[str, str]]:
+        """Take a cell; return its specification, with the environment that was built for it, and its secrets."""
         spec = self.spec
         try:
             if spec.requirements and self._prepare is not None:
                 spec = await self._prepare(spec)
-            secrets = await self.spec.secrets.read() if self.spec.secrets else {}
+            secrets = await spec.secrets.read() if spec.secrets else {}
             self._cell = self.cell = await prefork.take(self)
-        except ZygoteFailed as failure:
+        except tuple(STAGES) as failure:
             self.fire(WorkerEvent.EXIT)
-            raise StartFailed("spawn", str(failure)) from failure
-        except BuildError as error:
-            self.fire(WorkerEvent.EXIT)
-            raise StartFailed("environment", str(error)) from error
-        except SecretError as error:
-            self.fire(WorkerEvent.EXIT)
-            raise StartFailed("secrets", str(error)) from error
+            stage = next(stage for kind, stage in STAGES.items() if isinstance(failure, kind))
+            raise StartFailed(stage, str(failure)) from failure
         except BaseException:
             self.fire(WorkerEvent.EXIT)
             raise
         self._cell.ended.add_done_callback(self._on_ended)
-        self._cell.processes.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
         self._on_change(self)  # it has a pid now
+        return spec, secrets
+
+    def _set_up(self, spec: CellSpec, secrets: Mapping[str, str], tmpdirs: TemporaryDirectories) -> bytes:
+        """Prepare what the cell gets from the daemon; return the payload of its `become` message."""
+        cell = self.cell
+        cell.processes.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
         try:
-            self._make_tmpdir(prefork.tmpdirs)
+            self._make_tmpdir(tmpdirs)
         except OSError as error:
-            await self.end()
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
-        if self.spec.policy.network == "proxy":
-            self.egress = Egress(self.spec.policy.hosts, f"{self.id} {file.stem}", self._on_refused)
-        self._cell.receive_sockets(self.egress.serve if self.egress is not None else None)
-        memory_held = self._cell.limit(self.spec.limits)
+        if spec.policy.network == "proxy":
+            self.egress = Egress(spec.policy.hosts, f"{self.id} {spec.file.stem}", self._on_refused)
+        cell.receive_sockets(self.egress.serve if self.egress is not None else None)
+        memory_held = cell.limit(spec.limits)
         if secrets:
-            self._cell.redact(Redactor(secrets.values()))
-        become = spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+            cell.redact(Redactor(secrets.values()))
+        return spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
+
+    async def _load(
+        self, startup: Startup, spec: CellSpec, become: bytes, *, load_seconds: float, describe: bool
+    ) -> Description:
+        """Have the cell confined and the file loaded."""
+        file, cell = spec.file, self.cell
         load = LoadMessage(
             path=file.path,
             stem=file.stem,
             directory=file.directory,
             package=file.path.endswith("/__init__.py"),
             describe=describe,
-            fork=self.spec.fresh,
-            tests=self.spec.tests,
+            fork=spec.fresh,
+            tests=spec.tests,
         )
-        self._cell.channel.send(BecomeMessage(), become)
-        deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
+        cell.channel.send(BecomeMessage(), become)
+        deadline = cell.loop.call_later(load_seconds, cell.abort, LOADING, f"{load_seconds:g} s")
         try:
             async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
                 if spec.interpreter is not None and spec.interpreter.program:
-                    await self._startup.resumed
-                    self._cell.channel.send(
-                        BecomeMessage(), become
-                    )  # for the interpreter that the cell executes
-                self._cell.channel.send(load, file.content)
-                self.description = await self._startup.loaded
+                    await startup.resumed
+                    cell.channel.send(BecomeMessage(), become)  # for the interpreter that the cell executes
+                cell.channel.send(load, file.content)
+                return await startup.loaded
         except TimeoutError:
             self.crash_cause = "deadline"
             await self.end()
             raise StartFailed(
                 "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
             ) from None
-        except BaseException:
-            await self.end()
-            raise
         finally:
             deadline.cancel()
-            self.layers, self.printed = self._startup.layers, self._startup.printed
-            self._startup = None
-        if self.state is WorkerState.STARTING:
-            self.fire(WorkerEvent.HELLO)
-        return self.description
 
     def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
         """Make its temporary directory; a strict cell has a /tmp of its own, which ends with it."""

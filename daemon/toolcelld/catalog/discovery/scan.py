@@ -73,9 +73,12 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             look = _scan_listed if source.listed else _scan_directory
-            for entry in look(source, place, resolved, paths, budget):
-                found.append(entry)
-                budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
+            try:
+                for entry in look(source, place, resolved, paths, budget):
+                    found.append(entry)
+                    budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
+            except OSError as error:  # of a file system that fails between two looks at the same entry
+                found.append(Problem(place, "", "broken", f"cannot be read: {error.strerror}"))
     return Scan(directory, tuple(found))
 
 
