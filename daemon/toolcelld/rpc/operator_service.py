@@ -35,9 +35,10 @@ from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose, look_at_engine
-from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.messages.decoding import PROTOCOL
+from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
+from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.preparation import prepare, remove_unused
-from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
