@@ -34,11 +34,9 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
-    BecomeMessage,
     CallContext,
     CallMessage,
     ImportedMessage,
-    LoadMessage,
     RetireMessage,
     from_worker,
 )
@@ -47,15 +45,11 @@ __all__ = ["Listener", "Worker"]
 
 logger = logging.getLogger(__name__)
 
-LOAD_GRACE_SECONDS: Final = 1.0
-"""After loading was aborted, for the worker's report of the line that it had reached."""
 SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
 IMPORTED_MAX: Final = 500
 """Files of the project that are looked at before a call; the worker reports no more."""
 BY_CALLS: Final = frozenset({WorkerEvent.LEASE, WorkerEvent.DONE})
-LOADING: Final = 0
-"""The sequence number of loading; calls begin at 1."""
 STAGES: Final[Mapping[type[Exception], str]] = {
     ZygoteFailed: "spawn",
     BuildError: "environment",
@@ -191,9 +185,14 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         spec, secrets = await self._take_cell(prefork)
         try:
             become = self._set_up(spec, secrets, prefork.tmpdirs)
-            self.description = await self._load(
-                startup, spec, become, load_seconds=load_seconds, describe=describe
+            self.description = await startup.load(
+                self.cell, spec, become, load_seconds=load_seconds, describe=describe
             )
+        except StartFailed as failure:
+            if failure.stage == "deadline":
+                self.crash_cause = "deadline"
+            await self.end()
+            raise
         except OSError as error:
             await self.end()
             raise StartFailed("spawn", str(error)) from error
@@ -241,38 +240,6 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         if secrets:
             cell.redact(Redactor(secrets.values()))
         return spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
-
-    async def _load(
-        self, startup: Startup, spec: CellSpec, become: bytes, *, load_seconds: float, describe: bool
-    ) -> Description:
-        """Have the cell confined and the file loaded."""
-        file, cell = spec.file, self.cell
-        load = LoadMessage(
-            path=file.path,
-            stem=file.stem,
-            directory=file.directory,
-            package=file.path.endswith("/__init__.py"),
-            describe=describe,
-            fork=spec.fresh,
-            tests=spec.tests,
-        )
-        cell.channel.send(BecomeMessage(), become)
-        deadline = cell.loop.call_later(load_seconds, cell.abort, LOADING, f"{load_seconds:g} s")
-        try:
-            async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
-                if spec.interpreter is not None and spec.interpreter.program:
-                    await startup.resumed
-                    cell.channel.send(BecomeMessage(), become)  # for the interpreter that the cell executes
-                cell.channel.send(load, file.content)
-                return await startup.loaded
-        except TimeoutError:
-            self.crash_cause = "deadline"
-            await self.end()
-            raise StartFailed(
-                "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
-            ) from None
-        finally:
-            deadline.cancel()
 
     def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
         """Make its temporary directory; a strict cell has a /tmp of its own, which ends with it."""
