@@ -183,4 +183,9 @@ def resolved(directory: str) -> str:
     real = os.path.realpath(directory)
     if not os.path.isdir(real):
         raise DirectoryError(f"{directory} is not a directory; name one that exists")
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(real).decode(errors="replace")
+        raise DirectoryError(f"{directory} leads to {shown}, whose name is not UTF-8; rename it") from None
     return real
