@@ -287,7 +287,7 @@ class SpillStore:
     # Removing.
 
     async def discard(self, handles: Iterable[str]) -> None:
-        """Remove outputs that nobody may read."""
+        """Remove outputs that no session may read."""
         await self._remove(handles)
 
     async def sweep(self) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._authoring.discover import Export, InvalidArguments
+from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import Decoder, FrameError
@@ -221,13 +221,7 @@ class _Worker:
             self.abortable.end()
             sys.stdout.flush()
             sys.stderr.flush()
-        self._tools = {tool.name: tool for tool in exported.tools}
-        if message.tests:
-            from toolcell._testing.run import tests_of  # a daemon for tests alone has it
-
-            self._tools = dict.fromkeys(self._tools, tests_of(message.directory))
-        if exported.on_session is not None:
-            self._tools[exported.on_session.name] = exported.on_session
+        self._keep(exported, message)
         self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
@@ -235,12 +229,26 @@ class _Worker:
         forks = isinstance(traces, ImportTraces) and not traces.unfit()
         self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None), answer)
         if forks:
-            sample = sample_tool()
-            Template(self._plan, leftovers).fork(self._say_gone)
-            self._forked = True
-            self.abortable.listen()
-            self._rehearse(sample)
-            self._say_hello()
+            self._become_template(leftovers)
+
+    def _keep(self, exported: Exports, message: LoadMessage) -> None:
+        """Keep what calls may run, by name."""
+        self._tools = {tool.name: tool for tool in exported.tools}
+        if message.tests:
+            from toolcell._testing.run import tests_of  # a daemon for tests alone has it
+
+            self._tools = dict.fromkeys(self._tools, tests_of(message.directory))
+        if exported.on_session is not None:
+            self._tools[exported.on_session.name] = exported.on_session
+
+    def _become_template(self, leftovers: Leftovers) -> None:
+        """Fork a process for each call; this returns in each of them, ready for its call."""
+        sample = sample_tool()
+        Template(self._plan, leftovers).fork(self._say_gone)
+        self._forked = True
+        self.abortable.listen()
+        self._rehearse(sample)
+        self._say_hello()
 
     def _say_gone(self, call: int) -> None:
         self.daemon_channel.send(GoneMessage(seq=call))

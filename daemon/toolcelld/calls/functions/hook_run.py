@@ -103,7 +103,7 @@ class Listener:
         if not self.result.done():
             self.result.set_exception(HookFailed(why))
 
-    def on_output(self, source: Source, data: bytes) -> bool:  # nobody reads it
+    def on_output(self, source: Source, data: bytes) -> bool:  # the output of a hook is dropped
         return False
 
     def on_broken(self, error: FrameError) -> None:
