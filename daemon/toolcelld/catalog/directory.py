@@ -100,9 +100,8 @@ class WatchedDirectory:
         self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
         self._rescan_lock = asyncio.Lock()
         self._queued: asyncio.Task[None] | None = None  # a rescan that has not read the directory yet
-        self._filling: asyncio.Task[None] | None = (
-            None  # describes the files that the last rescan did not know
-        )
+        # Describes the files that the last rescan did not know
+        self._filling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def pin(self) -> Pin:
@@ -177,9 +176,8 @@ class WatchedDirectory:
         async def describe() -> None:
             while rest:
                 file = rest.pop(next((path for path in self._wanted if path in rest), next(iter(rest))))
-                if self._known.get(file.digest) is then.get(
-                    file.digest
-                ):  # else another task has described it
+                # Otherwise another task has described it
+                if self._known.get(file.digest) is then.get(file.digest):
                     with self._descriptions.wanted(file) as task:
                         task.add_done_callback(functools.partial(self._keep, file.digest))
                         await asyncio.shield(task)

@@ -23,9 +23,8 @@ from toolcelld.files.paths import is_below
 
 __all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
 
-DESCRIBING_MAX = (
-    4  # files described concurrently: two processors are common, and importing also waits for the disk
-)
+# Files described concurrently: two processors are common, and importing also waits for the disk
+DESCRIBING_MAX = 4
 
 
 class DirectoryError(ValueError):

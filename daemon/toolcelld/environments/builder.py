@@ -276,9 +276,8 @@ class Environments:
         own = own_versions()
         packages = list(requirements.packages)
         if python != own_program():
-            packages.append(
-                "pydantic>=2.10"
-            )  # a worker that executes another interpreter takes it from there
+            # A worker that executes another interpreter takes it from there
+            packages.append("pydantic>=2.10")
         _write(source, packages)
         _write(pins, [f"{name}=={version}" for name, version in own.items()])
         command = [

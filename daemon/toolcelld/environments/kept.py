@@ -140,9 +140,8 @@ class Kept:
             if usage.unneeded and self._used.get(place, 0.0) < oldest:  # not since the rows were read
                 directory, name = os.path.split(usage.path)
                 hidden = os.path.join(directory, REMOVED + name)
-                with contextlib.suppress(
-                    OSError
-                ):  # another daemon was first, or the last time left some of it
+                with contextlib.suppress(OSError):
+                    # Another daemon was first, or the last time left some of it
                     os.rename(usage.path, hidden)
                     renamed.append((usage, hidden))
                     self._used.pop(place, None)

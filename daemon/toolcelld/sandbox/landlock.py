@@ -38,9 +38,8 @@ READ_FILE: Final = 1 << 2
 READ_DIRECTORY: Final = 1 << 3
 REMOVE: Final = 1 << 4 | 1 << 5  # directories and files
 MAKE_DEVICE: Final = 1 << 6 | 1 << 11  # character and block
-MAKE: Final = (
-    1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
-)  # directories, files, sockets, pipes, symbolic links
+# Directories, files, sockets, pipes, symbolic links
+MAKE: Final = 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
 REFER: Final = linux.LANDLOCK_REFER  # since 2
 TRUNCATE: Final = 1 << 14  # since 3
 DEVICE_IOCTL: Final = 1 << 15  # since 5

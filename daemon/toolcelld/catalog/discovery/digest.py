@@ -40,9 +40,8 @@ class Digest:
     """The digest of a directory, and why it does not cover all of it."""
 
     value: bytes
-    uncovered: str = (
-        ""  # the first thing below that may change without another digest; empty where there is none
-    )
+    # The first thing below that may change without another digest; empty where there is none
+    uncovered: str = ""
 
 
 def digest_below(
