@@ -351,6 +351,9 @@ async def start_of_a_worker(tasks: asyncio.TaskGroup, _: Path, __: pytest.Monkey
         with pytest.raises(StartFailed, match="Input/output error"):
             await lease.granted
         assert places.free
+    description = await pool.describe(SPEC)
+    assert description.broken is not None
+    assert "Input/output error" in description.broken.message
     await pool.aclose()
 
 

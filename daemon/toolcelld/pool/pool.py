@@ -414,9 +414,8 @@ class Pool:
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.events:
                 self._fail(lease, failure)
-        except Exception as error:  # a bug of ours, which must not end the daemon
-            logger.exception("%r was not started.", worker)
-            self._fail(lease, StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
+            self._fail(lease, _bug(worker, error))
         finally:
             self._starting.discard(worker)
         if worker.state is WorkerState.IDLE:
@@ -440,7 +439,8 @@ class Pool:
             description = await worker.start(
                 self._prefork_for(spec), load_seconds=self.load_seconds, describe=True
             )
-        except StartFailed as failure:
+        except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
+            failure = error if isinstance(error, StartFailed) else _bug(worker, error)
             if worker.state is not WorkerState.DEAD:
                 await worker.end()
             return Description(
@@ -467,3 +467,8 @@ class Pool:
             if self._waiting.count:
                 self._loop.call_soon(self._settle)
         self._on_change(worker)
+
+
+def _bug(worker: Worker, error: Exception) -> StartFailed:
+    logger.error("%r was not started", worker, exc_info=error)
+    return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")
