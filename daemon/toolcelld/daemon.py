@@ -289,9 +289,11 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     async def _describe(self, file: ToolFile) -> Description:
         try:
             spec = await asyncio.to_thread(self.ruleset.describing, file)
+            description = await self.pool.describe(spec)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
-        description = await self.pool.describe(spec)
+        except OSError as error:
+            return Description(broken=Broken("setup", f"what its cell needs cannot be read: {error}"))
         broken = description.broken
         if broken is not None and broken.missing_module:
             remedy = self.ruleset.remedy(file, broken.missing_module, spec.interpreter)

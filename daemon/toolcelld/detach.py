@@ -61,9 +61,8 @@ def detached() -> Generator[Callable[[], None]]:
         raise
     finally:
         if not serving:
-            tell(
-                status
-            )  # closed by the exit, so that the starter goes last: a traceback is in the log by then
+            # Closed by the exit, so that the starter goes last: a traceback is in the log by then
+            tell(status)
 
 
 def _leave() -> int:

@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from toolcell._printable import printable
 
@@ -87,33 +88,39 @@ class Broadcast(Generic[T]):
         for reader in self.readers:
             reader.put(item)
 
-    async def follow(self) -> AsyncGenerator[tuple[T, int]]:
-        """Yield every item from now on, with the number of items that were lost before it."""
+    @contextmanager
+    def follow(self) -> Generator[AsyncIterator[tuple[T, int]]]:
+        """Yield an iterator of every item from now on, with the number of items that were lost before it."""
         reader: _Reader[T] = _Reader()
         self.readers.add(reader)
         try:
-            while True:
-                await reader.ready.wait()
-                while reader.items:
-                    lost, reader.lost = reader.lost, 0
-                    yield reader.items.popleft(), lost
-                reader.ready.clear()
+            yield reader
         finally:
             self.readers.discard(reader)
 
 
 class _Reader(Generic[T]):
     def __init__(self) -> None:
-        self.items: deque[T] = deque()
-        self.lost = 0
-        self.ready = asyncio.Event()
+        self._items: deque[T] = deque()
+        self._lost = 0
+        self._ready = asyncio.Event()
 
     def put(self, item: T) -> None:
-        if len(self.items) >= QUEUE_MAX:
-            self.items.popleft()
-            self.lost += 1
-        self.items.append(item)
-        self.ready.set()
+        if len(self._items) >= QUEUE_MAX:
+            self._items.popleft()
+            self._lost += 1
+        self._items.append(item)
+        self._ready.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[T, int]:
+        while not self._items:
+            self._ready.clear()
+            await self._ready.wait()
+        lost, self._lost = self._lost, 0
+        return self._items.popleft(), lost
 
 
 class EventLog:

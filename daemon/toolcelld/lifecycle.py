@@ -53,9 +53,8 @@ class WorkerEvent(StrEnum):
     LEASE = auto()  # a call took it
     DONE = auto()  # the call ended without leftovers
     SPENT = auto()  # the call ended, and the worker must not be used again
-    SETTLED = (
-        auto()
-    )  # the worker confirmed the abort, its cell has no other process, and it belongs to a session
+    # The worker confirmed the abort, its cell has no other process, and it belongs to a session
+    SETTLED = auto()
     ABORT = auto()  # the call is aborted
     RETIRE = auto()  # idle too long, used for too many calls, outdated, or the daemon drains
     EXIT = auto()  # the cell has ended
@@ -115,9 +114,8 @@ WORKER: Final[Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]]] = {
 class CallState(StrEnum):
     WAITING = auto()  # for its tool's description, a slot or a worker
     RUNNING = auto()
-    ASKING = (
-        auto()
-    )  # as RUNNING, with an open question: it keeps its worker, its timers are paused, and it has no slot
+    # As RUNNING, with an open question: it keeps its worker, its timers are paused, and it has no slot
+    ASKING = auto()
     ABORTING = auto()
     SETTLING = auto()  # the worker reported or exited, and its cell is checked for leftover processes
     CLOSING = auto()  # without a worker; its spooled output is being written

@@ -15,7 +15,9 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import grpc.aio
@@ -37,7 +39,7 @@ from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
-__all__ = ["SERVER_OPTIONS", "run"]
+__all__ = ["SERVER_OPTIONS", "run", "started_threads"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ SERVICES: Final = tuple(
     for module, name in ((toolcell_pb2, "ToolCell"), (operator_pb2, "Operator"))
 )
 """Their names, for reflection and health."""
+THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
+"""For work that blocks; as many as asyncio would start in time."""
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -74,6 +78,7 @@ async def run(
         on_serving: Called when the socket answers.
     """
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(started_threads(THREADS))
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
@@ -121,6 +126,24 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
     daemon.fire(DaemonEvent.GONE)
 
 
+def started_threads(count: int) -> ThreadPoolExecutor:
+    """Return an executor whose threads all run: one more cannot be started where the user has no process left.
+
+    Raises:
+        RuntimeError: They cannot be started.
+    """
+    threads = ThreadPoolExecutor(count, "toolcell")
+    together = threading.Barrier(count + 1)
+    try:
+        for _ in range(count):
+            threads.submit(together.wait)  # none is idle until all are there, so each begins another one
+        together.wait()
+    except BaseException:
+        together.abort()
+        raise
+    return threads
+
+
 def _reload_soon(daemon: Daemon) -> None:
     daemon.tasks.create_task(_reload(daemon))
 
@@ -133,7 +156,13 @@ async def _reload(daemon: Daemon) -> None:
 
 
 def _watch_owner(daemon: Daemon) -> None:
-    if not os.read(0, 4096):
+    try:
+        written = os.read(0, 4096)
+    except BlockingIOError:
+        return
+    except OSError:  # a terminal that was closed
+        written = b""
+    if not written:
         asyncio.get_running_loop().remove_reader(0)
         daemon.stop("its owner is gone")
 

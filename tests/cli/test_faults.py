@@ -112,7 +112,7 @@ def test_a_daemon_that_died_is_a_sentence(project: Project, started: RunningDaem
         done = project.run(*words)
         assert (done.code, done.err) == (
             69,
-            f"toolcell: No daemon runs here: nobody answers on {project.socket}.\n  Start the daemon: toolcell serve\n",
+            f"toolcell: No daemon runs here: nothing answers on {project.socket}.\n  Start the daemon: toolcell serve\n",
         )
     assert project.run("call", "greet", "name=x").out == "x\n"  # by a private one
 

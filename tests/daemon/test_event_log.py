@@ -6,9 +6,13 @@ import asyncio
 import logging
 import sys
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from toolcell_proto.v1 import operator_pb2 as op
+from toolcelld.daemon import Daemon
 from toolcelld.event_log import (
     BYTES_MAX,
     LINES_MAX,
@@ -20,6 +24,7 @@ from toolcelld.event_log import (
     OneLineFormatter,
     log_uncaught_exceptions,
 )
+from toolcelld.rpc.operator_service import Operator
 
 pytestmark = pytest.mark.anyio
 
@@ -48,29 +53,33 @@ def test_the_last_lines_belong_to_the_requested_tool_or_call() -> None:
 
 async def test_a_slow_reader_gets_the_number_of_lost_lines() -> None:
     feed: Broadcast[int] = Broadcast()
-    reader = feed.follow()
-    first = asyncio.ensure_future(anext(reader))
-    await asyncio.sleep(0)
-    feed.publish(0)
-    assert await first == (0, 0)
-    for number in range(1, QUEUE_MAX + 4):
-        feed.publish(number)
-    assert await anext(reader) == (4, 3)
-    assert await anext(reader) == (5, 0)
-    await reader.aclose()
+    with feed.follow() as reader:
+        first = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        feed.publish(0)
+        assert await first == (0, 0)
+        for number in range(1, QUEUE_MAX + 4):
+            feed.publish(number)
+        assert await anext(reader) == (4, 3)
+        assert await anext(reader) == (5, 0)
 
 
-async def test_a_closed_reader_is_removed() -> None:
+async def test_a_reader_is_removed_when_it_follows_no_more() -> None:
     feed: Broadcast[int] = Broadcast()
-    reader = feed.follow()
-    first = asyncio.ensure_future(anext(reader))
-    await asyncio.sleep(0)
-    feed.publish(1)
-    await first
-    await reader.aclose()
-    feed.publish(2)
-    with pytest.raises(StopAsyncIteration):
-        await anext(reader)
+    with feed.follow():
+        assert len(feed.readers) == 1
+    assert feed.readers == set()
+
+
+async def test_a_line_between_the_last_lines_and_the_next_read_is_not_missed() -> None:
+    book = EventLog()
+    book.write(line("before"))
+    service = Operator(cast("Daemon", SimpleNamespace(logbook=book)))
+    parts = aiter(service.TailLogs(op.TailLogsRequest(follow=True), cast("Any", None)))
+    assert [each.text for each in (await anext(parts)).lines] == ["before"]
+    book.write(line("after"))
+    async with asyncio.timeout(10):
+        assert [each.text for each in (await anext(parts)).lines] == ["after"]
 
 
 FORGED = "x\nERROR toolcelld: forged\r\x1b[2J\x9b\u202e\u2028"

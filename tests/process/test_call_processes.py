@@ -324,7 +324,7 @@ async def test_the_death_of_the_template_ends_its_call(daemon: RunningDaemon) ->
 # Attacks
 
 FORGES = """
-    from toolcelld.worker.report import Report, Usage
+    from toolcelld.worker.calling.report import Report, Usage
     from toolcelld.protocol.messages import GoneMessage, encode
 
     @tool(isolation="call")

@@ -1,4 +1,4 @@
-"""TOML that parses into an error of Python's own: a number of more digits than it makes an integer of.
+"""TOML that is no TOML to its parser: a number of more digits than Python makes an integer of, and a key of too many parts.
 
 `tomllib` passes on the ValueError of `int`, which is none of its own errors.
 """
@@ -17,6 +17,8 @@ from toolcell_proto.v1 import operator_pb2 as op
 pytestmark = pytest.mark.anyio
 
 NUMBER = "9" * 5000
+KEY = "x" + ".x" * 32_000
+"""Nearly as much as is read of a project's file: the parser would take ten seconds and 4 GiB for it."""
 TOLD_SECONDS_MAX = 30
 """A fraction of a second here; other tests may have the processors."""
 
@@ -43,11 +45,20 @@ async def test_a_configuration_that_cannot_be_read_leaves_the_daemon_as_it_was(d
         assert (await session.call("good")).check().text == "good"
 
 
-async def test_a_project_with_such_a_configuration_keeps_its_tools(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"network = {NUMBER}\n", "a number of too many digits"),
+        (f"{KEY} = 1\n", "more than 64 dots in line 1"),
+    ],
+)
+async def test_a_project_with_such_a_configuration_keeps_its_tools(
+    daemon: RunningDaemon, text: str, message: str
+) -> None:
     daemon.tool("good", GOOD)
-    (daemon.project / ".toolcell" / "config.toml").write_text(f"network = {NUMBER}\n")
+    (daemon.project / ".toolcell" / "config.toml").write_text(text)
     async with daemon.connect() as session:
-        assert any("a number of too many digits" in problem.message for problem in session.catalog.problems)
+        assert any(message in problem.message for problem in session.catalog.problems)
         assert (await session.call("good")).check().text == "good"
 
 
@@ -61,5 +72,5 @@ async def test_a_file_with_such_a_script_block_takes_no_session_along(daemon: Ru
     async with daemon.connect() as session:
         outcome = await session.call("counts")
         assert outcome.kind == "refused"
-        assert "a number has too many digits" in outcome.message
+        assert "a number of too many digits" in outcome.message
         assert (await session.call("good")).check().text == "good"

@@ -51,9 +51,8 @@ def _without_compiled_files() -> Sequence[str]:
     """Have pytest read no `__pycache__`; return the options without which it would."""
     rewrite = importlib.import_module("_pytest.assertion.rewrite")
     if not hasattr(rewrite, "_read_pyc"):
-        return (
-            "--assert=plain",
-        )  # another pytest: its messages have fewer values, and nothing compiled is run
+        # Another pytest: its messages have fewer values, and nothing compiled is run
+        return ("--assert=plain",)
     setattr(rewrite, "_read_pyc", _nothing)  # noqa: B010  no part of its interface
     return ()
 

@@ -231,9 +231,8 @@ def _lay_out(work: str, manifest: Manifest, lock: Lock) -> None:
 
 def _clear(work: str) -> None:
     if os.path.lexists(work):
-        remove_tree(
-            work
-        )  # packages may have trees that are too deep for shutil, or directories that cannot be entered
+        # Packages may have trees that are too deep for shutil, or directories that cannot be entered
+        remove_tree(work)
 
 
 def _publish(work: str, packages: str, key: str) -> None:

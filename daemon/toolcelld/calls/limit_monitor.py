@@ -27,7 +27,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.calls.run import Run
 from toolcelld.cell.cell import Cell
-from toolcelld.cell.usage import Usage, disk_used, passed
+from toolcelld.cell.processes.usage import Usage, disk_used, passed
 from toolcelld.config.resolution.settings import Limits
 from toolcelld.lifecycle import WorkerState
 from toolcelld.pool.worker import Worker
@@ -91,8 +91,20 @@ class LimitMonitor:
 
     def _look(self) -> None:
         began = time.thread_time()
-        now = time.time()
         calls = [*self._calls()]
+        try:
+            self._look_at_all(calls)
+        finally:  # a look that fails must not be the last one
+            worked = time.thread_time() - began
+            # Also for those that wait: one of them may have been given its worker and not know it yet.
+            self._timer = (
+                self._loop.call_later(max(INTERVAL_SECONDS, SHARE * worked), self._look)
+                if calls or self._loading
+                else None
+            )
+
+    def _look_at_all(self, calls: Iterable[Call]) -> None:
+        now = time.time()
         running = [call.run for call in calls if call.run is not None and call.run.has_worker]
         self._watched = {run: self._watched[run] for run in running if run in self._watched}
         for run in running:
@@ -101,13 +113,6 @@ class LimitMonitor:
         self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
         for worker in self._loading:
             self._look_at_loading(worker)
-        # Also for those that wait: one of them may have been given its worker and not know it yet.
-        worked = time.thread_time() - began
-        self._timer = (
-            self._loop.call_later(max(INTERVAL_SECONDS, SHARE * worked), self._look)
-            if calls or self._loading
-            else None
-        )
 
     def _look_at_loading(self, worker: Worker) -> None:
         own = worker.spec.limits
@@ -153,8 +158,8 @@ class LimitMonitor:
 
 
 def _measured(cell: Cell, limits: Limits) -> Usage:
-    cell.usage = cell.measure(limits.memory_bytes, limits.processes)
-    return cell.usage
+    cell.processes.usage = cell.processes.measure(limits.memory_bytes, limits.processes)
+    return cell.processes.usage
 
 
 def crossing(limits: Limits, usage: Usage, cpu_seconds: float, after_seconds: float) -> Stop | None:

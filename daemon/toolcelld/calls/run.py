@@ -234,7 +234,7 @@ class Run:
                 and self.worker.state is WorkerState.BUSY
                 and not self.plan.spec.fresh
                 and not (report.threads or self.collector.broken)
-                and self.worker.cell.is_clear()
+                and self.worker.cell.processes.is_clear()
                 and (settled := self.collector.settle_now()) is not None
             ):
                 if self.plan.spec.policy.writable:
@@ -285,7 +285,11 @@ class Run:
         # A stopped call has its cell ended in any case, but its own process, which exits, is nothing that it left behind.
         wait = self.plan.grace_seconds if stop is None else min(self.plan.grace_seconds, EXIT_SECONDS_MAX)
         gone = report is not None and worker.forks and await worker.is_gone(wait, end=stop is None)
-        if report is not None and self.collector.death is None and not (gone or worker.cell.is_clear()):
+        if (
+            report is not None
+            and self.collector.death is None
+            and not (gone or worker.cell.processes.is_clear())
+        ):
             self.record.leftovers = await worker.count_leftovers()
         clean = report is not None and not (self.record.leftovers or report.threads or self.collector.broken)
         if worker.state is WorkerState.DEAD:

@@ -24,6 +24,7 @@ from toolcelld.catalog.describing.descriptions import DescriptionCache
 from toolcelld.catalog.discovery.scan import Scan, scan
 from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.permissions import denied_by
+from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config
 
 __all__ = ["Pin", "WatchedDirectory"]
@@ -99,9 +100,8 @@ class WatchedDirectory:
         self._known: dict[str, Description] = {}  # by digest; replaced by every rescan, extended by `_keep`
         self._rescan_lock = asyncio.Lock()
         self._queued: asyncio.Task[None] | None = None  # a rescan that has not read the directory yet
-        self._filling: asyncio.Task[None] | None = (
-            None  # describes the files that the last rescan did not know
-        )
+        # Describes the files that the last rescan did not know
+        self._filling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def pin(self) -> Pin:
@@ -144,7 +144,7 @@ class WatchedDirectory:
     async def _rescan(self) -> None:
         async with self._rescan_lock:
             self._queued = None  # a later request may follow an edit that this rescan does not see
-            seen = await asyncio.to_thread(_look, self._config(), self.catalog.directory)
+            seen = await asyncio.to_thread(_look, self._config(), self.catalog.directory, self.scanned)
             cached = await self._descriptions.cached(
                 [file.digest for file in seen.files if file.digest not in self._known]
             )
@@ -176,9 +176,8 @@ class WatchedDirectory:
         async def describe() -> None:
             while rest:
                 file = rest.pop(next((path for path in self._wanted if path in rest), next(iter(rest))))
-                if self._known.get(file.digest) is then.get(
-                    file.digest
-                ):  # else another task has described it
+                # Otherwise another task has described it
+                if self._known.get(file.digest) is then.get(file.digest):
                     with self._descriptions.wanted(file) as task:
                         task.add_done_callback(functools.partial(self._keep, file.digest))
                         await asyncio.shield(task)
@@ -253,8 +252,13 @@ def _set_if(event: asyncio.Event, condition: bool) -> None:
 # The following functions run in a thread and use only their arguments.
 
 
-def _look(config: Config, directory: str) -> Scan:
-    return scan(sources_of(config, directory), directory)
+def _look(config: Config, directory: str, before: tuple[ToolFile, ...]) -> Scan:
+    """Scan the sources of a directory; where they cannot be told, return the files of the scan before, and why."""
+    try:
+        return scan(sources_of(config, directory), directory)
+    except (OSError, ValueError) as error:
+        problem = Problem(directory, "", "broken", f"cannot be read: {error}\nIts tools are those of before.")
+        return Scan(directory, (*before, problem))
 
 
 def _assembled(

@@ -23,9 +23,8 @@ from toolcelld.files.paths import is_below
 
 __all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
 
-DESCRIBING_MAX = (
-    4  # files described concurrently: two processors are common, and importing also waits for the disk
-)
+# Files described concurrently: two processors are common, and importing also waits for the disk
+DESCRIBING_MAX = 4
 
 
 class DirectoryError(ValueError):
@@ -183,4 +182,9 @@ def resolved(directory: str) -> str:
     real = os.path.realpath(directory)
     if not os.path.isdir(real):
         raise DirectoryError(f"{directory} is not a directory; name one that exists")
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(real).decode(errors="replace")
+        raise DirectoryError(f"{directory} leads to {shown}, whose name is not UTF-8; rename it") from None
     return real

@@ -47,6 +47,8 @@ REST_FACTOR: Final = 5
 """Caps rescans at about a sixth of a processor: after a rescan, none starts for five times its duration."""
 CALLED_REST_FACTOR: Final = 1
 """The same where a call waits: a file that is written without pause takes half a processor, and no call waits long."""
+RETRY_SECONDS: Final = 1.0
+"""Until a directory is looked at again whose sources cannot be told."""
 PLACES_MAX: Final = 1024
 """Watched for one directory; the kernel gives a user some thousands in all."""
 DEPTH_MAX: Final = 16
@@ -118,7 +120,7 @@ class Watch:
     """The directories that sessions follow.
 
     Args:
-        sources: Returns where the tools of a directory come from.
+        sources: Returns where the tools of a directory come from; called in a thread, as it blocks.
         read: Reads a directory; what is new in it is being described then.
         describe: Waits for that, for a bounded time.
         tasks: The group of the daemon.
@@ -173,16 +175,24 @@ class Watch:
         The directory is one that is followed.
         """
         follower = self._followers[directory]
-        if self._kernel >= 0 and (queued := _queued_bytes(self._kernel)):
-            if queued > EVENTS_BYTES_MAX:
-                follower.edit()  # too much to read now, and hardly without an edit
-            else:
-                self._hear()
+        if self._kernel >= 0:
+            self._hear_queued(follower)
         if follower.read == follower.edits:
             return None
         if follower.reading < follower.edits:
             follower.called.set()
         return follower.wait()
+
+    def _hear_queued(self, follower: _Follower) -> None:
+        try:
+            queued = _queued_bytes(self._kernel)
+        except OSError as error:
+            self._begin_anew(error)
+            return
+        if queued > EVENTS_BYTES_MAX:
+            follower.edit()  # too much to read now, and hardly without an edit
+        elif queued:
+            self._hear()
 
     def look_again(self, directory: str) -> asyncio.Future[None]:
         """Return a future that is done when a directory has been read once more, after the time for an editor to finish."""
@@ -191,29 +201,46 @@ class Watch:
         return follower.wait()
 
     async def _keep_up(self, directory: str, follower: _Follower) -> None:
-        loop = asyncio.get_running_loop()
+        fails = False
         while True:
             edits = follower.begin()
-            places = await asyncio.to_thread(_places, self._sources(directory))
+            try:
+                places = await asyncio.to_thread(self._places_of, directory)
+            except (OSError, ValueError) as error:
+                if not fails:
+                    logger.warning("edits below %s are not seen: %s; it is tried again", directory, error)
+                fails = True
+                follower.end(edits)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            fails = False
             if places != follower.places:  # files created before the watch caused no event: list it once more
                 follower.places = places
                 self._forget_places()
                 if all(map(self._watch, places)):
                     continue
                 logger.warning("edits below %s are not seen before the next rescan", directory)
-            began = loop.time()
-            with suppress(DirectoryError):  # it is gone, and may come back
-                await self._read(directory)
-                follower.end(edits)
-                await _either(self._describe(directory), follower.called.wait())
+            await self._read_and_rest(directory, follower, edits)
+
+    def _places_of(self, directory: str) -> dict[str, set[str]]:
+        return _places(self._sources(directory))
+
+    async def _read_and_rest(self, directory: str, follower: _Follower, edits: int) -> None:
+        """Read a directory, wait for an edit, and then for an editor to finish, or for a call."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with suppress(DirectoryError):  # it is gone, and may come back
+            await self._read(directory)
             follower.end(edits)
-            ended = loop.time()
-            took = ended - began
-            await follower.edited.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(SETTLE_SECONDS, REST_FACTOR * took)):
-                    await follower.called.wait()
-                    await asyncio.sleep(max(0.0, ended + CALLED_REST_FACTOR * took - loop.time()))
+            await _either(self._describe(directory), follower.called.wait())
+        follower.end(edits)
+        ended = loop.time()
+        took = ended - began
+        await follower.edited.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(SETTLE_SECONDS, REST_FACTOR * took)):
+                await follower.called.wait()
+                await asyncio.sleep(max(0.0, ended + CALLED_REST_FACTOR * took - loop.time()))
 
     def _watch(self, place: str) -> bool:
         """Have the kernel watch a place; False where it has no watch left."""
@@ -248,10 +275,19 @@ class Watch:
                 with suppress(OSError):  # it went with its directory
                     linux.unwatch(self._kernel, watch)
 
+    def _begin_anew(self, why: object) -> None:
+        """Give up all watches, because not all events can be had of them; every follower sets up new ones."""
+        logger.warning("the directories of tools are watched anew: %s", why)
+        self._close()
+        for follower in self._followers.values():
+            follower.places = {}
+            follower.edit()
+
     def _close(self) -> None:
         if self._kernel >= 0:
             asyncio.get_running_loop().remove_reader(self._kernel)
-            os.close(self._kernel)
+            with suppress(OSError):
+                os.close(self._kernel)
         self._kernel = -1
         self._watched.clear()
         self._places.clear()
@@ -262,14 +298,18 @@ class Watch:
             events = os.read(self._kernel, EVENTS_BYTES_MAX)
         except BlockingIOError:
             return  # a call was quicker
+        except OSError as error:  # the loop would call again at once, without an end
+            self._begin_anew(error)
+            return
         start = 0
         while start < len(events):
             watch, mask, _, length = EVENT.unpack_from(events, start)
             name = events[start + EVENT.size : start + EVENT.size + length]
             start += EVENT.size + length
             if mask & IN_Q_OVERFLOW:
-                self.renew()
-                continue
+                # Among the lost events may be that a directory has gone, and with it its watch.
+                self._begin_anew("there were more edits than the kernel queues")
+                return
             for place in tuple(self._places.get(watch, ())):
                 self._changed(place, os.fsdecode(name.rstrip(b"\0")))
                 if mask & (IN_IGNORED | IN_MOVE_SELF):

@@ -3,13 +3,11 @@
     life line     commands to the keeper, exit reports from it (see `worker.keeper`)
     protocol      frames to and from the worker
     abort         the number of an aborted call, and the reason; separate, so that it overtakes the protocol
-    handover      sockets of the cell's own network, from our own code before any of the user; closed after that
+    handover      sockets of the cell's own network (see `cell.handover`)
     stdout, err   the tool's output: data, never protocol
 
 A cell always ends in the same way: the keeper kills every process below it and exits, the zygote reaps it and
 reports that, and `ended` is set to the `CellExit`. `CellExit.proof` says how far the empty cell is proven.
-
-Longer than 400 lines because its end can interrupt each of these steps, so they are read together.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import select
 import signal
 import socket
 import struct
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,14 +26,13 @@ from typing import Final
 from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.exit import CellExit, Proof
-from toolcelld.cell.forks import Forks
-from toolcelld.cell.process_list import ProcessList
+from toolcelld.cell.handover import Handover
+from toolcelld.cell.processes.processes import CellProcesses
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
-from toolcelld.cell.usage import Usage, measure
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteEnded, ZygoteFailed
 from toolcelld.output.redaction import Redactor
 from toolcelld.protocol.frames import Frame, FrameError
-from toolcelld.sandbox.policy import HANDOVER_BATCH_MAX, CellLimits, Enclosure
+from toolcelld.sandbox.policy import CellLimits, Enclosure
 
 __all__ = ["Cell", "Receiver"]
 
@@ -45,8 +41,6 @@ END_SECONDS_MAX: Final = 10.0
 zygote kills the rest, which proves less."""
 SPAWN_SECONDS_MAX: Final = 5.0
 """A fork takes milliseconds. After this time the zygote is replaced."""
-PROCESS_CLOCK: Final = 2
-"""The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 ABORT_HEADER: Final = struct.Struct(">QH")
 
 
@@ -72,8 +66,7 @@ class Cell:
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        self.worker_pid = 0
-        self._init_pid = 0  # in `strict` only
+        self.processes = CellProcesses()
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[CellExit] = self.loop.create_future()
         self._spawned: Spawned | None = None
@@ -92,26 +85,7 @@ class Cell:
         self.channel = WorkerChannel(receiver.on_frame, self._on_frame_error)
         self._life: socket.socket
         self._abort: socket.socket
-        self._handover: socket.socket | None = (
-            None  # until the worker has handed over its sockets, or will not
-        )
-        self._process_list: ProcessList | None = None
-        self._forks: Forks | None = None  # of a worker that is a template
-        self._worker_pidfd = -1
-        self.has_engine = False
-        """Whether its worker runs JavaScript, with an engine that has threads of its own."""
-        self.usage: Usage | None = None
-        """What its processes used at the last measurement; None before the first."""
-
-    @property
-    def builders(self) -> tuple[int, ...]:
-        """The pids of our own processes in the cell: its keeper and, in `strict`, its init."""
-        return (self.keeper_pid, self._init_pid) if self._init_pid else (self.keeper_pid,)
-
-    @property
-    def keeper_pid(self) -> int:
-        """The keeper's pid; 0 before it is forked."""
-        return self._spawned.pid if self._spawned is not None else 0
+        self._handover: Handover | None = None  # of a cell with a network of its own
 
     @classmethod
     async def start(
@@ -145,8 +119,9 @@ class Cell:
             child_ends.append(abort)
             child_ends.extend(cell.stdio.add(source) for source in SOURCES)
             if enclosure == "strict" and not host_network:
-                cell._handover, handover = _pair(socket.SOCK_SEQPACKET)
-                child_ends.append(handover)
+                handover, handover_child = _pair(socket.SOCK_SEQPACKET)
+                child_ends.append(handover_child)
+                cell._handover = Handover(handover)
             await cell.channel.open(protocol)
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
@@ -158,7 +133,10 @@ class Cell:
                 raise ZygoteEnded(
                     f"no cell was forked within {SPAWN_SECONDS_MAX:.0f} s; the zygote is replaced"
                 ) from None
+            cell.processes.keeper_pid = cell._spawned.pid
             await cell._join_cgroup(zygote.cgroups)
+            cell.loop.add_reader(cell._life, cell._on_keeper_message)
+            cell.stdio.start()
         except OSError as error:
             cell._close()
             raise ZygoteFailed(
@@ -170,8 +148,6 @@ class Cell:
         finally:
             for number in child_ends:
                 os.close(number)
-        cell.loop.add_reader(cell._life, cell._on_keeper_message)
-        cell.stdio.start()
         cell._spawned.swept.add_done_callback(cell._on_swept)
         # The barrier: the keeper forks only after it is in the cell's cgroup, if there is one.
         cell._send_to_keeper(b"go")
@@ -182,7 +158,7 @@ class Cell:
         self._cgroups, self._cgroup = cgroups, cgroups.make()
         if self._cgroup is not None:
             try:
-                await asyncio.to_thread(self._cgroup.join, self.keeper_pid)
+                await asyncio.to_thread(self._cgroup.join, self.processes.keeper_pid)
             except OSError:
                 self._leave_cgroup()
 
@@ -251,113 +227,17 @@ class Cell:
             self._send_to_keeper(b"abort")
 
     def receive_sockets(self, on_socket: Callable[[socket.socket], None] | None) -> None:
-        """Receive the sockets that the worker opens in the cell's own network before it runs code of the user.
-
-        The channel is closed by the worker before that code, and here at its end.
+        """Receive the sockets that the worker opens in the cell's own network, if it has one.
 
         Args:
-            on_socket: Called with each socket, which it owns; None closes the channel now.
+            on_socket: Called with each socket, which it owns; None receives none.
         """
         if self._handover is None:
             return
         if on_socket is None:
-            self._close_handover()
-        else:
-            self.loop.add_reader(self._handover, self._on_sockets, on_socket)
-
-    def _on_sockets(self, on_socket: Callable[[socket.socket], None]) -> None:
-        assert self._handover is not None
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._handover, 64, HANDOVER_BATCH_MAX)
-        except BlockingIOError:
-            return
-        except OSError:
-            message, descriptors = b"", []
-        for number in descriptors:
-            on_socket(socket.socket(fileno=number))
-        if not message:
-            self._close_handover()
-
-    def _close_handover(self) -> None:
-        if self._handover is not None:
-            self.loop.remove_reader(self._handover)
             self._handover.close()
-            self._handover = None
-
-    def is_clear(self) -> bool:
-        """Return whether the cell has no process besides our own and a worker with one thread.
-
-        This takes three system calls on open descriptors and no message to the keeper, because it is checked after
-        every warm call. False is not certain, as a dead child may not be reaped yet: `count_leftovers` then asks the keeper.
-        """
-        if not self.worker_pid:
-            return False
-        try:
-            if self._process_list is None:
-                chain = (self.keeper_pid, self._init_pid, self.worker_pid)
-                self._process_list = ProcessList(*chain, threads=self.has_engine)
-            return self._process_list.is_clear()
-        except OSError:
-            return False
-
-    def take_forked(self) -> bool:
-        """Take the process that the worker has forked for its next call. Return False unless it is there, and alone."""
-        try:
-            if self._forks is None:
-                self._forks = Forks(self.keeper_pid, self._init_pid, self.worker_pid)
-            return self._forks.take()
-        except OSError:
-            return False
-
-    def is_forked_gone(self) -> bool:
-        """Whether the process that the worker had forked for a call is gone, with everything that it started."""
-        return self._forks is not None and self._forks.is_gone()
-
-    @property
-    def workers(self) -> tuple[int, ...]:
-        """The pids of the worker and, where it forks one for each call, of the process of the running or the next one."""
-        return (
-            (self.worker_pid,)
-            if self._forks is None or not self._forks.pid
-            else (self.worker_pid, self._forks.pid)
-        )
-
-    def measure(self, memory_limit_bytes: int | None, tasks_limit: int | None) -> Usage:
-        """Measure what the processes of the cell use; see `usage.measure`."""
-        return measure(
-            self.builders,
-            memory_limit_bytes=memory_limit_bytes,
-            tasks_limit=tasks_limit,
-            templates=len(self.workers) - 1,
-        )
-
-    def used_nanoseconds(self) -> int:
-        """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
-        return sum(time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK) for pid in self.workers)
-
-    def main_thread_nanoseconds(self) -> int:
-        """Return the processor time of the worker's main thread; 0 where the kernel does not tell.
-
-        Raises `OSError` when it has exited.
-        """
-        used = 0
-        for pid in self.workers:
-            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/schedstat", "rb") as file:
-                used += int(file.read().split()[0])
-        return used
-
-    def stop_worker(self) -> None:
-        """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
-        signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)
-        if self._forks is not None:
-            self._forks.signal(signal.SIGSTOP)
-
-    def continue_worker(self) -> None:
-        """Continue a stopped worker."""
-        with contextlib.suppress(OSError):  # it has exited
-            signal.pidfd_send_signal(self._worker_pidfd, signal.SIGCONT)
-            if self._forks is not None:
-                self._forks.signal(signal.SIGCONT)
+        else:
+            self._handover.receive(on_socket)
 
     def count_leftovers(self) -> asyncio.Future[int]:
         """Ask the keeper for the number of processes besides the worker; -1 when it has exited."""
@@ -378,7 +258,7 @@ class Cell:
         # The cgroup first: it also kills processes that are being forked, and the keeper.
         killed = False
         if self._cgroup is not None:
-            self._killed = max(0, len(self._cgroup.members()) - len(self.builders))
+            self._killed = max(0, len(self._cgroup.members()) - len(self.processes.builders))
             killed = self._cgroup.kill()
         if not killed:
             self._send_to_keeper(b"end")
@@ -420,10 +300,7 @@ class Cell:
                 if self._count_answers and not (answer := self._count_answers.popleft()).done():
                     answer.set_result(int(values[0]))
             elif word == "pid":
-                self.worker_pid = int(values[0])
-                self._init_pid = int(values[1]) if len(values) > 1 else 0
-                with contextlib.suppress(OSError):  # it has exited already
-                    self._worker_pidfd = os.pidfd_open(self.worker_pid)
+                self.processes.begin(int(values[0]), int(values[1]) if len(values) > 1 else 0)
             elif word == "exit":
                 if self._status is not None:
                     continue  # init has reported it, and this is its own exit
@@ -468,9 +345,10 @@ class Cell:
         cgroup_usage = self._cgroup.usage() if self._cgroup is not None else CgroupUsage()
         if self._leave_cgroup():  # this proves it, however the cell ended
             self._proof = "cgroup"
-        last_cpu_seconds = self.usage.cpu_seconds if self.usage is not None else 0.0
+        usage = self.processes.usage
+        last_cpu_seconds = usage.cpu_seconds if usage is not None else 0.0
         # A template, killed with the process of a call or with that of the next one, which can be there before it says so.
-        templates = 0 if self._forks is None else 1
+        templates = 1 if self.processes.is_template else 0
         cell_exit = CellExit(
             status=self._status,
             cpu_seconds=max(self._cpu_seconds, cgroup_usage.cpu_seconds, last_cpu_seconds),
@@ -480,7 +358,7 @@ class Cell:
             stderr=self.stdio.tail("stderr"),
             stdout=self.stdio.tail("stdout"),
             out_of_memory=cgroup_usage.out_of_memory_kills > 0,
-            usage=self.usage,
+            usage=usage,
         )
         self._close()
         self.ended.set_result(cell_exit)
@@ -491,21 +369,14 @@ class Cell:
         self._fail_counts()
         self._leave_cgroup()  # where the cell failed to start
         self.channel.close()
-        self._close_handover()
+        if self._handover is not None:
+            self._handover.close()
         for end in (getattr(self, "_life", None), getattr(self, "_abort", None)):
             if end is not None and end.fileno() != -1:
                 self.loop.remove_reader(end)
                 end.close()
         self.stdio.close()
-        if self._process_list is not None:
-            self._process_list.close()
-            self._process_list = None
-        if self._forks is not None:
-            self._forks.close()
-            self._forks = None
-        if self._worker_pidfd >= 0:
-            os.close(self._worker_pidfd)
-            self._worker_pidfd = -1
+        self.processes.close()
         if self._spawned is not None:
             self.loop.remove_reader(self._spawned.pidfd)
             os.close(self._spawned.pidfd)

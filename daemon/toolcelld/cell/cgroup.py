@@ -188,9 +188,8 @@ class CgroupTree:
         path = f"{self.base}/cell-{os.getpid()}-{next(self._numbers)}"
         try:
             os.mkdir(path)
-        except (
-            OSError
-        ):  # the maximum of the delegation is reached: only the limit monitor enforces the limits
+        except OSError:
+            # The maximum of the delegation is reached: only the limit monitor enforces the limits
             return None
         return Cgroup(path, self.controllers)
 

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from toolcelld.cell.usage import Usage
+from toolcelld.cell.processes.usage import Usage
 
 __all__ = ["CellExit", "Proof"]
 

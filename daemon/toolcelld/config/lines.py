@@ -7,11 +7,12 @@ too, so a number is a hint for a reader and nothing else depends on it.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any, cast
 
-__all__ = ["keys_of", "line_of"]
+from toolcelld.files.toml import TomlError, parse_toml
+
+__all__ = ["KeyLines", "keys_of"]
 
 _HEADER = re.compile(r"\s*\[{1,2}(.+?)\]{1,2}\s*(?:#.*)?")
 _KEY = re.compile(
@@ -30,28 +31,37 @@ def keys_of(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
             yield number, (*table, *_path(key[1]))
 
 
-def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line of a key, else of the nearest table around it that has a line; None if there is none.
+class KeyLines:
+    """The lines of the keys in one file.
 
-    A table that has none itself, as `a` where there is only `[a.b]`, has the first line of what is in it.
+    Args:
+        text: The content of the file.
     """
-    found: dict[tuple[str, ...], int] = {}
-    within: dict[tuple[str, ...], int] = {}
-    for number, place in keys_of(text):
-        found.setdefault(place, number)
-        for length in range(1, min(len(place), len(path) + 1)):
-            within.setdefault(place[:length], number)
-    for lines in (found, within):
-        for length in range(len(path), 0, -1):
-            if path[:length] in lines:
-                return lines[path[:length]]
-    return None
+
+    def __init__(self, text: str) -> None:
+        self._found: dict[tuple[str, ...], int] = {}
+        self._within: dict[tuple[str, ...], int] = {}  # of tables, the first line of what is in them
+        for number, place in keys_of(text):
+            self._found.setdefault(place, number)
+            for length in range(1, len(place)):
+                self._within.setdefault(place[:length], number)
+
+    def of(self, path: tuple[str, ...]) -> int | None:
+        """Return the line of a key, else of the nearest table around it that has a line; None if there is none.
+
+        A table that has none itself, as `a` where there is only `[a.b]`, has the first line of what is in it.
+        """
+        for lines in (self._found, self._within):
+            for length in range(len(path), 0, -1):
+                if path[:length] in lines:
+                    return lines[path[:length]]
+        return None
 
 
 def _path(key: str) -> tuple[str, ...]:
     try:
-        value: Any = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
+        value: Any = parse_toml(f"{key} = 0".encode())
+    except TomlError:
         return ()
     path: list[str] = []
     while isinstance(value, dict):

@@ -15,7 +15,6 @@ import fnmatch
 import os
 import re
 import reprlib
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from toolcell import _paths
-from toolcelld.config.lines import keys_of, line_of
+from toolcelld.config.lines import KeyLines, keys_of
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Rules, is_pattern
 from toolcelld.config.schema import (
     PACKS,
@@ -44,6 +43,7 @@ from toolcelld.config.schema import (
     Trust,
 )
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.toml import TomlError, parse_toml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["BUILT_IN_SOURCES", "Config", "ConfigError", "Mistake", "dotted", "load", "shown"]
 
 BUILT_IN_SOURCES = ("project", "user", *PACKS)
-FILE_BYTES_MAX = (
-    256 * 1024
-)  # a thousand [tool.NAME] tables are 40 KiB; tomllib's time is not linear in long keys
+FILE_BYTES_MAX = 256 * 1024  # a thousand [tool.NAME] tables are 40 KiB
 MISTAKES_SHOWN_MAX = 10  # a file with more is another kind of file
 
 SANDBOXES = ("auto", "strict", "baseline", "none")
@@ -152,13 +150,14 @@ def load(paths: Sequence[str] | None = None, *, required: bool = False) -> Confi
                 if mistakes := [*_dangling(config, file)]:
                     raise ConfigError(path, mistakes)
             except ConfigError as error:
-                raise ConfigError(path, [_with_line(mistake, raw) for mistake in error.mistakes]) from error
+                lines = KeyLines(raw.decode(errors="replace"))
+                raise ConfigError(path, [_with_line(mistake, lines) for mistake in error.mistakes]) from error
     return config
 
 
-def _with_line(mistake: Mistake, raw: bytes) -> Mistake:
+def _with_line(mistake: Mistake, lines: KeyLines) -> Mistake:
     path = next((place for _, place in keys_of(f"{mistake.key} = 0")), ())
-    return replace(mistake, line=line_of(raw.decode(errors="replace"), path))
+    return replace(mistake, line=lines.of(path))
 
 
 def _read(path: str, *, required: bool) -> bytes | None:
@@ -181,20 +180,9 @@ def _read(path: str, *, required: bool) -> bytes | None:
 
 def _parse(path: str, raw: bytes) -> ConfigFile:
     try:
-        document = tomllib.loads(raw.decode())
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            path, [Mistake("", "", f"is not UTF-8 in line {line}; save it as UTF-8 text")]
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(path, [Mistake("", "", f"is not TOML: {error}")]) from error
-    except RecursionError as error:
-        raise ConfigError(
-            path, [Mistake("", "", "is nested too deeply; no key takes more than one list")]
-        ) from error
-    except ValueError as error:  # of int(), which tomllib lets pass
-        raise ConfigError(path, [Mistake("", "", "has a number of too many digits")]) from error
+        document = parse_toml(raw)
+    except TomlError as error:
+        raise ConfigError(path, [Mistake("", "", str(error))]) from error
     try:
         file = ConfigFile.model_validate(document)
     except ValidationError as error:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -32,6 +31,7 @@ from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
 from toolcelld.environments.requirements import RequirementsError, checked
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.files.toml import TomlError, parse_toml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -116,15 +116,9 @@ def read(project: str) -> tuple[ProjectFile, bytes] | None:
 def parse(path: str, raw: bytes) -> ProjectFile:
     """Parse the content of such a file; `path` is for messages. Raises `ConfigError`."""
     try:
-        table = tomllib.loads(raw.decode())
-    except UnicodeDecodeError as error:
-        raise ConfigError(path, [Mistake("", "", "is not UTF-8; save it as such")]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(path, [Mistake("", "", f"is not TOML: {str(error)[:200]}")]) from error
-    except RecursionError as error:
-        raise ConfigError(path, [Mistake("", "", "is nested too deeply")]) from error
-    except ValueError as error:  # of int(), which tomllib lets pass
-        raise ConfigError(path, [Mistake("", "", "has a number of too many digits")]) from error
+        table = parse_toml(raw)
+    except TomlError as error:
+        raise ConfigError(path, [Mistake("", "", str(error))]) from error
     try:
         return ProjectFile.model_validate(table)
     except ValidationError as error:

@@ -13,9 +13,10 @@ from typing import Any, Final, cast
 
 from toolcell import _paths
 from toolcell._units import show_bytes, show_seconds
-from toolcelld.config.lines import line_of
+from toolcelld.config.lines import KeyLines
 from toolcelld.config.load import BUILT_IN_SOURCES, Config, ConfigError, dotted, load
 from toolcelld.config.schema import ConfigFile, LimitKeys, Section
+from toolcelld.files.toml import parse_toml
 
 __all__ = ["report"]
 
@@ -49,13 +50,14 @@ class _Origins:
     """Which file says a key, and in which line."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        self._texts = {path: _text(path) for path in reversed(files)}
-        self._said = {path: _keys(text) for path, text in self._texts.items()}
+        texts = {path: _text(path) for path in reversed(files)}
+        self._said = {path: _keys(text) for path, text in texts.items()}
+        self._lines = {path: KeyLines(text) for path, text in texts.items()}
 
     def of(self, path: tuple[str, ...]) -> dict[str, Any]:
         for file, said in self._said.items():
             if path in said:
-                return {"origin": file, "line": line_of(self._texts[file], path)}
+                return {"origin": file, "line": self._lines[file].of(path)}
         return {"origin": "default", "line": None}
 
 
@@ -66,7 +68,6 @@ def _text(path: str) -> str:
 
 def _keys(text: str) -> frozenset[tuple[str, ...]]:
     """Return the paths of all keys that a file says, of tables too."""
-    import tomllib
 
     def below(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if path:
@@ -75,7 +76,7 @@ def _keys(text: str) -> frozenset[tuple[str, ...]]:
             for name, part in cast("dict[str, object]", value).items():
                 yield from below(part, (*path, name))
 
-    return frozenset(below(tomllib.loads(text), ()))
+    return frozenset(below(parse_toml(text.encode()), ()))
 
 
 def _values(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -227,9 +227,8 @@ class ToolSection(ToolKeys):
     secrets: SecretNames = ()
     concurrency: CountLimit = None  # calls at once, of all sessions together; the rest wait, up to `queue`
     enabled: StrictBool = True
-    overrides_builtin: StrictBool = (
-        False  # whether it replaces a built-in tool of its name, ours or its agent's
-    )
+    # Whether it replaces a built-in tool of its name, ours or its agent's
+    overrides_builtin: StrictBool = False
     notice: Notice = "plain"
 
 
@@ -315,25 +314,22 @@ class SourceSection(Section):
     ] = ()  # beside or in place of `directory`
     python: FilePath | None = None  # relative: to the session's directory in `project`, else to `directory`
     programs: Annotated[tuple[FilePath, ...], BeforeValidator(strings("directories"))] = ()
-    runtime: Literal["bun", "node"] | None = (
-        None  # the engine of its TypeScript; the first that is there by default
-    )
+    # The engine of its TypeScript; the first that is there by default
+    runtime: Literal["bun", "node"] | None = None
     env: Names = ()
     sandbox: Sandbox = "auto"
     network: Hosts = False  # the most that its files get of what they ask for
     secrets: SecretNames = ()  # the same
-    priority: Priority | None = (
-        None  # the higher hides the lower: 4 for `project`, 2 for `user`, 1 for others
-    )
+    # The higher hides the lower: 4 for `project`, 2 for `user`, 1 for others
+    priority: Priority | None = None
     pinned: StrictBool = False  # whether no source that is not pinned hides its tools
 
 
 class EnvironmentsSection(Section):
     """[environments]: packages that tools ask for."""
 
-    uv: Annotated[FilePath, AfterValidator(_absolute)] | None = (
-        None  # the program; the one on PATH by default
-    )
+    # The program; the one on PATH by default
+    uv: Annotated[FilePath, AfterValidator(_absolute)] | None = None
     source_builds: StrictBool = False  # whether packages without a wheel are built, which runs their code
     # What no tool file asks for any more is removed when it has not been used for so long.
     keep_seconds: Annotated[SecondsLimit, AfterValidator(_at_least_a_day)] = Field(

@@ -32,6 +32,7 @@ from urllib.parse import unquote
 
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
 from toolcelld.environments.requirements import Requirements
+from toolcelld.files.paths import is_below
 
 __all__ = ["BuildError", "Environments"]
 
@@ -231,7 +232,7 @@ class Environments:
         places = self._environment.get("PATH", os.defpath).split(os.pathsep)
         return os.pathsep.join(
             place for place in places
-            if os.path.isabs(place) and not any(_is_below(real, top) for top in avoid for real in (place, os.path.realpath(place)))
+            if os.path.isabs(place) and not any(is_below(real, top) for top in avoid for real in (place, os.path.realpath(place)))
         )  # fmt: skip
 
     def _program(self, requirements: Requirements, path: str) -> str:
@@ -275,9 +276,8 @@ class Environments:
         own = own_versions()
         packages = list(requirements.packages)
         if python != own_program():
-            packages.append(
-                "pydantic>=2.10"
-            )  # a worker that executes another interpreter takes it from there
+            # A worker that executes another interpreter takes it from there
+            packages.append("pydantic>=2.10")
         _write(source, packages)
         _write(pins, [f"{name}=={version}" for name, version in own.items()])
         command = [
@@ -383,7 +383,3 @@ def _is_complete(prefix: str) -> bool:
 def _write(path: str, lines: Sequence[str]) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = [
@@ -196,7 +197,7 @@ def _base_of(program: str, executable: str) -> tuple[str, str]:
 
 def _checked_roots(base: str, links: tuple[str, ...], home: str, executable: str) -> tuple[str, ...]:
     """Return the base and the links to it. A base that has the home directory below it would reveal all of it."""
-    if _is_below(home, base) and base != "/usr":
+    if is_below(home, base) and base != "/usr":
         raise InterpreterError(
             f"{executable} leads to an interpreter in {base}, and all of {base} would have to be readable.\n"
             "  Use an interpreter in a directory of its own."
@@ -242,7 +243,3 @@ def _versions(place: str) -> Mapping[str, str]:
     except OSError:
         return {}
     return found
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -140,9 +140,8 @@ class Kept:
             if usage.unneeded and self._used.get(place, 0.0) < oldest:  # not since the rows were read
                 directory, name = os.path.split(usage.path)
                 hidden = os.path.join(directory, REMOVED + name)
-                with contextlib.suppress(
-                    OSError
-                ):  # another daemon was first, or the last time left some of it
+                with contextlib.suppress(OSError):
+                    # Another daemon was first, or the last time left some of it
                     os.rename(usage.path, hidden)
                     renamed.append((usage, hidden))
                     self._used.pop(place, None)
@@ -159,9 +158,13 @@ class Kept:
         while True:
             await asyncio.sleep(wait_seconds)
             wait_seconds = SWEEP_SECONDS
-            if (seconds := keep_seconds()) is not None:
+            if (seconds := keep_seconds()) is None:
+                continue
+            try:
                 for usage in await self.remove(seconds):
                     logger.info("%s was not needed any more and was removed.", usage.path)
+            except OSError as error:
+                logger.warning("What is not needed any more was not removed: %s.", error)
 
     async def _rows(self) -> list[Row]:
         rows = await self._store.read("SELECT kind, name, source, digest, used_at FROM kept")

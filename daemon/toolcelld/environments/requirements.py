@@ -12,10 +12,11 @@ outside of the package index, or change the index. `[tool.…]` tables are not r
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from toolcelld.files.toml import TomlError, parse_toml
 
 __all__ = ["NO_REQUIREMENTS", "Requirements", "RequirementsError", "checked", "has_block", "in_file"]
 
@@ -70,13 +71,9 @@ def in_file(content: bytes) -> Requirements:
     if len(text) > BLOCK_BYTES_MAX:
         raise RequirementsError(f"its script block is longer than {BLOCK_BYTES_MAX // 1024} KiB")
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RequirementsError(f"its script block is not TOML: {str(error)[:200]}") from None
-    except RecursionError:
-        raise RequirementsError("its script block is not TOML: it is nested too deeply") from None
-    except ValueError:  # of int(), which tomllib lets pass
-        raise RequirementsError("its script block is not TOML: a number has too many digits") from None
+        table = parse_toml(text.encode())
+    except TomlError as error:
+        raise RequirementsError(f"its script block {error}") from None
     dependencies: Any = table.get("dependencies", [])
     if not isinstance(dependencies, list) or not all(
         isinstance(one, str) for one in cast("list[object]", dependencies)

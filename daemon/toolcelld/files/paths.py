@@ -11,11 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from toolcelld import linux
 
-__all__ = ["Exchanged", "Place", "is_below", "open_place", "open_plain"]
+__all__ = ["Exchanged", "Place", "is_below", "is_below_any", "open_place", "open_plain"]
 
 UNSUPPORTED: Final = (errno.ENOSYS, errno.EPERM)
 """Errors of openat2 on kernels before 5.6, and under filters of containers that do not know it."""
@@ -97,3 +98,8 @@ def open_place(place: Place, *, directory: int | None = None, path: str = "") ->
 def is_below(path: str, directory: str) -> bool:
     """Return whether a path is a directory or lies in it, by its text."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_below_any(path: str, directories: Iterable[str]) -> bool:
+    """Return whether a path is one of these directories or lies in one of them, by its text."""
+    return any(is_below(path, directory) for directory in directories)

@@ -134,11 +134,10 @@ class SpillStore:
         """Make the directory, and sweep. If that fails, log a warning and keep no outputs."""
         try:
             await self.run(make_private, self.directory)
+            await self.sweep()
         except OSError as error:
             logger.warning("Outputs beyond what the model reads are not kept: %s.", error)
             self.bytes_per_call = 0
-        else:
-            await self.sweep()
 
     async def aclose(self) -> None:
         """Finish all submitted work, and end the thread."""
@@ -149,7 +148,10 @@ class SpillStore:
         """Sweep every hour, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            await self.sweep()
+            try:
+                await self.sweep()
+            except OSError as error:
+                logger.warning("%s was not swept: %s.", self.directory, error)
 
     @property
     def usage_bytes(self) -> int:
@@ -285,7 +287,7 @@ class SpillStore:
     # Removing.
 
     async def discard(self, handles: Iterable[str]) -> None:
-        """Remove outputs that nobody may read."""
+        """Remove outputs that no session may read."""
         await self._remove(handles)
 
     async def sweep(self) -> None:

@@ -165,9 +165,8 @@ class Truncator:
         has_notice = lines_left > 0 and bytes_left > 0
         if not has_notice:
             lines_left, bytes_left = self._lines_max, self._bytes_max
-            keep = (
-                "head" if keep == "middle" else keep
-            )  # two ends without a notice between them would read as one text
+            # Two ends without a notice between them would read as one text
+            keep = "head" if keep == "middle" else keep
         head_lines, tail_lines = _shares(keep, lines_left)
         head_bytes, tail_bytes = _shares(keep, bytes_left)
         head = _beginning(first, head_lines, head_bytes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld.catalog.discovery.sources import PROJECT
+from toolcelld.files.paths import is_below
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
 from toolcelld.sandbox import landlock
@@ -108,13 +109,13 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
     rights, by = 0, ""
     for granted in landlock.domain(policy, own_places(), "").rules:
         place = os.path.realpath(granted.path)
-        if _below(real, place):
+        if is_below(real, place):
             rights |= granted.rights
             by = place if len(place) > len(by) else by
     read, write = bool(rights & landlock.READ_FILE), bool(rights & landlock.WRITE_FILE)
     held = _longest(real, policy.protected) if policy.enclosure == "strict" else ""
     if not read:
-        private = policy.enclosure == "strict" and _below(real, PRIVATE)
+        private = policy.enclosure == "strict" and is_below(real, PRIVATE)
         remedy = (
             f"In {CONFIG_FILE}:\n"
             f"  [profile.mine]\n  readable = [{_quoted(real)}]\n"
@@ -216,11 +217,7 @@ def _origin(permit: Permit, place: str) -> str:
 
 
 def _longest(path: str, places: Sequence[str]) -> str:
-    return max((place for place in places if _below(path, os.path.realpath(place))), key=len, default="")
-
-
-def _below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
+    return max((place for place in places if is_below(path, os.path.realpath(place))), key=len, default="")
 
 
 def _quoted(path: str) -> str:

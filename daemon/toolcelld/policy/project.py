@@ -55,7 +55,7 @@ class Project:
     protected: tuple[Place, ...] = ()
     git: tuple[str, ...] = ()  # those of the protected places that are git's metadata
     looked: tuple[Looked, ...] = ()
-    fault: str = ""  # why it cannot be trusted: who else can write in it; empty where that is nobody else
+    fault: str = ""  # why it cannot be trusted: which other users can write in it; empty where none can
 
 
 def find_project(

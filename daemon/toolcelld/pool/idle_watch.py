@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.cell.usage import measure, passed
+from toolcelld.cell.processes.usage import measure, passed
 from toolcelld.pool.worker import Worker
 
 __all__ = ["IdleWatch"]
@@ -74,7 +74,7 @@ class IdleWatch:
     def forget(self, worker: Worker) -> None:
         """Continue a worker that is idle no more."""
         if (look := self.looks.pop(worker, None)) is not None and look.stopped:
-            worker.cell.continue_worker()
+            worker.cell.processes.continue_worker()
 
     def leave(self, worker: Worker) -> None:
         """Hold a worker that was asked to exit to the limits of its cell until it has."""
@@ -116,24 +116,24 @@ class IdleWatch:
         """Return what a worker that is idle for so long does that it must not do; empty where it does nothing."""
         if worker.is_forking:
             return "it forks no process for its next call" if seconds > FORK_SECONDS_MAX else ""
-        cell = worker.cell
+        processes = worker.cell.processes
         try:
             look = self.looks.get(worker)
             if look is None:
-                self.looks[worker] = _Look(cell.main_thread_nanoseconds())
+                self.looks[worker] = _Look(processes.main_thread_nanoseconds())
                 return _over_limit(worker)
             if look.stopped:
-                used_ns = cell.used_nanoseconds() - look.used_ns
+                used_ns = processes.used_nanoseconds() - look.used_ns
                 return "it continued itself when it was stopped" if used_ns > STOPPED_NS else ""
-            cell.stop_worker()
-            used_ns = cell.main_thread_nanoseconds() - look.used_ns
-            look.used_ns, look.stopped = cell.used_nanoseconds(), True
+            processes.stop_worker()
+            used_ns = processes.main_thread_nanoseconds() - look.used_ns
+            look.used_ns, look.stopped = processes.used_nanoseconds(), True
         except OSError:
             return ""  # it has exited, and its keeper reports that
         if used_ns > CLEANUP_NS:
             return f"it used {used_ns / 1e6:.0f} ms of processor time in {LOOK_SECONDS * 1e3:.0f} ms"
         # After it was stopped: it could have forked since the last look.
-        if len(measure(cell.builders).members) > len(cell.workers):
+        if len(measure(processes.builders).members) > len(processes.workers):
             return "it started a process"
         return _over_limit(worker)
 
@@ -141,7 +141,7 @@ class IdleWatch:
 def _over_limit(worker: Worker) -> str:
     """Return the limit of its cell that a worker is over; empty where it is over none."""
     limits = worker.spec.limits
-    usage = worker.cell.measure(limits.memory_bytes, limits.processes)
+    usage = worker.cell.processes.measure(limits.memory_bytes, limits.processes)
     for key, figure, limit in (
         ("memory", usage.memory_bytes, limits.memory_bytes),
         ("processes", usage.tasks, limits.processes),

@@ -91,9 +91,8 @@ class Pool:
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
-        self._starting: set[Worker] = (
-            set()
-        )  # until it is known how the start has ended, so longer than they live
+        # Until it is known how the start has ended, so longer than they live
+        self._starting: set[Worker] = set()
         self._idle = IdleWorkers(idle_seconds, self.retire, self._end_active)
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
@@ -230,9 +229,8 @@ class Pool:
         if self._running:
             self._running.pop(worker, None)
         spec, ailing = worker.spec, self.quarantine.records
-        if (
-            ailing and event is not WorkerEvent.SETTLED
-        ):  # it reported how its call ended: nothing had stopped it
+        # One that reported how its call ended: nothing had stopped it
+        if ailing and event is not WorkerEvent.SETTLED:
             self.quarantine.served(spec.file)
         if event is WorkerEvent.DONE and (
             (spec.fresh and not worker.forks) or worker.calls >= CALLS_PER_WORKER_MAX
@@ -416,6 +414,8 @@ class Pool:
         except StartFailed as failure:
             if WorkerEvent.RETIRE not in worker.events:
                 self._fail(lease, failure)
+        except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
+            self._fail(lease, _bug(worker, error))
         finally:
             self._starting.discard(worker)
         if worker.state is WorkerState.IDLE:
@@ -439,7 +439,8 @@ class Pool:
             description = await worker.start(
                 self._prefork_for(spec), load_seconds=self.load_seconds, describe=True
             )
-        except StartFailed as failure:
+        except Exception as error:  # noqa: BLE001  # a bug of ours, which must not end the daemon
+            failure = error if isinstance(error, StartFailed) else _bug(worker, error)
             if worker.state is not WorkerState.DEAD:
                 await worker.end()
             return Description(
@@ -466,3 +467,8 @@ class Pool:
             if self._waiting.count:
                 self._loop.call_soon(self._settle)
         self._on_change(worker)
+
+
+def _bug(worker: Worker, error: Exception) -> StartFailed:
+    logger.error("%r was not started", worker, exc_info=error)
+    return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")

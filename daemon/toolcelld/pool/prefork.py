@@ -155,7 +155,7 @@ class PreforkedCells:
                 cell = await self._fork_cell()
             except ZygoteEnded:  # nothing of a call has begun: fork it from the next zygote
                 cell = await self._fork_cell()
-        except ZygoteFailed as failure:
+        except (ZygoteFailed, OSError) as failure:
             if (waiter := self._next_waiter()) is not None:
                 waiter.set_exception(failure)
             return False

@@ -13,20 +13,27 @@ from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell
 from toolcelld.cell.exit import CellExit
 from toolcelld.cell.stdio import Source
+from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
     DESCRIPTION_BYTES_MAX,
+    BecomeMessage,
     BrokenMessage,
     ChunkMessage,
     FailedMessage,
     HelloMessage,
     LoadedMessage,
+    LoadMessage,
     from_worker,
 )
 
 __all__ = ["StartFailed", "Startup"]
 
 ECHO_CHARACTERS_MAX: Final = 200
+LOAD_GRACE_SECONDS: Final = 1.0
+"""After loading was aborted, for the worker's report of the line that it had reached."""
+LOADING: Final = 0
+"""The sequence number of loading; calls begin at 1."""
 FRAMES_MAX: Final = 100
 """Frames of one start; a description of the longest kind takes 17."""
 
@@ -67,6 +74,47 @@ class Startup:
     def over(self) -> bool:
         """Whether the file is loaded or has failed to load."""
         return self.loaded.done()
+
+    async def load(
+        self, cell: Cell, spec: CellSpec, become: bytes, *, load_seconds: float, describe: bool
+    ) -> Description:
+        """Have a cell confined, and the file loaded in it.
+
+        Args:
+            cell: Ended by the caller where this fails.
+            spec: Its file and settings.
+            become: The payload of its `become` message.
+            load_seconds: After this time loading is aborted, and the failure has the line that was reached.
+            describe: Whether the description is wanted; without it an empty one is returned.
+
+        Raises:
+            StartFailed: The file is not loaded.
+        """
+        file = spec.file
+        load = LoadMessage(
+            path=file.path,
+            stem=file.stem,
+            directory=file.directory,
+            package=file.path.endswith("/__init__.py"),
+            describe=describe,
+            fork=spec.fresh,
+            tests=spec.tests,
+        )
+        cell.channel.send(BecomeMessage(), become)
+        deadline = cell.loop.call_later(load_seconds, cell.abort, LOADING, f"{load_seconds:g} s")
+        try:
+            async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
+                if spec.interpreter is not None and spec.interpreter.program:
+                    await self.resumed
+                    cell.channel.send(BecomeMessage(), become)  # for the interpreter that the cell executes
+                cell.channel.send(load, file.content)
+                return await self.loaded
+        except TimeoutError:
+            raise StartFailed(
+                "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
+            ) from None
+        finally:
+            deadline.cancel()
 
     def fail(self, failure: StartFailed) -> None:
         """Report a failure; only the first one has an effect."""

@@ -12,16 +12,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from toolcelld import linux
 from toolcelld.catalog.describing.description import Description
 from toolcelld.cell.cell import Cell, Receiver
 from toolcelld.cell.exit import CellExit
+from toolcelld.cell.processes.usage import passed
 from toolcelld.cell.stdio import Source
 from toolcelld.cell.tmpdir import TemporaryDirectories
-from toolcelld.cell.usage import passed
 from toolcelld.cell.zygote import ZygoteFailed
 from toolcelld.environments.builder import BuildError
 from toolcelld.lifecycle import WORKER, Machine, WorkerEvent, WorkerState
@@ -34,11 +34,9 @@ from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.startup import StartFailed, Startup
 from toolcelld.protocol.frames import Frame, FrameError
 from toolcelld.protocol.messages import (
-    BecomeMessage,
     CallContext,
     CallMessage,
     ImportedMessage,
-    LoadMessage,
     RetireMessage,
     from_worker,
 )
@@ -47,15 +45,18 @@ __all__ = ["Listener", "Worker"]
 
 logger = logging.getLogger(__name__)
 
-LOAD_GRACE_SECONDS: Final = 1.0
-"""After loading was aborted, for the worker's report of the line that it had reached."""
 SURVEY_SECONDS_MAX: Final = 1.0
 """A keeper answers within a fraction of a millisecond; after this time its answer counts as unknown."""
 IMPORTED_MAX: Final = 500
 """Files of the project that are looked at before a call; the worker reports no more."""
 BY_CALLS: Final = frozenset({WorkerEvent.LEASE, WorkerEvent.DONE})
-LOADING: Final = 0
-"""The sequence number of loading; calls begin at 1."""
+STAGES: Final[Mapping[type[Exception], str]] = {
+    ZygoteFailed: "spawn",
+    BuildError: "environment",
+    SecretError: "secrets",
+    OSError: "spawn",
+}
+"""What can fail before there is a cell, and the stage of the start that this is."""
 
 
 class Listener(Protocol):
@@ -139,12 +140,12 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
     @property
     def pid(self) -> int:
         """Its pid; 0 while it starts."""
-        return self._cell.worker_pid if self._cell is not None else 0
+        return self._cell.processes.worker_pid if self._cell is not None else 0
 
     @property
     def keeper_pid(self) -> int:
         """Its keeper's pid; 0 while it starts."""
-        return self._cell.keeper_pid if self._cell is not None else 0
+        return self._cell.processes.keeper_pid if self._cell is not None else 0
 
     @property
     def is_forking(self) -> bool:
@@ -180,78 +181,65 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         Raises:
             StartFailed: The worker cannot be started; its cell has ended.
         """
-        loop = asyncio.get_running_loop()
-        self._startup = Startup()
-        file = self.spec.file
-        spec = self.spec
+        startup = self._startup = Startup()
+        spec, secrets = await self._take_cell(prefork)
         try:
-            if spec.requirements and self._prepare is not None:
-                spec = await self._prepare(spec)
-            secrets = await self.spec.secrets.read() if self.spec.secrets else {}
-            self._cell = self.cell = await prefork.take(self)
-        except ZygoteFailed as failure:
-            self.fire(WorkerEvent.EXIT)
-            raise StartFailed("spawn", str(failure)) from failure
-        except BuildError as error:
-            self.fire(WorkerEvent.EXIT)
-            raise StartFailed("environment", str(error)) from error
-        except SecretError as error:
-            self.fire(WorkerEvent.EXIT)
-            raise StartFailed("secrets", str(error)) from error
-        except BaseException:
-            self.fire(WorkerEvent.EXIT)
+            become = self._set_up(spec, secrets, prefork.tmpdirs)
+            self.description = await startup.load(
+                self.cell, spec, become, load_seconds=load_seconds, describe=describe
+            )
+        except StartFailed as failure:
+            if failure.stage == "deadline":
+                self.crash_cause = "deadline"
+            await self.end()
             raise
-        self._cell.ended.add_done_callback(self._on_ended)
-        self._cell.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
-        self._on_change(self)  # it has a pid now
-        try:
-            self._make_tmpdir(prefork.tmpdirs)
         except OSError as error:
             await self.end()
-            raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
-        if self.spec.policy.network == "proxy":
-            self.egress = Egress(self.spec.policy.hosts, f"{self.id} {file.stem}", self._on_refused)
-        self._cell.receive_sockets(self.egress.serve if self.egress is not None else None)
-        memory_held = self._cell.limit(self.spec.limits)
-        if secrets:
-            self._cell.redact(Redactor(secrets.values()))
-        become = spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
-        load = LoadMessage(
-            path=file.path,
-            stem=file.stem,
-            directory=file.directory,
-            package=file.path.endswith("/__init__.py"),
-            describe=describe,
-            fork=self.spec.fresh,
-            tests=self.spec.tests,
-        )
-        self._cell.channel.send(BecomeMessage(), become)
-        deadline = loop.call_later(load_seconds, self._cell.abort, LOADING, f"{load_seconds:g} s")
-        try:
-            async with asyncio.timeout(load_seconds + LOAD_GRACE_SECONDS):
-                if spec.interpreter is not None and spec.interpreter.program:
-                    await self._startup.resumed
-                    self._cell.channel.send(
-                        BecomeMessage(), become
-                    )  # for the interpreter that the cell executes
-                self._cell.channel.send(load, file.content)
-                self.description = await self._startup.loaded
-        except TimeoutError:
-            self.crash_cause = "deadline"
-            await self.end()
-            raise StartFailed(
-                "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
-            ) from None
+            raise StartFailed("spawn", str(error)) from error
         except BaseException:
             await self.end()
             raise
         finally:
-            deadline.cancel()
-            self.layers, self.printed = self._startup.layers, self._startup.printed
+            self.layers, self.printed = startup.layers, startup.printed
             self._startup = None
         if self.state is WorkerState.STARTING:
             self.fire(WorkerEvent.HELLO)
         return self.description
+
+    async def _take_cell(self, prefork: PreforkedCells) -> tuple[CellSpec, Mapping[str, str]]:
+        """Take a cell; return its specification, with the environment that was built for it, and its secrets."""
+        spec = self.spec
+        try:
+            if spec.requirements and self._prepare is not None:
+                spec = await self._prepare(spec)
+            secrets = await spec.secrets.read() if spec.secrets else {}
+            self._cell = self.cell = await prefork.take(self)
+        except tuple(STAGES) as failure:
+            self.fire(WorkerEvent.EXIT)
+            stage = next(stage for kind, stage in STAGES.items() if isinstance(failure, kind))
+            raise StartFailed(stage, str(failure)) from failure
+        except BaseException:
+            self.fire(WorkerEvent.EXIT)
+            raise
+        self._cell.ended.add_done_callback(self._on_ended)
+        self._on_change(self)  # it has a pid now
+        return spec, secrets
+
+    def _set_up(self, spec: CellSpec, secrets: Mapping[str, str], tmpdirs: TemporaryDirectories) -> bytes:
+        """Prepare what the cell gets from the daemon; return the payload of its `become` message."""
+        cell = self.cell
+        cell.processes.has_engine = spec.interpreter is not None and bool(spec.interpreter.engine)
+        try:
+            self._make_tmpdir(tmpdirs)
+        except OSError as error:
+            raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
+        if spec.policy.network == "proxy":
+            self.egress = Egress(spec.policy.hosts, f"{self.id} {spec.file.stem}", self._on_refused)
+        cell.receive_sockets(self.egress.serve if self.egress is not None else None)
+        memory_held = cell.limit(spec.limits)
+        if secrets:
+            cell.redact(Redactor(secrets.values()))
+        return spec.setup_message(self._tmpdir, secrets, memory_held=memory_held)
 
     def _make_tmpdir(self, tmpdirs: TemporaryDirectories) -> None:
         """Make its temporary directory; a strict cell has a /tmp of its own, which ends with it."""
@@ -354,7 +342,7 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         try:
             count = await answer
             # The process of the next call is none of the tool's.
-            return max(0, count - len(self.cell.workers) + 1) if count > 0 else count
+            return max(0, count - len(self.cell.processes.workers) + 1) if count > 0 else count
         finally:
             timeout.cancel()
 
@@ -395,13 +383,13 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.cell.channel.fail(FrameError("the process of the call exited as if it had reported"))
         else:
             # Now: the next frame can be of the next process.
-            gone.set_result(self.cell.is_forked_gone())
+            gone.set_result(self.cell.processes.is_forked_gone())
             self._hello_due = True
 
     def _on_forked(self) -> None:
         """Take the process of the next call, and send the call that waits for it."""
         self._hello_due = False
-        self.cell.take_forked()
+        self.cell.processes.take_forked()
         if (held := self._held) is not None:
             self._held = None
             self.cell.channel.send(*held)

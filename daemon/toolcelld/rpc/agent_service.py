@@ -30,23 +30,24 @@ from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.lifecycle import SessionState
 from toolcelld.output.spill import Output, SpillStore, UnknownOutput
-from toolcelld.rpc.arguments import ArgumentReassembler, complete
 from toolcelld.rpc.auth import TokenInterceptor
-from toolcelld.rpc.encoding import (
+from toolcelld.rpc.messages.arguments import ArgumentReassembler, complete
+from toolcelld.rpc.messages.decoding import (
     PROTOCOL,
-    STATUS_CODES,
-    call_info,
-    catalog_part,
     check_length,
     decode_open,
     decode_reply,
     decode_session_event,
+)
+from toolcelld.rpc.messages.encoding import (
+    call_info,
+    catalog_part,
     encode_event,
     encode_output,
     encode_problem,
     encode_tool,
-    trailers,
-)  # fmt: skip
+)
+from toolcelld.rpc.messages.refusals import STATUS_CODES, trailers
 from toolcelld.sessions.admission import disabled_tools, find_tool
 from toolcelld.sessions.session import OpenRequest, Session
 

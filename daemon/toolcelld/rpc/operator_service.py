@@ -22,7 +22,7 @@ from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.directory import Pin
 from toolcelld.catalog.discovery.sources import project_above
 from toolcelld.catalog.registry import DirectoryError
-from toolcelld.cell.usage import resident_memory
+from toolcelld.cell.processes.usage import resident_memory
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
@@ -35,9 +35,10 @@ from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
 from toolcelld.rpc.doctor import diagnose, look_at_engine
-from toolcelld.rpc.encoding import PROTOCOL, call_info, encode_problem, timestamp
+from toolcelld.rpc.messages.decoding import PROTOCOL
+from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
+from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.preparation import prepare, remove_unused
-from toolcelld.rpc.shown_values import shown_arguments, shown_result
 from toolcelld.rpc.trust_request import TrustRequest, encode_trusted, is_of
 from toolcelld.sessions.admission import find_tool
 
@@ -182,20 +183,21 @@ class Operator(rpc.OperatorServicer):
     async def WatchEvents(
         self, request: pb.WatchEventsRequest, context: Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        async for happening, lost in self._daemon.happenings.follow():
-            if lost:
-                yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
-            if request.session_id and happening.session_id != request.session_id:
-                continue
-            yield pb.WatchEventsResponse(
-                time=timestamp(happening.time),
-                type=happening.type,
-                session_id=happening.session_id,
-                call_id=happening.call_id,
-                worker_id=happening.worker_id,
-                tool=happening.tool,
-                message=happening.message,
-            )
+        with self._daemon.happenings.follow() as happenings:
+            async for happening, lost in happenings:
+                if lost:
+                    yield pb.WatchEventsResponse(time=timestamp(happening.time), type="gap", count=lost)
+                if request.session_id and happening.session_id != request.session_id:
+                    continue
+                yield pb.WatchEventsResponse(
+                    time=timestamp(happening.time),
+                    type=happening.type,
+                    session_id=happening.session_id,
+                    call_id=happening.call_id,
+                    worker_id=happening.worker_id,
+                    tool=happening.tool,
+                    message=happening.message,
+                )
 
     async def TailLogs(
         self, request: pb.TailLogsRequest, context: Context
@@ -205,26 +207,27 @@ class Operator(rpc.OperatorServicer):
         has_since = request.HasField("since")
         since = request.since.seconds + request.since.nanos / 1e9 if has_since else 0.0  # any numbers will do
         count = request.lines if request.HasField("lines") else LINES_MAX if has_since else LINES_DEFAULT
-        lines = book.last(min(count, LINES_MAX), wanted, since)
-        for start in range(0, len(lines), LINES_PER_MESSAGE):
-            yield pb.TailLogsResponse(
-                lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]
-            )
-        if not request.follow:
-            return
-        async for line, lost in book.feed.follow():
-            if lost:
+        with book.feed.follow() as later:  # from now on, so that no line is missed in between
+            lines = book.last(min(count, LINES_MAX), wanted, since)
+            for start in range(0, len(lines), LINES_PER_MESSAGE):
                 yield pb.TailLogsResponse(
-                    lines=[
-                        _line(
-                            LogLine(
-                                line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"
-                            )
-                        )
-                    ]
+                    lines=[_line(line) for line in lines[start : start + LINES_PER_MESSAGE]]
                 )
-            if line.about(wanted):
-                yield pb.TailLogsResponse(lines=[_line(line)])
+            if not request.follow:
+                return
+            async for line, lost in later:
+                if lost:
+                    yield pb.TailLogsResponse(
+                        lines=[
+                            _line(
+                                LogLine(
+                                    line.time, "daemon", "warning", f"{lost} lines were lost: read too slowly"
+                                )
+                            )
+                        ]
+                    )
+                if line.about(wanted):
+                    yield pb.TailLogsResponse(lines=[_line(line)])
 
     async def Reload(self, request: pb.ReloadRequest, context: Context) -> pb.ReloadResponse:
         async with refusals(context):

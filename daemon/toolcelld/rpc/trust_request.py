@@ -16,7 +16,7 @@ from toolcelld.config.resolution.grants import Grant
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.policy.trust import Asked, Trusted, digest_of
-from toolcelld.rpc.encoding import encode_problem, timestamp
+from toolcelld.rpc.messages.encoding import encode_problem, timestamp
 
 __all__ = ["TrustRequest", "encode_trusted", "is_of"]
 

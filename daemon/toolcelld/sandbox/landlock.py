@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcelld import linux
-from toolcelld.files.paths import Place, open_place
+from toolcelld.files.paths import Place, is_below, is_below_any, open_place
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["Domain", "Rule", "domain", "enter", "system_rules"]
@@ -38,9 +38,8 @@ READ_FILE: Final = 1 << 2
 READ_DIRECTORY: Final = 1 << 3
 REMOVE: Final = 1 << 4 | 1 << 5  # directories and files
 MAKE_DEVICE: Final = 1 << 6 | 1 << 11  # character and block
-MAKE: Final = (
-    1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
-)  # directories, files, sockets, pipes, symbolic links
+# Directories, files, sockets, pipes, symbolic links
+MAKE: Final = 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
 REFER: Final = linux.LANDLOCK_REFER  # since 2
 TRUNCATE: Final = 1 << 14  # since 3
 DEVICE_IOCTL: Final = 1 << 15  # since 5
@@ -160,13 +159,9 @@ def _without_repetition(rules: Iterable[Rule]) -> Iterator[Rule]:
     seen: list[str] = []
     for rule in rules:
         path = rule.path if rule.path == OWN_PROC[0] else os.path.realpath(rule.path)
-        if not _is_below(path, seen):
+        if not is_below_any(path, seen):
             seen.append(path)
             yield rule
-
-
-def _is_below(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
 def enter(wanted: Domain) -> str:
@@ -226,10 +221,10 @@ def _grant(ruleset: int, rule: Rule, handled: int) -> None:
 
 
 def _refuse_kernels_own(path: str, real: str) -> None:
-    if _is_below(real, [SHARED_MEMORY]):
+    if is_below(real, SHARED_MEMORY):
         return
     for own in KERNELS:
-        if _is_below(real, [own]) or _is_below(own, [real]):
+        if is_below(real, own) or is_below(own, real):
             raise ValueError(
                 f"{path} cannot be writable: {own} is the kernel's, and who may write there can leave the cell. "
                 "Name the directories that the tool writes to."

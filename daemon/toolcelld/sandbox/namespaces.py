@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from toolcelld import linux
-from toolcelld.files.paths import Place, open_place, open_plain
+from toolcelld.files.paths import Place, is_below_any, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["HIDDEN", "bound_processes", "bounds_processes", "enter_namespaces", "mount_view"]
@@ -129,7 +129,7 @@ def mount_view(policy: SandboxPolicy, needed: Sequence[str], tmpdir_bytes: int |
     emptied = _present([*HIDDEN, *policy.hidden])
     found = {place.path: place for place in policy.found}
     needed_paths = [*needed, *_present(path for path in policy.readable if path not in found)]
-    kept = dict.fromkeys(_outermost(path for path in needed_paths if _below_any(path, emptied)))
+    kept = dict.fromkeys(_outermost(path for path in needed_paths if is_below_any(path, emptied)))
     # Readable places that are links themselves, as an alias of an interpreter: the copies are mounted at their targets.
     links = {path: os.path.realpath(path) for path in policy.readable if os.path.islink(path)}
     # Detached copies are made before anything is hidden.
@@ -164,7 +164,7 @@ def _trees(
     Raises `Exchanged` where something else is there than was found.
     """
     for place in places:
-        if not _below_any(place.path, emptied):
+        if not is_below_any(place.path, emptied):
             continue
         try:
             opened = open_place(place)
@@ -218,13 +218,9 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths that are not below another one."""
     kept: list[str] = []
     for path in sorted(paths):
-        if not _below_any(path, kept):
+        if not is_below_any(path, kept):
             kept.append(path)
     return kept
-
-
-def _below_any(path: str, others: Iterable[str]) -> bool:
-    return any(path == other or path.startswith(other.rstrip("/") + "/") for other in others)
 
 
 def _make_place(path: str, tree: int) -> None:

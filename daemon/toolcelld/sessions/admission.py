@@ -35,9 +35,9 @@ AGENTS_THAT_READ: Final = ("claude", "codex", "copilot", "cursor", "opencode")
 """Parts of the names of agents that have a tool of their own to read files."""
 READER: Final = "file-reader"
 SCHEMA_LETTERS_MAX: Final = 4000
+"""Of parameters that have changed, for the model."""
 SHOWN_MAX: Final = 5
 """Tools that a refusal lists; of more it names those whose names are near."""
-"""Of parameters that have changed, for the model."""
 
 
 class Admission:

@@ -120,9 +120,12 @@ class ProjectWatch:
     # Comparing
 
     def _changed(self) -> bool:
-        for descriptor, before in self._changed_ns:  # noqa: SIM110  # twice in each warm call; a generator costs as much
-            if os.fstat(descriptor).st_ctime_ns != before:
-                return True
+        try:
+            for descriptor, before in self._changed_ns:  # twice in each warm call; a generator costs as much
+                if os.fstat(descriptor).st_ctime_ns != before:
+                    return True
+        except OSError:  # its file system is gone
+            return True
         return False
 
     def _compare(self) -> None:
@@ -159,7 +162,7 @@ class ProjectWatch:
     def _note(self) -> None:
         """Note the change times; 0 for one that is too recent to be relied upon."""
         settled_ns = time.time_ns() - UNSETTLED_NS
-        times = [(descriptor, os.fstat(descriptor).st_ctime_ns) for descriptor, _ in self._directories]
+        times = [(descriptor, _changed_at_ns(descriptor)) for descriptor, _ in self._directories]
         self._changed_ns = [(descriptor, at if at < settled_ns else 0) for descriptor, at in times]
 
     # Moving aside
@@ -269,6 +272,14 @@ class ProjectWatches:
             del self._sessions[directory]
             if (watch := self._watches.pop(directory, None)) is not None:
                 watch.close()
+
+
+def _changed_at_ns(descriptor: int) -> int:
+    """Return the change time of a directory; 0 where its file system does not tell."""
+    try:
+        return os.fstat(descriptor).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _is_there(place: Place) -> bool:

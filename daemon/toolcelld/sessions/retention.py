@@ -6,7 +6,7 @@ all sessions together have one. Beyond the latter a session that holds little is
 reads nothing does not stop the others: the whole is bounded by the limit and that little of each session.
 
 A session is counted when it asks for something and when a call ends. In between it can only grow by droppable events,
-which have a bound of their own; what its client acknowledges is noticed late, at the latest before anybody is refused.
+which have a bound of their own; what its client acknowledges is noticed late, at the latest before a call is refused.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ __all__ = ["SessionEvents"]
 logger = logging.getLogger(__name__)
 
 LINES_MAX: Final = 50
-"""Of the log, about the events of one session: whoever tells events could fill it otherwise."""
+"""Of the log, about the events of one session, as an adapter that sends events without end would fill it."""
 WAITING_MAX: Final = 64
 """Events of a session that are not told yet; the oldest are dropped."""
 HANDLER_SECONDS: Final = 5.0

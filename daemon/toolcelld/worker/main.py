@@ -7,8 +7,6 @@ loop, and cancels the task of an asynchronous tool. It raises only while the too
 
 Between calls the main thread itself reads the protocol, so a warm call needs no switch between threads.
 A reader thread exists only while a question is open.
-
-Longer than 400 lines because the loop and what a tool calls during its call share the state of the call under one lock.
 """
 
 from __future__ import annotations
@@ -16,22 +14,19 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import errno
 import inspect
 import json
 import logging
 import os
 import resource
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcell import Aborted, Denied, ToolContext, ToolError
-from toolcell._authoring.discover import Export, InvalidArguments
+from toolcell._authoring.discover import Export, Exports, InvalidArguments
 from toolcell._context.logs import LogHandler
 from toolcell._results.normalise import describe_exception, failure
 from toolcelld.protocol.frames import Decoder, FrameError
@@ -54,7 +49,6 @@ from toolcelld.protocol.messages import (
     Kind,
     LoadedMessage,
     LoadMessage,
-    RaisedLimit,
     ReplyMessage,
     RetireMessage,
     encode,
@@ -64,12 +58,13 @@ from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import ABORT, PROTOCOL, REPORTS
 from toolcelld.worker import packages
 from toolcelld.worker.abort import Abortable
-from toolcelld.worker.call_channel import CallChannel
+from toolcelld.worker.calling.call_channel import CallChannel
+from toolcelld.worker.calling.report import Report, Usage
+from toolcelld.worker.calling.tool_loop import ToolLoop
 from toolcelld.worker.channel import DaemonChannel
 from toolcelld.worker.loading.imports import ImportedFiles
 from toolcelld.worker.loading.loader import Broken, ToolSource, description_of, helpers_of, load
 from toolcelld.worker.loading.traceback_text import traceback_text
-from toolcelld.worker.report import Report, Usage
 from toolcelld.worker.template.leftovers import Leftovers
 from toolcelld.worker.template.process import FINISHED, Template
 from toolcelld.worker.template.traces import ImportTraces
@@ -82,10 +77,6 @@ T = TypeVar("T")
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 LOADING: Final = 0
 """The sequence number of loading the file; calls begin at 1."""
-ENDING_THREADS: Final = ("toolcell-pool", "waitpid-", "asyncio-waitpid-")
-"""How the names of threads begin that end by themselves: our pool's, and asyncio's that wait for a child, until 3.12."""
-THREAD_JOIN_SECONDS: Final = 0.05
-"""How long to wait for such a thread before it counts as a leftover of the call."""
 
 
 def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
@@ -113,16 +104,6 @@ def main(plan: setup.Plan, *, resumed: bool = False) -> NoReturn:
         os._exit(status)
 
 
-class _CallPool(ThreadPoolExecutor):
-    """The thread pool of `asyncio.to_thread`, one for each call that uses it, so that its idle threads can be ended."""
-
-    used = False
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        self.used = True
-        return super().submit(fn, *args, **kwargs)
-
-
 class _Worker:
     def __init__(self, plan: setup.Plan, *, resumed: bool) -> None:
         self.daemon_channel = DaemonChannel(PROTOCOL, REPORTS)
@@ -131,11 +112,9 @@ class _Worker:
         self._resumed = resumed
         self._directory = "/"
         self._tools: dict[str, Export] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pool: _CallPool | None = None
+        self._tool_loop = ToolLoop(self.abortable)
         self._cpu_seconds = 0.0
         self._current: CallChannel | None = None
-        self._tasks_created = 0  # in this call
         self._imported: ImportedFiles | None = None
         self._began_ns = 0
         self._modules = 0  # how many were imported at the last report
@@ -242,13 +221,7 @@ class _Worker:
             self.abortable.end()
             sys.stdout.flush()
             sys.stderr.flush()
-        self._tools = {tool.name: tool for tool in exported.tools}
-        if message.tests:
-            from toolcell._testing.run import tests_of  # a daemon for tests alone has it
-
-            self._tools = dict.fromkeys(self._tools, tests_of(message.directory))
-        if exported.on_session is not None:
-            self._tools[exported.on_session.name] = exported.on_session
+        self._keep(exported, message)
         self._report_imports()
         # One handler for all calls; records between calls go to stderr, as without the handler.
         logging.getLogger().addHandler(LogHandler(self))
@@ -256,12 +229,26 @@ class _Worker:
         forks = isinstance(traces, ImportTraces) and not traces.unfit()
         self.daemon_channel.send(LoadedMessage(layers=layers, forks=forks or None), answer)
         if forks:
-            sample = sample_tool()
-            Template(self._plan, leftovers).fork(self._say_gone)
-            self._forked = True
-            self.abortable.listen()
-            self._rehearse(sample)
-            self._say_hello()
+            self._become_template(leftovers)
+
+    def _keep(self, exported: Exports, message: LoadMessage) -> None:
+        """Keep what calls may run, by name."""
+        self._tools = {tool.name: tool for tool in exported.tools}
+        if message.tests:
+            from toolcell._testing.run import tests_of  # a daemon for tests alone has it
+
+            self._tools = dict.fromkeys(self._tools, tests_of(message.directory))
+        if exported.on_session is not None:
+            self._tools[exported.on_session.name] = exported.on_session
+
+    def _become_template(self, leftovers: Leftovers) -> None:
+        """Fork a process for each call; this returns in each of them, ready for its call."""
+        sample = sample_tool()
+        Template(self._plan, leftovers).fork(self._say_gone)
+        self._forked = True
+        self.abortable.listen()
+        self._rehearse(sample)
+        self._say_hello()
 
     def _say_gone(self, call: int) -> None:
         self.daemon_channel.send(GoneMessage(seq=call))
@@ -305,7 +292,7 @@ class _Worker:
         usage = Usage(
             cpu_seconds=max(0.0, round(self._cpu_seconds - previous_seconds, 6)),
             memory_peak_bytes=own.ru_maxrss * 1024,
-            threads=min(self._count_leftovers(), THREADS_MAX),
+            threads=min(self._tool_loop.count_leftovers(), THREADS_MAX),
         )
         if len(sys.modules) != self._modules:
             self._report_imports()
@@ -314,7 +301,9 @@ class _Worker:
 
     def _run_call(self, message: CallMessage, payload: bytes) -> Report:
         tool = self._tools.get(message.tool)
-        channel = self._current = CallChannel(self.daemon_channel, self.abortable, self.complete, message.seq)
+        channel = self._current = CallChannel(
+            self.daemon_channel, self.abortable, self._tool_loop.complete, message.seq
+        )
         context = ToolContext(channel, **message.context)
         report = self._report(tool, message.seq, payload, context, channel)
         self._current = None
@@ -336,7 +325,7 @@ class _Worker:
             with self.abortable:
                 value = tool.invoke(arguments, context)
                 if tool.is_async or inspect.isawaitable(value):
-                    value = self.complete(value)
+                    value = self._tool_loop.complete(value)
                 result = tool.normalise(value)
                 if result.misfit:
                     text = f"{tool.name} returned what its return annotation does not allow: {result.misfit}"
@@ -370,87 +359,15 @@ class _Worker:
     def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
-        from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
+        from toolcelld.worker.calling.denial import denial, is_unreached, limit_behind  # most calls need none
 
+        cell_setup = self._plan.setup
+        assert cell_setup is not None
         refusable = (OSError, KeyError)
-        if isinstance(error, refusable) or isinstance(error.__cause__ or error.__context__, refusable):
-            assert self._plan.setup is not None
-            if refused := denial(error, tool, self._plan.setup.policy, self._directory):
-                text = f"{text}\n{refused}"
-        limit = self._limit_behind(error)
+        is_refusable = isinstance(error, refusable) or isinstance(
+            error.__cause__ or error.__context__, refusable
+        )
+        if is_refusable and (refused := denial(error, tool, cell_setup.policy, self._directory)):
+            text = f"{text}\n{refused}"
+        limit = limit_behind(error, cell_setup.tmpdir if cell_setup.policy.enclosure == "strict" else "")
         return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
-
-    def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
-        """Return the key of the cell's limit that caused an exception; None where no limit did."""
-        if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-            return "processes"  # the exception does not have the kernel's EAGAIN
-        if not isinstance(error, OSError):
-            return None
-        if error.errno == errno.ENOSPC and (cell_setup := self._plan.setup) is not None:
-            # Only a strict cell has a file system of its own.
-            with contextlib.suppress(OSError):
-                if cell_setup.policy.enclosure == "strict":
-                    left = os.statvfs(cell_setup.tmpdir)
-                    return None if left.f_bavail and left.f_favail else "disk"
-            return None
-        if error.errno == errno.EMFILE:
-            return "open_files"
-        if error.errno == errno.EAGAIN:  # of a fork, or of a descriptor that would block
-            return "processes" if _is_thread_refused() else None
-        return "file_size" if error.errno == errno.EFBIG else None
-
-    def complete(self, awaitable: Any) -> Any:
-        """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        if self._pool is None:
-            self._pool = _CallPool(thread_name_prefix="toolcell-pool")
-            self._loop.set_default_executor(self._pool)
-        loop = self._loop
-        loop.set_task_factory(self._make_task)
-        task = loop.create_task(_await_and_stop(awaitable, loop.stop))
-        # Through the loop, so that the task has started when it is cancelled, and runs its `finally`.
-        self.abortable.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        try:
-            while not task.done():
-                loop.run_forever()
-            return task.result()
-        finally:
-            self.abortable.cancel = None
-
-    def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
-        self._tasks_created += 1
-        return asyncio.Task(work, loop=loop, **options)
-
-    def _count_leftovers(self) -> int:
-        """Return the number of threads and tasks that are still running after their call."""
-        created, self._tasks_created = self._tasks_created, 0
-        # The first task is the tool's own, which is done. `all_tasks` takes longer than most calls, so it is skipped.
-        tasks = 0
-        if (loop := self._loop) is not None and (created > 1 or loop.get_task_factory() != self._make_task):
-            tasks = len(asyncio.all_tasks(loop))
-        if self._pool is not None and self._pool.used:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-        if threading.active_count() > 1:
-            for thread in threading.enumerate():
-                if thread.name.startswith(ENDING_THREADS):
-                    thread.join(THREAD_JOIN_SECONDS)
-        return tasks + threading.active_count() - 1
-
-
-def _is_thread_refused() -> bool:
-    """Return whether the kernel refuses one more thread, as it refuses one more process."""
-    try:
-        threading.Thread(target=int).start()  # returns at once
-    except RuntimeError:
-        return True
-    return False
-
-
-async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
-    """Await, then stop the loop. `run_until_complete` needs one more iteration, as long as a small tool takes."""
-    try:
-        return await awaitable
-    finally:
-        stop()

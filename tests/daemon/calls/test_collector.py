@@ -29,7 +29,7 @@ from toolcelld.protocol.messages import (
     MessageError,
     ReplyMessage,
 )
-from toolcelld.rpc.encoding import encode_event
+from toolcelld.rpc.messages.encoding import encode_event
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcelld.calls.outcomes.outcome import Evidence, Kind, Report, Stop, judge, stopped_waiting
 from toolcelld.cell.exit import CellExit, Proof
-from toolcelld.cell.usage import Member, Usage
+from toolcelld.cell.processes.usage import Member, Usage
 from toolcelld.config.resolution.settings import Limits, Settings
 
 SECONDS = st.floats(0, 1e6)

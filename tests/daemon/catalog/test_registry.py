@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -431,3 +432,16 @@ async def test_a_refresh_of_a_directory_that_nobody_holds_leaves_nothing(shop: S
     async with live(shop) as catalogs:
         assert list((await catalogs.refresh(write(project, lint="1"), wait_seconds=LONG)).tools) == ["lint"]
         assert catalogs.directories == ()
+
+
+async def test_a_link_to_a_directory_that_is_not_utf_8_is_refused(shop: Shop, tmp_path: Path) -> None:
+    target = tmp_path / os.fsdecode(b"\xff")
+    (target / ".toolcell/tools").mkdir(parents=True)
+    (target / ".toolcell/config.toml").write_text('python = ".venv/bin/python"')
+    write(target, lint="1")
+    (tmp_path / "link").symlink_to(target)
+    async with live(shop) as catalogs:
+        with pytest.raises(DirectoryError, match="is not UTF-8; rename it"):
+            await catalogs.open(str(tmp_path / "link"), wait_seconds=LONG)
+    seen = shelf._look(Config(), str(target), ())  # pyright: ignore[reportPrivateUsage]  # what a rescan runs
+    assert [problem.message for problem in seen.problems] == ["its name is not UTF-8; rename it"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.calls.limit_monitor import crossing
-from toolcelld.cell.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
+from toolcelld.cell.processes.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
 from toolcelld.config.resolution.settings import Limits
 
 MIB = 2**20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.config.lines import line_of
+from toolcelld.config.lines import KeyLines
 
 TEXT = """
 trust = "ask"  # 2
@@ -45,16 +45,16 @@ TOKEN = { env = "T" }
     ],
 )
 def test_a_key_has_the_line_that_says_it(path: tuple[str, ...], line: int | None) -> None:
-    assert line_of(TEXT, path) == line
+    assert KeyLines(TEXT).of(path) == line
 
 
 @given(st.text(), st.lists(st.text(max_size=5), max_size=3))
 def test_any_text_has_a_line_or_none(text: str, path: list[str]) -> None:
-    line = line_of(text, tuple(path))
+    line = KeyLines(text).of(tuple(path))
     assert line is None or 1 <= line <= len(text.splitlines())
 
 
 def test_a_text_that_looks_like_a_table_is_only_a_hint() -> None:
     text = 'a = """\n[b]\nc = 2\n"""\n[b]\nc = 6\n'
     assert tomllib.loads(text)["b"] == {"c": 6}
-    assert line_of(text, ("b", "c")) == 3
+    assert KeyLines(text).of(("b", "c")) == 3

@@ -70,6 +70,7 @@ def test_everything_that_a_project_may_ask_for_is_read() -> None:
         ("x = [", "is not TOML"),
         (f"x = {'[' * 30_000}", "nested too deeply"),
         (f"x = {'9' * 5000}", "a number of too many digits"),
+        (f"x{'.x' * 30_000} = 1", "more than 64 dots in line 1"),
     ],
 )
 def test_a_mistake_names_the_file_the_key_and_the_remedy(text: str, message: str) -> None:

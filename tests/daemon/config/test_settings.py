@@ -16,7 +16,7 @@ from toolcelld.config.load import Config
 from toolcelld.config.resolution.declaration import DeclarationError, Preset
 from toolcelld.config.resolution.settings import KEYS, Limits, lower, resolve
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
-from toolcelld.rpc.encoding import decode_limits
+from toolcelld.rpc.messages.decoding import decode_limits
 
 VALUES = st.integers(min_value=1, max_value=10_000) | st.none()
 LIMITS = st.builds(Limits, **dict.fromkeys(KEYS.values(), VALUES))

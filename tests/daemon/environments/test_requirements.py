@@ -56,6 +56,7 @@ def test_a_block_is_read(content: bytes, found: Requirements) -> None:
         (block("dependencies = ["), "not TOML"),
         (block(f"x = {'[' * 60_000}"), "nested too deeply"),
         (block(f"x = {'9' * 5000}"), "too many digits"),
+        (block(f"x{'.x' * 30_000} = 1"), "more than 64 dots in line 1"),
         (block(*["a = 1"] * 20_000), "longer than 64 KiB"),
         (block() + b"\n" + block(), "two script blocks"),
         (f"{BEGIN}\n# dependencies = []\n".encode(), "has no end"),

@@ -38,6 +38,7 @@ class FakeCell:
         self.sent: list[str] = []
         self.channel = self
         self.stdio = self
+        self.processes = self
         self._worker = worker
 
     def send(self, message: ToWorker, payload: bytes = b"") -> None:

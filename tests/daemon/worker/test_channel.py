@@ -22,8 +22,8 @@ from toolcelld.protocol.frames import PAYLOAD_BYTES_MAX, Decoder, Frame, FrameEr
 from toolcelld.protocol.messages import MESSAGE_BYTES_MAX, METADATA_BYTES_MAX, ChunkMessage, WithdrawMessage
 from toolcelld.sandbox.setup import ABORT_SIGNAL
 from toolcelld.worker.abort import HEAD, Abortable
+from toolcelld.worker.calling.report import Report, Usage
 from toolcelld.worker.channel import DaemonChannel, UpdateSender
-from toolcelld.worker.report import Report, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 

@@ -25,7 +25,7 @@ from toolcelld.output.spill import OutputOrigin, SpillStore
 from toolcelld.output.spool import SpooledOutput
 from toolcelld.protocol.frames import Decoder, FrameError
 from toolcelld.protocol.messages import MessageError, ResultMessage, from_worker
-from toolcelld.worker.report import Report, Usage
+from toolcelld.worker.calling.report import Report, Usage
 
 USAGE = Usage(cpu_seconds=0.5, memory_peak_bytes=4096, threads=0)
 SETTINGS = resolve(Config(), "t", {}, "project")

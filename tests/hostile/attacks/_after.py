@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from toolcelld.worker.report import Report, Usage
+from toolcelld.worker.calling.report import Report, Usage
 
 REPORTS = 6
 

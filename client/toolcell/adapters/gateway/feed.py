@@ -1,4 +1,4 @@
-"""What the calls of a gateway tell, to everybody who reads it: one queue for each reader, bounded.
+"""What the calls of a gateway tell, to all readers: one queue for each, bounded.
 
 A reader that is too slow loses the oldest events and is told how many; a tool never waits for one.
 """

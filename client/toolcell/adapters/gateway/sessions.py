@@ -1,8 +1,8 @@
 """The gateway's sessions with the daemon, and the calls that run in them.
 
 There is one session for all who name none, and others for clients that want state between calls (`isolation =
-"session"`) or fewer tools. Each is a task of its own, because a session is left by the task that entered it. One that
-nobody uses for half an hour is left, and so are all when the gateway ends, which aborts what runs in them.
+"session"`) or fewer tools. Each is a task of its own, because a session is left by the task that entered it. One
+without a request for half an hour is left, and so are all when the gateway ends, which aborts what runs in them.
 
 A call is a task too: it passes on what the tool tells, to the feed, and ends when the tool has.
 """
@@ -52,7 +52,7 @@ class GatewaySession:
     """One session with the daemon."""
 
     id: str
-    """The gateway's id of it, which its clients name; "" for the one of all who name none."""
+    """The gateway's id of it, which its clients name; "" for the one of requests that name none."""
     session: Session
     calls: dict[str, RunningCall] = field(default_factory=dict[str, RunningCall])
     """The running calls by id."""
@@ -61,7 +61,7 @@ class GatewaySession:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to have it left."""
     idle: asyncio.TimerHandle | None = None
-    """Has it left when nobody has used it for long."""
+    """Leaves it when it was not used for `IDLE_SECONDS`."""
 
 
 class GatewaySessions:
@@ -231,7 +231,7 @@ class GatewaySessions:
             self._count -= 1
 
     def _rest(self, held: GatewaySession) -> None:
-        """Have a session left when nobody uses it from now on; the one of all who name none stays."""
+        """Leave a session after a time without a request; the one of requests that name none stays."""
         if held.idle is not None:
             held.idle.cancel()
             held.idle = None

@@ -124,7 +124,9 @@ class HttpServer:
         """Give the socket up; harmless twice."""
         if self._inode:
             with suppress(OSError):
-                if os.lstat(self.address.path).st_ino == self._inode:  # else it is somebody else's by now
+                if (
+                    os.lstat(self.address.path).st_ino == self._inode
+                ):  # else it is that of another server by now
                     os.unlink(self.address.path)
             self._inode = 0
         self._socket.close()
@@ -169,7 +171,7 @@ def _network_socket(address: Address) -> sockets.socket:
 
 
 def _unix_socket(path: str) -> sockets.socket:
-    """A socket that this user alone can connect to; one that nobody listens on any longer is replaced."""
+    """A socket that this user alone can connect to; one without a listener is replaced."""
     with suppress(OSError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as other:
@@ -183,7 +185,7 @@ def _unix_socket(path: str) -> sockets.socket:
         os.fchmod(socket.fileno(), 0o600)  # the file is made with it
         socket.bind(path)
         os.chmod(path, 0o600)
-        socket.listen(BACKLOG)  # until then nobody can connect
+        socket.listen(BACKLOG)  # until then no program can connect
     except OSError:
         socket.close()
         raise

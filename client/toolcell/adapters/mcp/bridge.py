@@ -117,9 +117,8 @@ async def _answer(
         with asked, answered:
             group.create_task(serving.run(asking, answering, options), name="discovery")
             await asked.send(item)
-            with suppress(
-                anyio.BrokenResourceError, anyio.ClosedResourceError
-            ):  # it does not hear it any more
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                # It does not hear it any more
                 await write.send(await answered.receive())
 
 

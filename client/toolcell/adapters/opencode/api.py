@@ -15,9 +15,8 @@ import httpx2
 
 __all__ = ["OpenCodeApi", "OpenCodeError"]
 
-REQUEST_SECONDS = (
-    90.0  # the first one of a directory opens it, plugins and all; MCP servers have 60 s to start
-)
+# The first one of a directory opens it, plugins and all; MCP servers have 60 s to start
+REQUEST_SECONDS = 90.0
 CONNECT_SECONDS = 5.0
 
 

@@ -90,7 +90,7 @@ async def operator(context: CommandContext) -> AsyncGenerator[Operator]:
 def refuse_stale(socket: str) -> None:
     """Raise Failure for a socket that a daemon has left when it was killed."""
     if os.path.exists(socket) and not _paths.answers(socket):
-        message = f"No daemon runs here: nobody answers on {socket}."
+        message = f"No daemon runs here: nothing answers on {socket}."
         raise Failure(Exit.UNAVAILABLE, "unavailable", message, "Start the daemon: toolcell serve")
 
 

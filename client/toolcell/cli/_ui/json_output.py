@@ -22,9 +22,8 @@ from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["output_record", "print_json", "problem", "record", "time_of", "tool"]
 
-TEXTS: Final = frozenset(
-    {"text", "message"}
-)  # empty is what they say; of any other string it is "there is none"
+# Empty is what they say; of any other string it is "there is none"
+TEXTS: Final = frozenset({"text", "message"})
 NUMBERS_FROM_ONE: Final = frozenset({"pid", "keeper_pid", "line"})  # 0 is "there is none"
 
 

@@ -60,9 +60,8 @@ def open_standard_streams() -> None:
         if getattr(sys, name) is None:
             stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115  # for good
             setattr(sys, name, stream)
-            setattr(
-                sys, f"__{name}__", stream
-            )  # else the stream that escapes would lose the buffer of this one
+            # Otherwise the stream that escapes would lose the buffer of this one
+            setattr(sys, f"__{name}__", stream)
 
 
 def why_output_fails() -> str:

@@ -38,9 +38,8 @@ class _Tested:
 
     path: str
     tests: tuple[str, ...]
-    export: str = (
-        ""  # the tool in whose cell they run; empty for the one that is called like the file, else the first
-    )
+    # The tool in whose cell they run; empty for the one that is called like the file, else the first
+    export: str = ""
 
     def tool(self, catalog: Catalog) -> str:
         """The tool in whose cell they run. Raises Failure for one that is not there."""

@@ -85,9 +85,8 @@ class Connection:
 
     async def open(self) -> None:
         """Attach, and wait for the catalog. Raises Unavailable."""
-        self._pump = asyncio.create_task(
-            self._run(), name="toolcell session"
-        )  # owned here, awaited by `leave`
+        # Owned here, awaited by `leave`
+        self._pump = asyncio.create_task(self._run(), name="toolcell session")
         opened = asyncio.create_task(self._opened.wait())
         try:
             await asyncio.wait({self._pump, opened}, return_when=asyncio.FIRST_COMPLETED)
@@ -249,9 +248,8 @@ class Connection:
         state.accepted = True
 
     def _on_ask(self, state: CallState, event: pb.Event, _: bytes) -> None:
-        if not state.was_asked(
-            event.ask.ask_id
-        ):  # else put again after a drop: the daemon cannot know that we have it
+        # One that was asked already is put again after a drop, as the daemon cannot know that we have it
+        if not state.was_asked(event.ask.ask_id):
             state.asks[event.ask.ask_id] = self._questions.create_task(self._answer(state, event.ask))
 
     def _on_request(self, state: CallState, event: pb.Event, _: bytes) -> None:

@@ -64,7 +64,7 @@ class Definitions:
                 for name, tool in tools.items():
                     if hook.concerns(ruleset.config, tool):
                         tools[name] = await self._changed(hook, bound, tool, catalog.directory)
-            except (HookFailed, HookRefused, Refusal, ValueError) as error:
+            except (HookFailed, HookRefused, Refusal, OSError, ValueError) as error:
                 text = f"the hook {hook.name} failed, and changes no definitions: {error}"
                 problems.append(Problem(hook.file.path, "", "broken", text[:2000]))
         if tools == catalog.tools and len(problems) == len(catalog.problems):

@@ -103,7 +103,7 @@ class Listener:
         if not self.result.done():
             self.result.set_exception(HookFailed(why))
 
-    def on_output(self, source: Source, data: bytes) -> bool:  # nobody reads it
+    def on_output(self, source: Source, data: bytes) -> bool:  # the output of a hook is dropped
         return False
 
     def on_broken(self, error: FrameError) -> None:
@@ -157,7 +157,7 @@ async def run_export(
     try:
         result = await _result_of(worker, Listener(worker.calls + 1), export, arguments, context, seconds)
         worker.cell.stdio.drain()
-        clean = not result.message.threads and worker.cell.is_clear()
+        clean = not result.message.threads and worker.cell.processes.is_clear()
     finally:
         _give_back(pool, places, worker, clean=clean)
     return _value(result)

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 
 from toolcell._units import format_bytes, format_seconds
 from toolcelld.cell.exit import CellExit
-from toolcelld.cell.usage import passed
+from toolcelld.cell.processes.usage import passed
 from toolcelld.config.load import dotted
 from toolcelld.config.resolution.settings import KEYS, Limits, Settings, shown_limit
 from toolcelld.network.refusals import Refused

@@ -40,9 +40,8 @@ class Digest:
     """The digest of a directory, and why it does not cover all of it."""
 
     value: bytes
-    uncovered: str = (
-        ""  # the first thing below that may change without another digest; empty where there is none
-    )
+    # The first thing below that may change without another digest; empty where there is none
+    uncovered: str = ""
 
 
 def digest_below(
@@ -58,7 +57,8 @@ def digest_below(
     """
     walk = _Walk(plain)
     total = hashlib.blake2b(digest_size=20)
-    total.update(f"{_version()}\0{python or sys.executable}\0{python and os.path.realpath(python)}".encode())
+    interpreter = python or sys.executable
+    total.update(os.fsencode(f"{_version()}\0{interpreter}\0{python and os.path.realpath(python)}"))
     budget = BYTES_MAX
     entries = walk.below(directory, "", 0)
     for path, entry in islice(entries, ENTRIES_MAX):

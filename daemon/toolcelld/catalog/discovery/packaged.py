@@ -66,7 +66,11 @@ def _of_entry_points() -> tuple[PackagedTool, ...]:
     places = tuple((place, _changed_ns(place)) for place in sys.path if place)
     if places not in _entry_points:
         _entry_points.clear()
-        _entry_points[places] = tuple(map(_of_entry_point, metadata.entry_points(group=GROUP)))
+        try:
+            _entry_points[places] = tuple(map(_of_entry_point, metadata.entry_points(group=GROUP)))
+        except (OSError, ValueError) as error:  # of one distribution; which one, it does not say
+            cause = f"an installed package cannot be read: {str(error)[:200]}"
+            return (PackagedTool(sys.prefix, f"the entry points of {sys.prefix}", cause),)
     return _entry_points[places]
 
 

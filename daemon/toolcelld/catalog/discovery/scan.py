@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolcell import _paths
-from toolcelld.catalog.discovery.digest import digest_below, listed
+from toolcelld.catalog.discovery.digest import Digest, digest_below, listed
 from toolcelld.catalog.discovery.flavours import flavour_of
 from toolcelld.catalog.discovery.sources import PLUGIN_SUFFIX, PROJECT, Source, ToolFile
 from toolcelld.catalog.problem import Problem, is_script, script_of, unused_in
 from toolcelld.config.project_file import PROJECT_FILE
-from toolcelld.environments.engine import ENGINES, engine_here
+from toolcelld.environments.engine import ENGINES, Engine, engine_here
 from toolcelld.files.paths import open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
@@ -73,9 +73,12 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             look = _scan_listed if source.listed else _scan_directory
-            for entry in look(source, place, resolved, paths, budget):
-                found.append(entry)
-                budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
+            try:
+                for entry in look(source, place, resolved, paths, budget):
+                    found.append(entry)
+                    budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
+            except OSError as error:  # of a file system that fails between two looks at the same entry
+                found.append(Problem(place, "", "broken", f"cannot be read: {error.strerror}"))
     return Scan(directory, tuple(found))
 
 
@@ -128,43 +131,26 @@ def _scan_directory(
     if len(candidates) > FILES_MAX:
         message = f"{len(candidates)} tool files; only the first {FILES_MAX} are used"
         yield Problem(place, "", "broken", message)
-    contents: dict[str, bytes] = {}
-    unfit: dict[str, Problem] = {}
-    for path, _, is_link in candidates[:FILES_MAX]:
-        if is_link and plain:
-            unfit[path] = Problem(path, "", "rejected", f"is a link, or has one as its module. {NO_LINKS}")
-            continue
-        real = os.path.realpath(path) if is_link else path
-        if (first := paths.setdefault(real, path)) != path:
-            unfit[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
-        elif isinstance(content := _read(path, budget, plain=plain), bytes):
-            contents[path] = content
-            budget -= len(content)
-        else:
-            unfit[path] = content
-    read = {path[len(place) + 1 :]: content for path, content in contents.items()}
+    contents = _contents(candidates[:FILES_MAX], paths, budget, plain=plain)
+    read = {path[len(place) + 1 :]: found for path, found in contents.items() if isinstance(found, bytes)}
     digest = digest_below(place, source.python, read, plain=plain)
     missing = "" if engine is not None else source.runtime or " or ".join(ENGINES)
     tool_files = [path for path, _, _ in candidates]
     notes = not is_plugins and (not source.only or is_script(source.only))
     yield from unused_in(place, entries, tool_files, missing) if notes else ()
     for path, stem, _ in candidates[:FILES_MAX]:
-        if path in unfit:
-            yield unfit[path]
+        content = contents[path]
+        if isinstance(content, Problem):
+            yield content
             continue
-        # Hash the file's own content too: a link may point outside the directory.
-        own = hashlib.blake2b(digest.value, digest_size=20)
-        own.update(source.project_file)  # what it asks for may change how its files are described
-        own.update(os.fsencode(path) + b"\0" + contents[path])
         runs = engine if is_script(path) else None
-        own.update(os.fsencode(runs.key) if runs is not None else b"")
         yield ToolFile(
             path,
             source.name,
             source.scope,
             stem,
-            contents[path],
-            own.hexdigest(),
+            content,
+            _digest_of(path, content, digest, source, runs),
             place,
             source.python,
             source.programs,
@@ -174,6 +160,34 @@ def _scan_directory(
             source.asked,
             runs,
         )
+
+
+def _contents(
+    candidates: Sequence[tuple[str, str, bool]], paths: dict[str, str], budget: int, *, plain: bool
+) -> dict[str, bytes | Problem]:
+    """Read candidates; return by path what is in each, or why it cannot be used."""
+    found: dict[str, bytes | Problem] = {}
+    for path, _, is_link in candidates:
+        if is_link and plain:
+            found[path] = Problem(path, "", "rejected", f"is a link, or has one as its module. {NO_LINKS}")
+            continue
+        real = os.path.realpath(path) if is_link else path
+        if (first := paths.setdefault(real, path)) != path:
+            found[path] = Problem(path, "", "rejected", f"is the same file as {first}, which is used")
+            continue
+        content = found[path] = _read(path, budget, plain=plain)
+        budget -= len(content) if isinstance(content, bytes) else 0
+    return found
+
+
+def _digest_of(path: str, content: bytes, directory: Digest, source: Source, engine: Engine | None) -> str:
+    """Return the digest of a tool file: of its directory, of what it asks for, and of what runs it."""
+    own = hashlib.blake2b(directory.value, digest_size=20)
+    own.update(source.project_file)  # what it asks for may change how its files are described
+    # The file's own content too: a link may point outside the directory.
+    own.update(os.fsencode(path) + b"\0" + content)
+    own.update(os.fsencode(engine.key) if engine is not None else b"")
+    return own.hexdigest()
 
 
 def _candidate(place: str, entry: os.DirEntry[str]) -> tuple[str, str, bool] | None:

@@ -218,9 +218,8 @@ _NUMBERED: Final = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sch
 
 def refusals_on(pids: tuple[int, ...]) -> Table:
     """Return the refused calls of a process that must not act on these others of its cell, nor leave queues to them."""
-    of_group = DeniedSyscall(
-        errno.EPERM, (Is(0, (0,), inverted=True),)
-    )  # 0 is PRIO_PROCESS; for ioprio_set it is 1
+    # 0 is PRIO_PROCESS; for ioprio_set it is 1
+    of_group = DeniedSyscall(errno.EPERM, (Is(0, (0,), inverted=True),))
     return {
         **dict.fromkeys(_NUMBERED, (DeniedSyscall(errno.EPERM, (Is(0, pids),)),)),
         "setpriority": (of_group, DeniedSyscall(errno.EPERM, (Is(1, pids),))),

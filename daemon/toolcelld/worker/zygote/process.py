@@ -144,7 +144,6 @@ class _Zygote:
                     os.waitpid(pid, 0)
 
     def _send(self, message: dict[str, Any], *descriptors: int) -> None:
-        with contextlib.suppress(
-            BrokenPipeError, ConnectionError
-        ):  # the next read returns the end of the stream
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            # The next read returns the end of the stream
             socket.send_fds(self._control, [json.dumps(message).encode()], descriptors)

@@ -7,7 +7,7 @@ import urllib.parse
 import pytest
 
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.rpc.encoding import trailers
+from toolcelld.rpc.messages.refusals import trailers
 
 SOFT_LIMIT_BYTES = 8 * 1024  # of gRPC; beyond it some metadata are refused by chance
 ENTRY_BYTES = 32  # that HTTP/2 counts for each, beside its name and its value

@@ -16,7 +16,7 @@ from typing import Final
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.request import Request
 from toolcelld.errors import Refusal, RefusalReason
-from toolcelld.rpc.encoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
+from toolcelld.rpc.messages.decoding import ARGUMENTS_BYTES_MAX, decode_call, too_large
 
 __all__ = ["PART_BYTES_MAX", "ArgumentReassembler", "complete"]
 

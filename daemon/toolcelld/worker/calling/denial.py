@@ -6,17 +6,20 @@ program or of the web site. The text names what was refused and the command that
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
 from toolcell._results.exception_text import redacted
+from toolcelld.protocol.messages import RaisedLimit
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["denial", "is_unreached"]
+__all__ = ["denial", "is_unreached", "limit_behind"]
 
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
@@ -165,4 +168,37 @@ def is_unreached(error: BaseException) -> bool:
         if isinstance(one, BaseException):
             pending += [one.__context__, one.__cause__, getattr(one, "reason", None)]
             pending = [each for each in pending if isinstance(each, BaseException)]
+    return False
+
+
+def limit_behind(error: BaseException, own_disk: str) -> RaisedLimit | None:
+    """Return the key of the cell's limit that caused an exception; None where no limit did.
+
+    Args:
+        error: What the tool raised.
+        own_disk: A path in the file system of the cell; empty where it has none of its own.
+    """
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return "processes"  # the exception does not have the kernel's EAGAIN
+    if not isinstance(error, OSError):
+        return None
+    if error.errno == errno.ENOSPC:
+        with contextlib.suppress(OSError):
+            if own_disk:
+                left = os.statvfs(own_disk)
+                return None if left.f_bavail and left.f_favail else "disk"
+        return None
+    if error.errno == errno.EMFILE:
+        return "open_files"
+    if error.errno == errno.EAGAIN:  # of a fork, or of a descriptor that would block
+        return "processes" if _is_thread_refused() else None
+    return "file_size" if error.errno == errno.EFBIG else None
+
+
+def _is_thread_refused() -> bool:
+    """Return whether the kernel refuses one more thread, as it refuses one more process."""
+    try:
+        threading.Thread(target=int).start()  # returns at once
+    except RuntimeError:
+        return True
     return False

@@ -197,11 +197,8 @@ def disk_used(directory: str, enough_bytes: int) -> int:
     used = entries = 0
     waiting = [directory]
     while waiting:
-        try:
-            listed = os.scandir(waiting.pop())
-        except OSError:
-            continue  # removed meanwhile, or not readable
-        with listed:
+        # Removed meanwhile, or not readable.
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as listed:
             for entry in listed:
                 entries += 1
                 try:

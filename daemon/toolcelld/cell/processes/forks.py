@@ -10,7 +10,7 @@ import os
 import select
 import signal
 
-from toolcelld.cell.process_list import ONE_THREAD_LINKS, ProcessList
+from toolcelld.cell.processes.process_list import ONE_THREAD_LINKS, ProcessList
 
 __all__ = ["Forks"]
 

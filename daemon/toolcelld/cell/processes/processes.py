@@ -1,0 +1,141 @@
+"""The processes of one cell: who they are, whether others are there, what they use, and stopping its worker for a while.
+
+Everything is read from the kernel, so nothing of it waits for the keeper or the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Final
+
+from toolcelld.cell.processes.forks import Forks
+from toolcelld.cell.processes.process_list import ProcessList
+from toolcelld.cell.processes.usage import Usage, measure
+
+__all__ = ["CellProcesses"]
+
+PROCESS_CLOCK: Final = 2
+"""The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
+
+
+class CellProcesses:
+    """Our own processes of a cell, and its worker. It knows none of them in the beginning."""
+
+    def __init__(self) -> None:
+        self.keeper_pid = 0
+        self.init_pid = 0  # in `strict` only
+        self.worker_pid = 0
+        self.has_engine = False
+        """Whether the worker runs JavaScript, with an engine that has threads of its own."""
+        self.usage: Usage | None = None
+        """What they used at the last measurement of a call; None before the first."""
+        self._worker_pidfd = -1
+        self._list: ProcessList | None = None
+        self._forks: Forks | None = None  # of a worker that is a template
+
+    @property
+    def builders(self) -> tuple[int, ...]:
+        """The pids of our own: the keeper and, in `strict`, init."""
+        return (self.keeper_pid, self.init_pid) if self.init_pid else (self.keeper_pid,)
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The pids of the worker and, where it forks one for each call, of the process of the running or the next one."""
+        return (
+            (self.worker_pid,)
+            if self._forks is None or not self._forks.pid
+            else (self.worker_pid, self._forks.pid)
+        )
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the worker forks a process for each call."""
+        return self._forks is not None
+
+    def begin(self, worker_pid: int, init_pid: int) -> None:
+        """Take note of the worker and, in `strict`, of init; 0 where there is none."""
+        self.worker_pid, self.init_pid = worker_pid, init_pid
+        with contextlib.suppress(OSError):  # it has exited already
+            self._worker_pidfd = os.pidfd_open(worker_pid)
+
+    def is_clear(self) -> bool:
+        """Return whether the cell has no process besides our own and a worker with one thread.
+
+        This takes three system calls on open descriptors and no message to the keeper, because it is checked after
+        every warm call. False is not certain, as a dead child may not be reaped yet: `Cell.count_leftovers` then asks
+        the keeper.
+        """
+        if not self.worker_pid:
+            return False
+        try:
+            if self._list is None:
+                chain = (self.keeper_pid, self.init_pid, self.worker_pid)
+                self._list = ProcessList(*chain, threads=self.has_engine)
+            return self._list.is_clear()
+        except OSError:
+            return False
+
+    def take_forked(self) -> bool:
+        """Take the process that the worker has forked for its next call. Return False unless it is there, and alone."""
+        try:
+            if self._forks is None:
+                self._forks = Forks(self.keeper_pid, self.init_pid, self.worker_pid)
+            return self._forks.take()
+        except OSError:
+            return False
+
+    def is_forked_gone(self) -> bool:
+        """Whether the process that the worker had forked for a call is gone, with everything that it started."""
+        return self._forks is not None and self._forks.is_gone()
+
+    def measure(self, memory_limit_bytes: int | None, tasks_limit: int | None) -> Usage:
+        """Measure what all but our own use; see `usage.measure`."""
+        return measure(
+            self.builders,
+            memory_limit_bytes=memory_limit_bytes,
+            tasks_limit=tasks_limit,
+            templates=len(self.workers) - 1,
+        )
+
+    def used_nanoseconds(self) -> int:
+        """Return the processor time of the worker and all its threads. Raises `OSError` when it has exited."""
+        return sum(time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK) for pid in self.workers)
+
+    def main_thread_nanoseconds(self) -> int:
+        """Return the processor time of the worker's main thread; 0 where the kernel does not tell.
+
+        Raises `OSError` when it has exited.
+        """
+        used = 0
+        for pid in self.workers:
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/schedstat", "rb") as file:
+                used += int(file.read().split()[0])
+        return used
+
+    def stop_worker(self) -> None:
+        """Stop the worker, with all its threads, until `continue_worker`. Raises `OSError` when it has exited."""
+        signal.pidfd_send_signal(self._worker_pidfd, signal.SIGSTOP)
+        if self._forks is not None:
+            self._forks.signal(signal.SIGSTOP)
+
+    def continue_worker(self) -> None:
+        """Continue a stopped worker."""
+        with contextlib.suppress(OSError):  # it has exited
+            signal.pidfd_send_signal(self._worker_pidfd, signal.SIGCONT)
+            if self._forks is not None:
+                self._forks.signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        if self._list is not None:
+            self._list.close()
+            self._list = None
+        if self._forks is not None:
+            self._forks.close()
+            self._forks = None
+        if self._worker_pidfd >= 0:
+            os.close(self._worker_pidfd)
+            self._worker_pidfd = -1

@@ -1,0 +1,209 @@
+"""Writes the daemon's values as messages of the contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from toolcell_proto.v1 import toolcell_pb2 as pb
+from toolcelld.calls import events
+from toolcelld.calls.outcomes.history import CallSummary
+from toolcelld.calls.outcomes.outcome import Outcome
+from toolcelld.catalog.catalog import Catalog, ToolInfo
+from toolcelld.catalog.problem import Problem
+from toolcelld.output.spill import Output
+from toolcelld.rpc.messages.refusals import encode_refusal
+
+__all__ = [
+    "call_info", "catalog_part", "encode_event", "encode_output", "encode_problem", "encode_tool", "timestamp",
+]  # fmt: skip
+
+PROBLEMS_MAX: Final = 100
+"""Of one catalog in a session's stream; `toolcell check` reads them all."""
+
+_KINDS: Final = {
+    value.name.removeprefix("OUTCOME_KIND_").lower(): value.number
+    for value in pb.OutcomeKind.DESCRIPTOR.values
+}
+_STOPPED: Final = {
+    value.name.removeprefix("STOPPED_").lower(): value.number for value in pb.Stopped.DESCRIPTOR.values
+}
+
+
+def timestamp(seconds: float) -> Timestamp:
+    """The wire's time."""
+    whole, nanos = _split(seconds)
+    return Timestamp(seconds=whole, nanos=nanos)
+
+
+def _split(seconds: float) -> tuple[int, int]:
+    whole = math.floor(seconds)
+    return whole, int((seconds - whole) * 1e9)
+
+
+def encode_event(event: events.Event, wire: pb.Event) -> None:
+    """Write an event of a session where it is to stand: what is made first and put there later is copied."""
+    wire.number, wire.call_id = event.number, event.call_id
+    time = wire.time
+    time.seconds = seconds = int(event.time)  # after 1970, so that this is the floor
+    time.nanos = int((event.time - seconds) * 1e9)
+    match event:
+        case events.Ended(outcome=outcome, body=body, more=more):
+            ended = wire.outcome
+            _fill_outcome(ended, outcome)
+            ended.body = body
+            ended.more = more
+        case events.Accepted(queued=queued):
+            wire.accepted.queued = queued
+        case events.Started(worker_id=worker_id, queue_seconds=queue_seconds):
+            wire.started.worker_id = worker_id
+            wire.started.queue_seconds = queue_seconds
+        case events.Update(body=body, more=more):
+            wire.update.body = body
+            wire.update.more = more
+        case events.Progress(done=done, total=total, message=message):
+            wire.progress.CopyFrom(pb.Progress(done=done, total=total, message=message))
+        case events.Metadata(title=title, values=values):
+            wire.metadata.title = title
+            wire.metadata.values = values
+        case events.Logged(level=level, source=source, text=text):
+            wire.log.CopyFrom(pb.Log(level=level, source=source, text=text))
+        case events.Requested(ask_id=ask_id, service=service, arguments=arguments):
+            wire.request.CopyFrom(pb.Request(ask_id=ask_id, service=service, arguments=arguments))
+        case events.Asked(ask_id=ask_id, question=question, details=details):
+            wire.ask.CopyFrom(pb.Ask(ask_id=ask_id, details=details, **question))
+        case events.Chunk(data=data, last=last):
+            wire.chunk.CopyFrom(pb.Chunk(call_id=event.call_id, data=data, last=last))
+        case events.Refused(refusal=refusal):
+            wire.refused.CopyFrom(encode_refusal(refusal))
+        case events.Gap(count=count):
+            wire.gap.count = count
+        case events.CatalogChanged() | events.Published():
+            _encode_catalog(event, wire)
+        case _:
+            raise TypeError(f"{event!r} has no place on the wire")
+
+
+def _encode_catalog(event: events.CatalogChanged | events.Published, wire: pb.Event) -> None:
+    match event:
+        case events.CatalogChanged(generation=generation):
+            wire.catalog_changed.generation = generation
+        case events.Published(catalog=catalog, start=start, end=end, last=last, answers=answers):
+            wire.catalog.CopyFrom(catalog_part(catalog, start, end, last=last))
+            wire.catalog.answers = answers
+
+
+def _fill_outcome(wire: pb.Outcome, outcome: Outcome) -> None:
+    wire.kind = _KINDS[outcome.kind]  # type: ignore[assignment]  # the enum's number
+    wire.cause = outcome.cause
+    wire.message = outcome.message
+    wire.metadata = outcome.metadata
+    if outcome.output is not None:
+        wire.output.CopyFrom(encode_output(outcome.output))
+    wire.ran = outcome.ran
+    if outcome.stopped is not None:
+        wire.stopped = _STOPPED[outcome.stopped]  # type: ignore[assignment]  # the enum's number
+    wire.side_effects_possible = outcome.side_effects_possible
+    if outcome.notes:
+        wire.notes.extend(outcome.notes)
+    facts, wire_facts = outcome.facts, wire.facts
+    wire_facts.queue_seconds = facts.queue_seconds
+    wire_facts.run_seconds = facts.run_seconds
+    wire_facts.cpu_seconds = facts.cpu_seconds
+    wire_facts.memory_peak_bytes = facts.memory_peak_bytes
+    wire_facts.output_bytes = facts.output_bytes
+    wire_facts.spilled_bytes = facts.spilled_bytes
+    wire_facts.worker_id = facts.worker_id
+    wire_facts.generation = facts.generation
+    wire_facts.leftover_processes = facts.leftover_processes
+    wire_facts.leftover_threads = facts.leftover_threads
+    wire_facts.state_lost = facts.state_lost
+    wire_facts.stop_seconds = facts.stop_seconds
+    wire_facts.killed_processes = facts.killed_processes
+    if facts.moved_aside:
+        wire_facts.moved_aside.extend(facts.moved_aside)
+    for output in facts.logs:
+        wire_facts.logs.append(encode_output(output))
+    wire_facts.refused_hosts.extend(facts.refused_hosts)
+
+
+def encode_output(output: Output) -> pb.Output:
+    """What is kept of an output that was cut."""
+    return pb.Output(
+        output_id=output.handle,
+        total_bytes=output.total_bytes,
+        kept_bytes=output.kept_bytes,
+        total_lines=output.total_lines,
+        complete=output.complete,
+        expires=timestamp(output.expires) if output.expires is not None else None,
+        source=output.origin.source,
+    )
+
+
+def catalog_part(catalog: Catalog, start: int, end: int, *, last: bool) -> pb.CatalogPart:
+    """Some of a catalog's tools; the problems go with the last."""
+    tools = list(catalog.tools.values())[start:end]
+    return pb.CatalogPart(
+        generation=catalog.generation,
+        tools=[encode_tool(tool) for tool in tools],
+        problems=[encode_problem(problem, 400) for problem in catalog.problems[:PROBLEMS_MAX]]
+        if last
+        else [],
+        last=last,
+        pending=max(catalog.pending, catalog.is_partial) if last else 0,
+    )
+
+
+def encode_tool(tool: ToolInfo) -> pb.Tool:
+    """A tool as clients see it."""
+    return pb.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        scope=tool.scope,
+        path=tool.path,
+        read_only=tool.read_only,
+        destructive=tool.destructive,
+        idempotent=tool.idempotent,
+        network=tool.network,
+        plugin=tool.plugin,
+        overrides_builtin=tool.overrides_builtin,
+        title=tool.title,
+        ends_turn=tool.ends_turn,
+        output_schema=tool.output_schema,
+    )
+
+
+def encode_problem(problem: Problem, message_characters_max: int | None = None) -> pb.Problem:
+    """What cannot be used, and why."""
+    return pb.Problem(
+        path=problem.path,
+        tool=problem.tool,
+        reason=problem.reason,
+        message=problem.message[:message_characters_max],
+        line=problem.line,
+    )
+
+
+def call_info(call: CallSummary) -> pb.CallInfo:
+    """A call, for lists."""
+    info = pb.CallInfo(
+        call_id=call.call_id,
+        session_id=call.session_id,
+        tool=call.tool,
+        state=call.state,
+        accepted=timestamp(call.accepted_at),
+        worker_id=call.worker_id,
+        agent=call.agent,
+        agent_name=call.agent_name,
+        directory=call.directory,
+        agent_session_id=call.agent_session_id,
+        message_id=call.message_id,
+        refusal_reason=call.refusal[0],
+        refusal=call.refusal[1],
+    )
+    if call.outcome is not None:
+        _fill_outcome(info.outcome, call.outcome)
+    return info
