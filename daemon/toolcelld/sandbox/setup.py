@@ -383,8 +383,7 @@ def _system_calls(plan: Plan) -> str | None:
         return None
     policy, python = plan.setup.policy, plan.setup.python
     if python is not None and python.program:
-        # It is executed after this step. The filter that refuses programs is loaded after that by an interpreter, and
-        # with it for an engine: see `sole_exec`.
+        # It is executed after this step, with the filter that refuses all others: see `sole_exec`.
         policy = replace(policy, execute=True)
     return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 
