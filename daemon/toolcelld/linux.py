@@ -263,10 +263,20 @@ def ask_about_system_calls(program: bytes) -> int:
 def let_through(asked: int) -> None:
     """Wait for a call that a filter asks about, and let it go on; return at once if it was given up meanwhile."""
     question = bytearray(QUESTION.size)
-    fcntl.ioctl(asked, SECCOMP_IOCTL_NOTIF_RECV, question)
-    answer = ANSWER.pack(QUESTION.unpack(question)[0], 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE)
     with contextlib.suppress(FileNotFoundError):  # a signal interrupted it, and it asks again
-        fcntl.ioctl(asked, SECCOMP_IOCTL_NOTIF_SEND, answer)
+        _control(asked, SECCOMP_IOCTL_NOTIF_RECV, question)
+        answer = ANSWER.pack(QUESTION.unpack(question)[0], 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+        _control(asked, SECCOMP_IOCTL_NOTIF_SEND, answer)
+
+
+def _control(descriptor: int, request: int, data: bytearray | bytes) -> None:
+    """ioctl(2), which `fcntl.ioctl` does not repeat where a signal interrupts it."""
+    while True:
+        try:
+            fcntl.ioctl(descriptor, request, data)
+        except InterruptedError:
+            continue
+        return
 
 
 # Namespaces and mounts. The numbers of the newer calls are the same on x86-64 and arm64.

@@ -16,13 +16,13 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
+import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 import toolcelld
@@ -52,10 +52,19 @@ SERVICES: Final = tuple(
 """Their names, for reflection and health."""
 THREADS: Final = min(32, (os.cpu_count() or 1) + 4)
 """For work that blocks; as many as asyncio would start in time."""
+LOGGER_OF_GRPC: Final = "grpc._cython.cygrpc"
+STREAMS_MAX: Final = 256
+"""Of one connection; each session of our own clients has a connection of its own."""
+PENDING_MAX: Final = 64 * STREAMS_MAX
+"""Requests that the daemon has not taken yet, at some 6 KiB. With more, grpc cancels new ones, whoever sent them; with its
+own limit of 1,000 one connection could have those of all others cancelled."""
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.server.max_pending_requests", PENDING_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", PENDING_MAX),
     # A client that is stopped or debugged is no dead client; on a unix socket the kernel tells us of the dead.
     ("grpc.keepalive_time_ms", 2**31 - 1),
 )
@@ -83,6 +92,7 @@ async def run(
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
+        logging.getLogger(LOGGER_OF_GRPC).addFilter(_is_no_clients)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
@@ -92,6 +102,7 @@ async def run(
             await _serve(daemon, TokenInterceptor(runtime_directory), on_serving)
         finally:
             logging.getLogger().removeHandler(handler)
+            logging.getLogger(LOGGER_OF_GRPC).removeFilter(_is_no_clients)
             if options.private:
                 loop.remove_reader(0)
 
@@ -100,15 +111,13 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
     """Bind, serve until the daemon is to stop, then drain."""
     async with daemon.opened():
         server = grpc.aio.server(interceptors=[access, Parser()], options=SERVER_OPTIONS)
-        health = HealthServicer()
+        health = _Health()
         toolcell_pb2_grpc.add_ToolCellServicer_to_server(ToolCell(daemon, access), server)
         operator_pb2_grpc.add_OperatorServicer_to_server(Operator(daemon), server)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
         server.add_insecure_port(f"unix:{daemon.socket}")
         await server.start()
-        for name in ("", *SERVICES):
-            health.set(name, health_pb2.HealthCheckResponse.SERVING)
         # What is alive now stays alive: a full collection, which stops every call, need not look at it.
         gc.collect()
         gc.freeze()
@@ -119,8 +128,7 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
         await daemon.stopped()
         daemon.fire(DaemonEvent.DRAIN)
         notify_systemd("STOPPING=1", "STATUS=Draining")
-        for name in ("", *SERVICES):
-            health.set(name, health_pb2.HealthCheckResponse.NOT_SERVING)
+        health.draining.set()
         await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
@@ -144,6 +152,35 @@ def started_threads(count: int) -> ThreadPoolExecutor:
     return threads
 
 
+class _Health(health_pb2_grpc.HealthServicer):
+    """The standard health service. grpc's own for servers with threads has each watcher take a thread of the daemon's pool
+    for as long as it watches, and its own for asyncio keeps a lock while it writes to a watcher, who need not read."""
+
+    def __init__(self) -> None:
+        self.draining = asyncio.Event()
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Any
+    ) -> health_pb2.HealthCheckResponse:
+        if request.service not in ("", *SERVICES):
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return self._status(request)
+
+    async def Watch(
+        self, request: health_pb2.HealthCheckRequest, context: Any
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        yield self._status(request)
+        if not self.draining.is_set():
+            await self.draining.wait()
+            yield self._status(request)
+
+    def _status(self, request: health_pb2.HealthCheckRequest) -> health_pb2.HealthCheckResponse:
+        status = health_pb2.HealthCheckResponse
+        if request.service not in ("", *SERVICES):
+            return status(status=status.SERVICE_UNKNOWN)
+        return status(status=status.NOT_SERVING if self.draining.is_set() else status.SERVING)
+
+
 def _reload_soon(daemon: Daemon) -> None:
     daemon.tasks.create_task(_reload(daemon))
 
@@ -153,6 +190,11 @@ async def _reload(daemon: Daemon) -> None:
         await daemon.reload()
     except ConfigError as error:
         logger.warning("The configuration stays as it was: %s", error)
+
+
+def _is_no_clients(record: logging.LogRecord) -> bool:
+    """Whether a record of grpc is about a fault of ours, and not about a client that ended a stream during a write."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], grpc.aio.InternalError)
 
 
 def _watch_owner(daemon: Daemon) -> None:

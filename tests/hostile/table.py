@@ -470,6 +470,7 @@ def _attacks() -> tuple[Attack, ...]:
         ("memory_in_messages", returned("more than ten"), {"limits": {"memory": "32MiB"}}),
         ("memory_in_sockets", returned("far too much")),
         ("take_queues", returned("it has one")),
+        ("take_all_queues", returned("no bytes are left")),
         ("take_watches", returned("it has 100"), {"endings": "tool_error limit_exceeded/open_files"}),
         ("take_all_watches", returned("files: most")),
         ("take_requests", returned("it has eight"), {"missing": no_system_call(206, 0)}),

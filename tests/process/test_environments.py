@@ -165,6 +165,35 @@ async def test_an_environment_starts_no_program_where_programs_are_not_granted(
     assert found["executed"] is not fits
 
 
+@pytest.mark.parametrize("programs", [True, False])
+@pytest.mark.parametrize("profile", ["baseline", "strict"])
+async def test_an_interpreter_that_the_project_brings_starts_no_program_where_programs_are_not_granted(
+    profile: str, programs: bool, daemon: RunningDaemon
+) -> None:
+    version = f"python3.{sys.version_info.minor}"
+    base, environment = daemon.project / "base", daemon.project / ".venv"
+    for directory in (base / "bin", base / "lib" / version / "encodings", environment / "bin"):
+        directory.mkdir(parents=True)
+    shutil.copy(os.path.realpath(sys.executable), base / "bin" / version)
+    (base / "lib" / version / "os.py").touch()
+    # The first module that an interpreter reads from a file, before any code of ours.
+    (base / "lib" / version / "encodings" / "__init__.py").write_text(
+        "import posix\nposix.execv('/bin/sh', ['sh', '-c', 'exit 42'])\n"
+    )
+    (environment / "pyvenv.cfg").touch()
+    (environment / "bin" / "python").symlink_to(base / "bin" / version)
+    daemon.config.write_text(
+        f'trust = "all"\n[defaults]\nsandbox = "still"\n[profile.still]\nbase = "{profile}"\n'
+        f"programs = {str(programs).lower()}\n"
+    )
+    daemon.reload()
+    daemon.tool("look", LOOK)
+    async with daemon.connect() as session:
+        outcome = await session.call("look", {})
+    assert outcome.kind.value == "refused"
+    assert ("exited with status 42" in str(outcome.message)) is programs, outcome.message
+
+
 async def test_the_environment_of_an_untrusted_project_is_not_used_and_the_error_says_how_to_trust_it(
     daemon: RunningDaemon,
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from tests.daemons import RunningDaemon
 
+from toolcell_proto.v1 import operator_pb2
 from toolcelld.cell.zygote import BACKOFF_SECONDS, STEADY_SECONDS, Zygote, _ZygoteProcess  # pyright: ignore[reportPrivateUsage]
 from toolcelld.pool.prefork import READY_MAX
 from toolcelld.worker.keeper import children
@@ -20,6 +21,28 @@ from toolcelld.worker.keeper import children
 pytestmark = pytest.mark.anyio
 
 GONE_SECONDS_MAX = 40
+HELD = """
+import ctypes, os, signal
+from toolcell import tool
+
+@tool
+def held() -> None:
+    signal.alarm(60)
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0)  # PR_SET_PTRACER, which Yama asks for
+        open("forked", "w").close()
+        signal.pause()
+    os.waitpid(child, 0)
+"""
+TRACE = """
+import ctypes, signal, sys
+signal.alarm(60)
+libc = ctypes.CDLL(None, use_errno=True)
+traced = libc.ptrace(0x4206, int(sys.argv[1]), None, None)  # PTRACE_SEIZE
+print("traced" if traced == 0 else ctypes.get_errno(), flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.mark.slow
@@ -73,6 +96,54 @@ async def test_calls_that_wait_for_a_cell_of_a_zygote_that_is_replaced_get_one_f
         running = [session.call(f"t{n}") for n in range(calls)]
         outcomes = [await call for call in running]
     assert [outcome.details for outcome in outcomes] == list(range(calls)), outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["none", "strict"])
+async def test_a_killed_process_that_the_kernel_holds_stops_no_other_tool_and_the_outcome_says_that_nothing_is_proven(
+    profile: str, make_daemon: Callable[[], RunningDaemon]
+) -> None:
+    daemon = make_daemon()
+    daemon.config.write_text(f'[defaults]\nsandbox = "{profile}"\nisolation = "call"\n')
+    daemon.start()
+    daemon.tool("held", HELD)
+    daemon.tool("good", "from toolcell import tool\n\n@tool\ndef good() -> str:\n    return 'good'\n")
+    daemon.describe()
+    (zygote,) = children(daemon.pid)
+    async with daemon.connect() as session:
+        call = session.call("held")
+        async with asyncio.timeout(GONE_SECONDS_MAX):
+            while not (daemon.project / "forked").exists():  # another process makes it, and there is no event
+                await asyncio.sleep(0.01)
+        keeper, process = await _cell_of_held(daemon)
+        # A zombie belongs to its tracer first: nothing else of it can be seen or reaped, as if a device held it.
+        tracer = subprocess.Popen(  # noqa: ASYNC220  # it answers at once
+            [sys.executable, "-c", TRACE, str(process)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert tracer.stdout is not None
+            assert tracer.stdout.readline() == "traced\n"
+            os.kill(keeper, signal.SIGKILL)
+            good = await session.call("good")
+            outcome = await call
+        finally:
+            tracer.communicate()
+        assert good.text == "good"
+        assert (outcome.kind, outcome.cause) == ("crashed", "lost")
+        assert children(daemon.pid) == {zygote}
+    assert "were killed and do not end" in daemon.log.read_text()
+
+
+async def _cell_of_held(daemon: RunningDaemon) -> tuple[int, int]:
+    """The keeper of the running call, and the process that its tool has forked."""
+    async with daemon.operate() as one:
+        workers = (await one.ask(one.operator.ListWorkers, operator_pb2.ListWorkersRequest())).workers
+    (worker,) = (it for it in workers if it.path.endswith("/held.py"))
+    (process,) = children(worker.pid)
+    return worker.keeper_pid, process
 
 
 async def test_a_keeper_that_is_answered_as_its_start_is_cancelled_leaves_no_descriptor() -> None:

@@ -316,7 +316,7 @@ class Cell:
             if not (answer := self._count_answers.popleft()).done():
                 answer.set_result(-1)
 
-    def _on_swept(self, _: object) -> None:
+    def _on_swept(self, swept: asyncio.Future[bool]) -> None:
         """The zygote has reaped the keeper and killed what was left, or the zygote has ended."""
         if self.ended.done():
             return
@@ -325,7 +325,7 @@ class Cell:
         with contextlib.suppress(OSError):
             self._on_keeper_message()  # the keeper's last messages
         if _has_exited(spawned.pidfd):
-            if self._proof == "none":
+            if self._proof == "none" and swept.result():
                 self._proof = "zygote"
             self._finish()
         else:  # the zygote has ended: wait for the keeper's own exit

@@ -23,7 +23,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.sandbox.policy import Enclosure
@@ -32,6 +32,8 @@ from toolcelld.worker.zygote.launch import LaunchedZygote, launch
 __all__ = ["Spawned", "Zygote", "ZygoteEnded", "ZygoteFailed"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 READY_SECONDS_MAX: Final = 20.0
 """A new interpreter with pydantic takes 0.2 s; with a cold disk on a loaded machine, a hundred times that."""
@@ -56,11 +58,12 @@ class Spawned:
 
     __slots__ = ("pid", "pidfd", "swept")
 
-    def __init__(self, pid: int, pidfd: int, swept: asyncio.Future[None]) -> None:
+    def __init__(self, pid: int, pidfd: int, swept: asyncio.Future[bool]) -> None:
         self.pid = pid
         self.pidfd = pidfd
         self.swept = swept
-        """Done when the zygote has reaped the keeper and killed the rest of its cell, or when the zygote has ended."""
+        """True when the zygote has reaped the keeper and the rest of its cell; False when it could not reap all of it,
+        or has ended."""
 
 
 class Zygote:
@@ -165,7 +168,7 @@ class _ZygoteProcess:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ids = itertools.count(1)
         self._spawning: dict[str, asyncio.Future[Spawned]] = {}
-        self._cells: dict[str, asyncio.Future[None]] = {}
+        self._cells: dict[str, asyncio.Future[bool]] = {}
         self._lines: deque[str] = deque(maxlen=STDERR_LINES_MAX)
         self._partial = b""
         assert process.stderr is not None
@@ -279,8 +282,12 @@ class _ZygoteProcess:
                 answer = self._spawning.get(cell_id)
                 if answer is not None and not answer.done():
                     answer.set_exception(ZygoteFailed(reason))
-            case {"type": "exited", "id": cell_id}:
-                _resolve(self._cells.pop(cell_id))
+            case {"type": "exited", "id": cell_id, "left": left}:
+                if left:
+                    logger.warning(
+                        "%d processes of a cell were killed and do not end: the kernel holds them.", left
+                    )
+                _settle(self._cells.pop(cell_id), not left)
             case _:
                 raise AssertionError(f"unknown message of the zygote: {message}")
 
@@ -320,7 +327,7 @@ class _ZygoteProcess:
             if not answer.done():
                 answer.set_exception(failure)
         for swept in self._cells.values():
-            _resolve(swept)
+            _settle(swept, False)
 
     def kill(self) -> None:
         self._killed = True
@@ -343,5 +350,9 @@ class _ZygoteProcess:
 
 
 def _resolve(waiting: asyncio.Future[None]) -> None:
+    _settle(waiting, None)
+
+
+def _settle(waiting: asyncio.Future[T], value: T) -> None:
     if not waiting.done():
-        waiting.set_result(None)
+        waiting.set_result(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -23,6 +22,8 @@ __all__ = ["TokenInterceptor"]
 OPERATOR_METHODS: Final = "/toolcell.v1.Operator/"
 FIRST_MESSAGE_SECONDS: Final = 10.0
 """Who opens a stream has something to say."""
+WAITING_MAX: Final = 64
+"""Refused streams of which the first message is waited for; each holds 20 KiB. Beyond them refusals are sent at once."""
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):
@@ -31,6 +32,7 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
     def __init__(self, runtime_directory: RuntimeDirectory) -> None:
         self._agent = f"Bearer {runtime_directory.agent_token}".encode()
         self._operator = f"Bearer {runtime_directory.operator_token}".encode()
+        self._waiting = 0  # refused streams, see `_refusing`
 
     async def intercept_service(
         self,
@@ -45,13 +47,13 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         if hmac.compare_digest(shown, self._agent):
             if not for_operators:
                 return await continuation(handler_call_details)
-            return _refusing(
+            return self._refusing(
                 grpc.StatusCode.PERMISSION_DENIED,
                 "this needs the operator's token, from operator.token beside the socket.",
             )
         which = "operator.token" if for_operators else "agent.token"
         what = "no token was shown" if not shown else "the token is not this daemon's"
-        return _refusing(
+        return self._refusing(
             grpc.StatusCode.UNAUTHENTICATED,
             f"{what}; read {which} beside the socket and send it as authorization: Bearer.",
         )
@@ -60,28 +62,33 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         """Whether the caller showed the operator's token."""
         return hmac.compare_digest(_shown(context.invocation_metadata()), self._operator)
 
+    def _refusing(self, code: grpc.StatusCode, message: str) -> grpc.RpcMethodHandler[Any, Any]:
+        packed = AnyMessage()
+        packed.Pack(error_details_pb2.ErrorInfo(reason="UNAUTHENTICATED", domain="toolcell"))
+        number: Any = code.value
+        status = status_pb2.Status(code=number[0], message=message, details=[packed])
+        trailing = (("grpc-status-details-bin", status.SerializeToString()),)
+
+        async def refuse(_: Any, context: Any) -> None:
+            # Its first message is read, and no other: grpc tells a client that still writes when its stream
+            # ends of an internal error, and not of the refusal.
+            if self._waiting < WAITING_MAX:
+                self._waiting += 1
+                try:
+                    async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
+                        await context.read()
+                except TimeoutError:
+                    pass
+                finally:
+                    self._waiting -= 1
+            await context.abort(code, message, trailing_metadata=trailing)
+
+        # A stream on both sides is a way to end that fits every method.
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
 
 def _shown(metadata: Any) -> bytes:
     for key, value in metadata or ():
         if key == "authorization":
             return value.encode(errors="replace") if isinstance(value, str) else bytes(value)
     return b""
-
-
-def _refusing(code: grpc.StatusCode, message: str) -> grpc.RpcMethodHandler[Any, Any]:
-    packed = AnyMessage()
-    packed.Pack(error_details_pb2.ErrorInfo(reason="UNAUTHENTICATED", domain="toolcell"))
-    number: Any = code.value
-    status = status_pb2.Status(code=number[0], message=message, details=[packed])
-    trailing = (("grpc-status-details-bin", status.SerializeToString()),)
-
-    async def refuse(_: Any, context: Any) -> None:
-        # Its first message is read, and no other: grpc tells a client that still writes when its stream
-        # ends of an internal error, and not of the refusal.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_MESSAGE_SECONDS):
-                await context.read()
-        await context.abort(code, message, trailing_metadata=trailing)
-
-    # A stream on both sides is a way to end that fits every method.
-    return grpc.stream_stream_rpc_method_handler(refuse)

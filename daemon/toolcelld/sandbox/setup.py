@@ -13,7 +13,7 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
     scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way to kill and not a policy,
     so `none` has it, too. It is verified before use: a signal to the zygote must be refused.
 5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent,
-    and has a lower priority than the processes that can stop it.
+    has a lower priority than the processes that can stop it, and is ended before them where the machine's memory runs out.
 6.  The worker sends `hello` and waits for `become`.
 7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
     working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
@@ -28,6 +28,7 @@ never runs in a partly confined cell.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -81,6 +82,9 @@ NICE: Final = 5
 between the processes of one session or cpu group."""
 PROCESSES_OF_OTHERS: Final = 1024
 """How many the user's other programs may start later, where a limit counts them too."""
+FIRST_TO_END: Final = b"1000"
+"""The highest `oom_score_adj`: of memory that belongs to no process, such as the buffers of pipes and sockets, no limit
+can be measured, so a cell that takes all of it is to end before the daemon and the user's programs do."""
 SIGNALS_MAX: Final = 512
 """Timers and queued signals of a cell; the kernel counts them for the user, who has about 4 for each MiB of memory."""
 
@@ -281,6 +285,11 @@ def _pids(plan: Plan) -> str | None:
 
 def _priority(_: Plan) -> None:
     os.nice(NICE)
+    with (
+        contextlib.suppress(OSError),  # where a container has /proc read-only
+        open("/proc/self/oom_score_adj", "wb", buffering=0) as file,
+    ):
+        file.write(FIRST_TO_END)
 
 
 def _names(plan: Plan) -> str | None:
@@ -383,8 +392,7 @@ def _system_calls(plan: Plan) -> str | None:
         return None
     policy, python = plan.setup.policy, plan.setup.python
     if python is not None and python.program:
-        # It is executed after this step. The filter that refuses programs is loaded after that by an interpreter, and
-        # with it for an engine: see `sole_exec`.
+        # It is executed after this step, with the filter that refuses all others: see `sole_exec`.
         policy = replace(policy, execute=True)
     return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
 

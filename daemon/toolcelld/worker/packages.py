@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 
 from toolcelld.sandbox.policy import PythonSetup
 from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
-from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
+from toolcelld.sandbox.system_calls import denied_syscalls, seccomp, sole_exec
 
 __all__ = ["EXECUTED", "adopt", "execute", "resume"]
 
@@ -45,7 +45,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
 
     Args:
         python: The interpreter.
-        plan: The cell, with everything put on but the filter that refuses programs.
+        plan: The cell, with everything put on but the filter that refuses programs with an error of permission.
         roots: The directories of Toolcell's packages.
     """
     assert plan.setup is not None
@@ -65,7 +65,10 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
     entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     # Without `site` (-S): its start-up code runs only after the last filter is loaded.
     words = [python.program, "-I", "-S", entry, EXECUTED, json.dumps(facts), *roots]
-    os.execv(python.program, words)
+    if facts["filter"] is None:
+        os.execv(python.program, words)
+    # A project can bring an interpreter of its own, so the filter that it loads itself comes too late.
+    sole_exec.execute(python.program, words, os.environ)
 
 
 def resume(text: str) -> Plan:

@@ -101,7 +101,7 @@ def evidence(
     report_seconds: float = 0.004,
     leftovers: int = 0,
     killed: int = 1,
-    proof: Literal["landlock", "children"] = "landlock",
+    proof: Literal["landlock", "children", "none"] = "landlock",
     text: str = "",
     stderr: str = "",
 ) -> Evidence:
@@ -211,6 +211,12 @@ def test_without_a_proof_the_message_says_so() -> None:
     )
     assert verdict.stopped == "best_effort"
     assert "as far as this host can tell" in verdict.message
+
+
+def test_what_may_be_left_of_a_cell_is_not_said_to_be_gone() -> None:
+    verdict = judge(evidence(stop=Stop(Kind.ABORTED, "client", "by you"), stop_seconds=2.011, proof="none"))
+    assert verdict.stopped == "best_effort"
+    assert "it could not be proven that nothing of it is left" in verdict.message
 
 
 def test_what_an_aborted_tool_left_behind_is_counted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,7 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.calls.limit_monitor import crossing
-from toolcelld.cell.processes.usage import ENTRY_BYTES, Member, Usage, disk_used, measure, resident_memory
+from toolcelld.cell.processes.usage import (
+    ENTRY_BYTES,
+    Member,
+    Usage,
+    _read,  # pyright: ignore[reportPrivateUsage]  # what this machine has neither swap nor huge pages for
+    disk_used,
+    measure,
+    resident_memory,
+)
 from toolcelld.config.resolution.settings import Limits
 
 MIB = 2**20
@@ -81,6 +90,20 @@ def test_shared_pages_count_once_above_the_limit() -> None:
     with builder(code, 4) as pid:
         assert measure([pid]).memory_bytes > 160 * MIB
         assert measure([pid], memory_limit_bytes=100 * MIB).memory_bytes < 60 * MIB
+
+
+def test_pages_in_swap_and_huge_pages_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def filled(path: str) -> bytes:
+        return re.sub(rb"((VmSwap|HugetlbPages|SwapPss):\s+)0 kB", rb"\g<1>102400 kB", _read(path))
+
+    with builder("below(lambda: None)", 1) as pid:
+        before = measure([pid]).memory_bytes
+        exactly = measure([pid], memory_limit_bytes=1).memory_bytes
+        monkeypatch.setattr("toolcelld.cell.processes.usage._read", filled)
+        assert measure([pid]).memory_bytes - before == pytest.approx(200 * MIB, abs=MIB)
+        assert measure([pid], memory_limit_bytes=1).memory_bytes - exactly == pytest.approx(
+            200 * MIB, abs=MIB
+        )
 
 
 def test_no_memory_is_read_of_more_processes_than_the_limit() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.linux import SYS_SECCOMP
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import CellSetup
@@ -30,6 +31,10 @@ MACHINES = sorted(NUMBERS)
 STRICTEST = Filter(network=False, programs=False, memory_files=False, apart=False, listen=False)
 LOOSEST = Filter(network=True, programs=True, memory_files=True, apart=True)
 FILTERS = [Filter(*choices) for choices in itertools.product((False, True), repeat=4)]
+CREATE = os.O_CREAT | os.O_WRONLY
+SET_UID = stat.S_ISUID | 0o755
+HIGH_HALF = 1 << 40
+"""A bit that the kernel ignores, in arguments of 32 bits."""
 KILLED = "killed"
 ASKED = "asked"
 ORDINARY = {
@@ -141,10 +146,22 @@ def test_an_engine_asks_before_each_program_and_about_nothing_else(machine: str)
     }
 
 
-CREATE = os.O_CREAT | os.O_WRONLY
-SET_UID = stat.S_ISUID | 0o755
-HIGH_HALF = 1 << 40
-"""A bit that the kernel ignores, in arguments of 32 bits."""
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ((1, 0), 0),
+        ((1, 1), 0),  # for all threads
+        ((1, 8), errno.EBUSY),
+        ((1, 8 | 16 | 32), errno.EBUSY),
+        ((1, HIGH_HALF | 8), errno.EBUSY),
+        ((3, 0), 0),
+    ],
+)
+def test_an_engine_cannot_answer_for_its_own_programs(
+    machine: str, arguments: tuple[int, ...], answer: int
+) -> None:
+    assert judge(sole_exec.program(machine), machine, SYS_SECCOMP[machine], arguments) == answer
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -247,6 +264,7 @@ def test_the_network_permits_only_internet_sockets(arguments: tuple[int, ...], a
         ("shmget", (0, HIGH_HALF | 56), errno.ENOSYS),
         ("msgget", (0,), errno.ENOSYS),
         ("semget", (0, 1), errno.ENOSYS),
+        ("mq_open", (), errno.ENOSYS),
         ("shmat", (0,), 0),
     ],
 )
@@ -257,7 +275,7 @@ def test_a_cell_has_only_small_segments_of_its_own(
         assert says(LOOSEST, machine, name, *arguments) == answer
 
 
-@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "inotify_init1", "shmget", "mq_open", "execve", "memfd_create"])  # fmt: skip
+@pytest.mark.parametrize("name", ["prlimit64", "sched_setaffinity", "inotify_init1", "shmget", "execve", "memfd_create"])  # fmt: skip
 def test_a_cell_may_use_its_own_objects(name: str) -> None:
     for machine in MACHINES:
         assert says(LOOSEST, machine, name, 4321) == 0

@@ -108,6 +108,20 @@ async def test_the_normal_work_of_tools_is_possible(place: Path, enclosure: Encl
     assert "system-call filter" in layers[-1]
 
 
+@pytest.mark.parametrize("enclosure", CONFINED)
+async def test_a_cell_is_the_first_to_end_where_the_machine_has_no_memory_left(
+    place: Path, enclosure: Enclosure
+) -> None:
+    said, _ = await run_in_cell(
+        place,
+        policy(place, enclosure),
+        """
+        said = [open("/proc/self/oom_score_adj").read(), attempt(lambda: open("/proc/self/oom_score_adj", "w"))]
+        """,
+    )
+    assert said == ["1000\n", errno.EACCES]
+
+
 @pytest.mark.parametrize("held", [True, False])
 @pytest.mark.parametrize("enclosure", CONFINED)
 async def test_files_in_memory_are_available_where_the_kernel_limits_memory(

@@ -313,8 +313,9 @@ def _ending(evidence: Evidence) -> str:
     else:
         after = evidence.stop_seconds - evidence.grace_seconds
         gone = f"it ignored that for {format_seconds(evidence.grace_seconds)} and was killed{others}, the last gone after {format_seconds(after)}"
-    unproven = "" if death is not None and death.proven else ", as far as this host can tell"
-    return f"{gone}{unproven}."
+    if death is None or death.proof == "none":
+        return f"{gone}, but it could not be proven that nothing of it is left."
+    return f"{gone}{'' if death.proven else ', as far as this host can tell'}."
 
 
 def _leftovers(evidence: Evidence) -> int:

@@ -1,7 +1,8 @@
 """Measures what the processes of a cell use together, from /proc.
 
-Memory is what would be free without the cell: anonymous and shared pages, not mapped files, and the tables of pages: those
-of pages that were only read may be all there is. There are two figures.
+Memory is what would be free without the cell: anonymous and shared pages, also those in swap, where a tool can put them by
+itself (`MADV_PAGEOUT`), huge ones, not mapped files, and the tables of pages: those of pages that were only read may be all
+there is. There are two figures.
 Resident pages are fast to read, but a shared page counts once for each process, so a worker that forks ten children
 seems to use ten times as much. Proportional pages are exact and take twenty times as long. So the fast sum is read
 first, and the exact one only if the fast one is over the limit.
@@ -32,7 +33,10 @@ ENTRY_BYTES: Final = 4096
 BLOCK_BYTES: Final = 512
 """The unit of `st_blocks`, whatever the file system."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-TABLES: Final = b"VmPTE:"
+UNSHARED: Final = (b"VmPTE:", b"HugetlbPages:")
+"""What is counted in full also where pages are counted by their parts: the tables, and huge pages, which have no such figure."""
+RESIDENT: Final = (b"RssAnon:", b"RssShmem:", b"VmSwap:", *UNSHARED)
+PROPORTIONAL: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
 READ_BYTES: Final = 16 * 1024
 """More than any of these files has, except lists of children that are far over every limit."""
 
@@ -169,15 +173,15 @@ def resident_memory(pid: int) -> tuple[int, int]:
 
 def _resident(pid: int) -> int:
     with contextlib.suppress(OSError):
-        return _sum(_read(f"/proc/{pid}/status"), (b"RssAnon:", b"RssShmem:", TABLES))
+        return _sum(_read(f"/proc/{pid}/status"), RESIDENT)
     return 0
 
 
 def _proportional(member: Member) -> int:
     """Return its proportional part of shared pages; the resident ones where reading is not permitted."""
     try:
-        shared = _sum(_read(f"/proc/{member.pid}/smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
-        return shared + _sum(_read(f"/proc/{member.pid}/status"), (TABLES,))
+        shared = _sum(_read(f"/proc/{member.pid}/smaps_rollup"), PROPORTIONAL)
+        return shared + _sum(_read(f"/proc/{member.pid}/status"), UNSHARED)
     except PermissionError:
         return member.memory_bytes
     except OSError:

@@ -104,7 +104,7 @@ def refusals(wanted: Filter) -> Table:
     if not wanted.apart:
         table |= _always(_SHARED, errno.ENOSYS) | _on_others()
     else:
-        table |= _memory_of_system_v()
+        table |= _memory_of_ipc()
     return table
 
 
@@ -143,16 +143,17 @@ _SHARED: Final = (
 """Refused unless the cell has its own IPC namespace."""
 
 
-def _memory_of_system_v() -> dict[str, Sequence[DeniedSyscall]]:
+def _memory_of_ipc() -> dict[str, Sequence[DeniedSyscall]]:
     """Refuse what holds memory that belongs to no process, as only a control group counts it.
 
-    Small segments stay: PostgreSQL uses one of 56 bytes as a lock.
+    Small segments stay: PostgreSQL uses one of 56 bytes as a lock. Landlock refuses to open a POSIX queue that was made
+    before it asks, and the bytes of that one are the user's.
     """
     large = [
         DeniedSyscall(errno.ENOSYS, (Is(1, (0,), SEGMENT_BITS, inverted=True),)),
         DeniedSyscall(errno.ENOSYS, (Is(1, (0,), inverted=True, upper=True),)),
     ]
-    return {"shmget": large, **_always(("msgget", "semget"), errno.ENOSYS)}
+    return {"shmget": large, **_always(("msgget", "semget", "mq_open"), errno.ENOSYS)}
 
 
 def _files() -> dict[str, Sequence[DeniedSyscall]]:

@@ -7,10 +7,12 @@ It has imported the modules that every worker needs, and none of a user's. The d
     zygote → daemon   {"type": "ready", "python"}
                       {"type": "spawned", "id", "pid"} with a pidfd of the keeper
                       {"type": "refused", "id", "message"}
-                      {"type": "exited", "id", "status"}    no process of that cell is left
+                      {"type": "exited", "id", "left"}      so many processes of that cell are left, mostly none
 
 It is a subreaper: the orphans of a killed keeper become its children, and it kills every child that it did not
-fork. It exits when the socket is closed; its cells have life lines of their own, and continue.
+fork. The kernel may hold a killed process for as long as a device, a file system or a debugger likes, so no orphan is
+waited for: the loop serves other cells meanwhile, and after a while the cell is reported with what is left of it.
+It exits when the socket is closed; its cells have life lines of their own, and continue.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toolcelld import linux
@@ -36,6 +40,8 @@ __all__ = ["main"]
 
 MESSAGE_BYTES_MAX: Final = 4096
 """A request is a type and an id."""
+REAP_SECONDS_MAX: Final = 5.0
+"""A killed process is gone within milliseconds; less than the daemon waits until it replaces a silent zygote."""
 
 
 def main(control: int, roots: tuple[str, ...] = (), fork_hooks: Sequence[ForkHooks] = ()) -> None:
@@ -53,6 +59,16 @@ def _wake(*_: object) -> None:
     """A signal handler that does nothing: the wake-up descriptor interrupts `poll`."""
 
 
+@dataclass(slots=True)
+class _Ending:
+    """A cell whose keeper has exited."""
+
+    cell_id: str
+    deadline: float
+    orphans: set[int] = field(default_factory=set[int])
+    """What was below its keeper and is not reaped; where several cells end at once, that of all of them."""
+
+
 class _Zygote:
     def __init__(
         self, control: socket.socket, roots: tuple[str, ...], fork_hooks: Sequence[ForkHooks]
@@ -61,6 +77,8 @@ class _Zygote:
         self._roots = roots
         self._fork_hooks = fork_hooks
         self._keepers: dict[int, str] = {}
+        self._endings: list[_Ending] = []
+        self._killed: set[int] = set()  # and not reaped
         self._woken, self._waker = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK
         )
@@ -82,12 +100,13 @@ class _Zygote:
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll():
+            for descriptor, _ in poll.poll(self._pause_milliseconds()):
                 if descriptor == self._woken.fileno():
                     self._woken.recv(4096)
                     self._reap()
                 elif not self._handle_request():
                     return
+            self._report_endings()
 
     def _handle_request(self) -> bool:
         try:
@@ -124,24 +143,36 @@ class _Zygote:
         return True
 
     def _reap(self) -> None:
-        ended: list[tuple[str, int]] = []
         with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._killed.discard(pid)
+                for ending in self._endings:
+                    ending.orphans.discard(pid)
                 if (cell_id := self._keepers.pop(pid, None)) is not None:
-                    ended.append((cell_id, status))
-                self._kill_orphans()
-        for cell_id, status in ended:
-            self._send({"type": "exited", "id": cell_id, "status": status})
+                    self._endings.append(_Ending(cell_id, time.monotonic() + REAP_SECONDS_MAX))
+        # The children of a process that was reaped are the zygote's by now.
+        self._kill_orphans()
 
     def _kill_orphans(self) -> None:
-        while orphans := keeper.children(os.getpid()) - self._keepers.keys():
-            keeper.kill_all(scoped=False, spare=self._keepers)
-            for pid in orphans:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+        orphans = keeper.children(os.getpid()) - self._keepers.keys() - self._killed
+        if orphans:
+            keeper.kill_all(scoped=False, spare=self._keepers.keys() | self._killed)
+            self._killed |= orphans
+            for ending in self._endings:
+                ending.orphans |= orphans
+
+    def _pause_milliseconds(self) -> float | None:
+        """Return how long to wait for an event; None for as long as it takes."""
+        if not self._endings:
+            return None
+        return max(0.0, min(ending.deadline for ending in self._endings) - time.monotonic()) * 1000
+
+    def _report_endings(self) -> None:
+        now = time.monotonic()
+        ended = [ending for ending in self._endings if not ending.orphans or ending.deadline <= now]
+        for ending in ended:
+            self._endings.remove(ending)
+            self._send({"type": "exited", "id": ending.cell_id, "left": len(ending.orphans)})
 
     def _send(self, message: dict[str, Any], *descriptors: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionError):
