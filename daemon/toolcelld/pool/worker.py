@@ -242,7 +242,9 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             raise StartFailed(
                 "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
             ) from None
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StartFailed) and deadline.when() <= loop.time():
+                error.stage = "deadline"  # the worker has said where it was when loading was aborted
             await self.end()
             raise
         finally:
