@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import errno
 import inspect
 import json
 import logging
@@ -54,7 +53,6 @@ from toolcelld.protocol.messages import (
     Kind,
     LoadedMessage,
     LoadMessage,
-    RaisedLimit,
     ReplyMessage,
     RetireMessage,
     encode,
@@ -370,34 +368,15 @@ class _Worker:
     def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
-        from toolcelld.worker.denial import denial, is_unreached  # most calls end without an exception
+        # Most calls end without an exception.
+        from toolcelld.worker.denial import denial, is_unreached
+        from toolcelld.worker.limit import limit_behind
 
-        refusable = (OSError, KeyError)
-        if isinstance(error, refusable) or isinstance(error.__cause__ or error.__context__, refusable):
-            assert self._plan.setup is not None
-            if refused := denial(error, tool, self._plan.setup.policy, self._directory):
-                text = f"{text}\n{refused}"
-        limit = self._limit_behind(error)
+        assert self._plan.setup is not None
+        if refused := denial(error, tool, self._plan.setup.policy, self._directory):
+            text = f"{text}\n{refused}"
+        limit = limit_behind(error, self._plan.setup)
         return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))
-
-    def _limit_behind(self, error: BaseException) -> RaisedLimit | None:
-        """Return the key of the cell's limit that caused an exception; None where no limit did."""
-        if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-            return "processes"  # the exception does not have the kernel's EAGAIN
-        if not isinstance(error, OSError):
-            return None
-        if error.errno == errno.ENOSPC and (cell_setup := self._plan.setup) is not None:
-            # Only a strict cell has a file system of its own.
-            with contextlib.suppress(OSError):
-                if cell_setup.policy.enclosure == "strict":
-                    left = os.statvfs(cell_setup.tmpdir)
-                    return None if left.f_bavail and left.f_favail else "disk"
-            return None
-        if error.errno == errno.EMFILE:
-            return "open_files"
-        if error.errno == errno.EAGAIN:  # of a fork, or of a descriptor that would block
-            return "processes" if _is_thread_refused() else None
-        return "file_size" if error.errno == errno.EFBIG else None
 
     def complete(self, awaitable: Any) -> Any:
         """Run an awaitable of the tool on the worker's loop in the main thread, so that an abort cancels it."""
@@ -437,15 +416,6 @@ class _Worker:
                 if thread.name.startswith(ENDING_THREADS):
                     thread.join(THREAD_JOIN_SECONDS)
         return tasks + threading.active_count() - 1
-
-
-def _is_thread_refused() -> bool:
-    """Return whether the kernel refuses one more thread, as it refuses one more process."""
-    try:
-        threading.Thread(target=int).start()  # returns at once
-    except RuntimeError:
-        return True
-    return False
 
 
 async def _await_and_stop(awaitable: Any, stop: Callable[[], None]) -> Any:
