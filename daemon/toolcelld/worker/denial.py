@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from collections.abc import Iterator
 from types import CodeType
-from typing import Final
+from typing import Final, cast
 
 from toolcell._results.exception_text import redacted
 from toolcelld.sandbox.policy import SandboxPolicy
@@ -22,6 +23,10 @@ _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64
+SERVICES: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = (0, 80, 443)
+"""Those that an entry without a port means, and none."""
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
 _UNREACHED: Final = frozenset(
@@ -95,8 +100,40 @@ def _network(error: OSError, tool: str, policy: SandboxPolicy) -> str:
         return ""
     if isinstance(error, socket.gaierror | socket.herror) or error.errno in _NO_NETWORK:
         what = "has no network" if policy.network == "none" else f"reaches only {', '.join(policy.hosts)}"
-        return f"The cell of this tool {what}. {_command(tool, 'HOST')}"
+        host, port = _tried(error) or ("HOST", 0)
+        written = f"[{host}]" if ":" in host else host
+        entry = written if port in DEFAULT_PORTS else f"{written}:{port}"
+        needed = ", ".join(f'"{each}"' for each in (*policy.hosts, entry))
+        return (
+            f"The cell of this tool {what}. {_command(tool, host)}\n"
+            f"To ask for it, write @tool(network=[{needed}]) in its file; to grant what is asked for: toolcell trust"
+        )
     return ""
+
+
+def _tried(error: BaseException) -> tuple[str, int] | None:
+    """Return the host and the port, or 0, that were tried: the arguments of the function of `socket` or `asyncio` that failed."""
+    entry = error.__traceback__
+    found: tuple[object, object] | None = None
+    while entry is not None:
+        code, given = entry.tb_frame.f_code, entry.tb_frame.f_locals
+        if code is socket.getaddrinfo.__code__ or code.co_qualname == "BaseEventLoop.create_connection":
+            found = given.get("host"), given.get("port")
+        elif code is socket.create_connection.__code__ and isinstance(address := given.get("address"), tuple):
+            found = cast("tuple[object, object]", address[:2])
+        entry = entry.tb_next
+    if found is None:
+        return None
+    host, port = found
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if not isinstance(host, str) or not _HOST.fullmatch(host):
+        return None
+    if isinstance(port, str) and port in SERVICES:
+        port = SERVICES[port]
+    if isinstance(port, str) and port.isascii() and port.isdigit():
+        port = int(port[:5])
+    return host, port if type(port) is int and 0 < port < 2**16 else 0
 
 
 def _variable(error: BaseException) -> str:
