@@ -255,6 +255,18 @@ async def test_a_limit_ends_a_call_and_is_named(worker: Worker, what: str) -> No
         assert (await session.call("uses", {"what": "nothing"})).text == "survived"
 
 
+async def test_a_disk_that_was_full_is_named_when_it_is_empty_again(worker: Worker) -> None:
+    worker.add("uses")
+    worker.daemon.configure('\n[tool.uses]\ndisk = "8MiB"\nsandbox = "strict"\n')
+    async with worker.daemon.connect() as session:
+        await session.described()
+        outcome = await session.call("uses", {"what": "disk"})
+        if outcome.cause == "sandbox_unavailable":
+            pytest.skip(outcome.message)
+        assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
+        assert "[tool.uses] disk = " in outcome.message
+
+
 # What dies
 
 DEATHS: Final = {

@@ -179,6 +179,14 @@ async def test_a_file_that_hangs_holds_up_nobody_and_is_told_with_the_line_where
         assert problem.message == "still loading after 3 s: time.sleep(3600)"
         assert_refused(await session.call("hangs"), "line 4: still loading after 3 s")
 
+    daemon.config.write_text(daemon.config.read_text().replace('"10ms"', '"30s"'))
+    daemon.reload()
+    async with daemon.connect(
+        at_once=True
+    ) as session:  # the directory was closed, and the file is not awaited again
+        assert session.catalog.pending == 0
+        assert by_file(session.catalog.problems)["hangs.py"].line == 4
+
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; .ci/unprivileged runs this")
 async def test_what_may_not_be_read_is_a_problem(daemon: RunningDaemon) -> None:

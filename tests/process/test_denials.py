@@ -10,7 +10,7 @@ from tests.daemons import RunningDaemon
 pytestmark = pytest.mark.anyio
 
 TOOLS = """
-import os, socket, subprocess, urllib.request
+import asyncio, os, socket, subprocess, urllib.request
 from pathlib import Path
 from toolcell import ToolContext, tool
 
@@ -41,6 +41,21 @@ def with_a_cause(context: ToolContext) -> None:
 @tool
 def name() -> None:
     urllib.request.urlopen("http://api.example.com/")
+
+@tool
+def database() -> None:
+    try:
+        socket.create_connection(("192.0.2.7", 5432))
+    except OSError as error:
+        raise RuntimeError("no database") from error
+
+@tool
+async def dials() -> None:
+    await asyncio.open_connection("db.example.com", "5432")
+
+@tool
+def bare() -> None:
+    socket.socket().connect(("192.0.2.7", 5432))
 
 @tool
 def variable() -> str:
@@ -92,9 +107,13 @@ async def test_what_the_cell_refuses_is_named_and_the_tools_own_faults_are_not(d
     assert "toolcell explain denied_program no-such-program" in text
     text = await said(daemon, "name")
     assert (
-        "The cell of this tool has no network. To see which rule says so: toolcell explain denied_name"
+        "The cell of this tool has no network. To see which rule says so: toolcell explain denied_name api.example.com\n"
+        'To ask for it, write @tool(network=["api.example.com"]) in its file; to grant what is asked for: toolcell trust'
         in text
     )
+    assert 'write @tool(network=["192.0.2.7:5432"]) in' in await said(daemon, "database")
+    assert 'write @tool(network=["db.example.com:5432"]) in' in await said(daemon, "dials")
+    assert 'write @tool(network=["HOST"]) in' in await said(daemon, "bare")
     assert (
         "The cell of this tool has no variable API_KEY. "
         "To see which rule says so: toolcell explain denied_variable API_KEY"

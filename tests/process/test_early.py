@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,9 +25,11 @@ GO = ".toolcell/tools/go"
 
 
 @pytest.fixture(autouse=True)
-def late(daemon: RunningDaemon) -> None:
-    """A file that loads for as long as it is there and no file `go`; sessions open without waiting for it."""
-    daemon.configure(f'[daemon]\nopen_wait = "{OPEN_WAIT_SECONDS}s"\nload_timeout = "60s"\n')
+def late(daemon: RunningDaemon, request: pytest.FixtureRequest) -> None:
+    """A file that loads for as long as it is there and no file `go`; sessions open without waiting for it, unless the
+    parameter is the seconds for which they do."""
+    seconds = getattr(request, "param", OPEN_WAIT_SECONDS)
+    daemon.configure(f'[daemon]\nopen_wait = "{seconds}s"\nload_timeout = "60s"\n')
     daemon.tool(
         "late",
         f"""
@@ -197,6 +200,54 @@ async def test_one_call_without_a_session_waits_as_well(daemon: RunningDaemon) -
             ):
                 pass
         assert refusal_of_rpc(caught.value).reason == "UNKNOWN_TOOL"
+
+
+LONG_OPENING = pytest.mark.parametrize("late", [60], indirect=True)
+"""Longer than a test waits."""
+SECONDS_MAX = 40
+OTHER = "from toolcell import tool\n\n@tool\ndef other() -> str: return 'from another file'\n"
+
+
+@LONG_OPENING
+async def test_a_session_that_opens_at_once_waits_for_the_tool_that_it_names_alone(
+    daemon: RunningDaemon,
+) -> None:
+    daemon.tool("other", OTHER)
+    async with asyncio.timeout(SECONDS_MAX), daemon.connect(at_once=True) as session:
+        catalog = await session.described(SECONDS_MAX, tool="other")
+        assert (list(catalog.tools), catalog.pending) == (["other"], 1)
+        assert (await session.call("other")).text == "from another file"
+        go(daemon)
+        assert (await session.call("late")).ok
+
+
+@LONG_OPENING
+async def test_one_call_without_a_session_waits_for_no_other_file(daemon: RunningDaemon) -> None:
+    daemon.tool("other", OTHER)
+    request = pb.CallToolRequest(call=pb.Call(tool="other"), directory=str(daemon.project), agent="t")
+    async with asyncio.timeout(SECONDS_MAX), dialled(daemon) as wire:
+        rpc = wire.tools.CallTool(request, metadata=wire.agent)
+        kinds = [answer.event.WhichOneof("event") async for answer in rpc]
+    assert kinds[-1] == "outcome"
+    go(daemon)
+
+
+@LONG_OPENING
+async def test_the_command_waits_for_no_other_file(daemon: RunningDaemon) -> None:
+    daemon.tool("other", OTHER)
+    words = ["-m", "toolcell.cli", "--socket", daemon.socket, "-C", str(daemon.project), "call", "other"]
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            told, _ = await command.communicate()
+    finally:
+        if command.returncode is None:
+            command.kill()
+            await command.wait()
+        go(daemon)
+    assert told.decode() == "from another file\n"
 
 
 async def test_no_more_calls_wait_than_a_session_may_have(daemon: RunningDaemon) -> None:

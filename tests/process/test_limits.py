@@ -239,6 +239,30 @@ async def test_many_files_together_are_held(daemon: RunningDaemon, sandbox: str)
     assert '[tool.bomb] disk = "16MiB" in' in outcome.message
 
 
+SHORT_LIVED = """
+with tempfile.NamedTemporaryFile() as file:
+    file.write(bytes(16 * 2**20))
+"""
+OTHER_NO_SPACE = 'raise OSError(28, "inotify watch limit reached")'
+
+
+async def test_a_full_disk_is_told_of_a_file_that_is_deleted_by_then(daemon: RunningDaemon) -> None:
+    outcome = await exceed(daemon, SHORT_LIVED, disk="4MiB", sandbox="strict")
+    if outcome.cause == "sandbox_unavailable":
+        pytest.skip(outcome.message)
+    assert (outcome.kind, outcome.cause) == ("limit_exceeded", "disk"), outcome
+    assert outcome.message.startswith("4 MiB in its temporary directory after "), outcome.message
+    assert '[tool.bomb] disk = "8MiB" in' in outcome.message
+
+
+async def test_an_enospc_that_is_raised_by_a_library_is_its_own(daemon: RunningDaemon) -> None:
+    outcome = await exceed(daemon, OTHER_NO_SPACE, disk="4MiB", sandbox="strict")
+    if outcome.cause == "sandbox_unavailable":
+        pytest.skip(outcome.message)
+    assert outcome.kind == "tool_error", outcome
+    assert "inotify watch limit reached" in outcome.message
+
+
 @pytest.mark.parametrize("sandbox", ["baseline", "strict"])
 @pytest.mark.parametrize(("configured", "asked"), [("64MiB", "8MiB"), ("8MiB", "64MiB")])
 async def test_a_call_may_lower_what_it_may_have_on_disk_and_not_raise_it(

@@ -45,7 +45,7 @@ def words(path: str, minimum: int = 1) -> dict[str, int]:
     return {word: n for word, n in Counter(Path(path).read_text().split()).items() if n >= minimum}
 
 
-@tool(timeout=60, output="tail")
+@tool(timeout="1m", output="tail")
 async def lint(file_path: Annotated[str, "Path to the file to lint"], context: ToolContext) -> str:
     """Run the project linter on a file and return results."""
     done = await context.exec("ruff", "check", file_path)

@@ -24,7 +24,7 @@ def wrong_literal() -> str:
     return ""
 
 
-@tool(timeout="2m")  # type: ignore[call-overload, untyped-decorator]
+@tool(processes="2")  # type: ignore[call-overload, untyped-decorator]
 def wrong_type() -> str:
     return ""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-__all__ = ["complaints", "got", "shortened", "step", "unknown"]
+__all__ = ["VALUE_CHARACTERS_MAX", "complaints", "got", "shortened", "step", "unknown"]
 
 # Listing them all would cost more memory than a worker has.
 ERRORS_LISTED_MAX = 10_000

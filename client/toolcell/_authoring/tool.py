@@ -25,17 +25,17 @@ M = TypeVar("M")
 class Limits(TypedDict, total=False):
     """The limits of a call: the same keys as in `[defaults]`, `[max]` and `[tool.NAME]` of the configuration.
 
-    Times are in seconds. Sizes are in bytes, or text such as "512MiB". The defaults are those of the shipped
-    configuration; a key that is left out keeps the configured value.
+    Times are in seconds, or text such as "90s", "5m" or "500ms". Sizes are in bytes, or text such as "512MiB". "off" is no
+    limit. The defaults are those of the shipped configuration; a key that is left out keeps the configured value.
     """
 
-    timeout: float
+    timeout: float | str
     """Seconds of running time; time spent in `ask()` does not count. In a call's limits it includes the queue. Default: 120."""
-    queue: float
+    queue: float | str
     """Seconds to wait for a worker. Default: 30."""
-    cpu: float
+    cpu: float | str
     """Seconds of processor time of all the call's processes together. Default: off."""
-    idle: float
+    idle: float | str
     """Seconds without output, update or progress. Default: off."""
     memory: int | str
     """Memory of all the call's processes together, in bytes or as text such as "512MiB". Default: 512MiB."""

@@ -147,6 +147,7 @@ def connect(
     on_catalog: Callable[[Catalog], object] | None = None,
     daemon: Literal["start", "running", "private"] = "start",
     linger: float = 10,
+    at_once: bool = False,
 ) -> Generator[Session]:
     """A session as `toolcell.client.connect` makes it; leaving it aborts what runs and waits for it.
 
@@ -176,6 +177,7 @@ def connect(
                 on_catalog=on_catalog,
                 daemon=daemon,
                 linger=linger,
+                at_once=at_once,
             )
         )
         yield Session(stay)

@@ -155,9 +155,14 @@ class Session:
         """Scan the directory again, and return the new catalog, which `catalog` has too. Raises Refused."""
         return await self._connection.reload()
 
-    async def described(self, seconds: float = 10) -> Catalog:
-        """Wait until every file is loaded, at most `seconds` (default: 10), and return the catalog. `connect` waits 2 seconds."""
-        return await self._connection.described(seconds)
+    async def described(self, seconds: float = 10, *, tool: str = "") -> Catalog:
+        """Wait until every file is loaded, and return the catalog. `connect` waits 2 seconds.
+
+        Args:
+            seconds: The longest wait; default: 10.
+            tool: Wait no longer than until the catalog has a tool of this name; default: for every file.
+        """
+        return await self._connection.described(seconds, tool)
 
     def tell(
         self, reason: SessionReason, data: Mapping[str, object] | None = None, *, session_id: str = ""
@@ -264,6 +269,7 @@ async def connect(
     on_catalog: Callable[[Catalog], object] | None = None,
     daemon: Literal["start", "running", "private"] = "start",
     linger: float = 10,
+    at_once: bool = False,
 ) -> AsyncGenerator[Session]:
     """Open a session with a daemon; leaving the context aborts the running calls and waits for them, unless `detach` was called.
 
@@ -283,6 +289,8 @@ async def connect(
             "private" starts one that ends with the session.
         linger: Seconds for which calls go on after a lost connection; default: 10. Calls that cannot be resumed in
             that time end as `internal (connection_lost)`.
+        at_once: Open without waiting for tool files that are still being loaded; their tools join the catalog later.
+            Default: False, and opening waits for them for at most 2 seconds.
 
     Raises:
         Unavailable: The daemon cannot be reached or refuses the session; the text says what to do.
@@ -304,6 +312,7 @@ async def connect(
         limits=encode_limits(limits),
         follow=on_catalog is not None,
         services=services or (),
+        at_once=at_once,
     )
     target = find(address, daemon)
     connection = Connection(target, opening, linger, ask, services, on_catalog)

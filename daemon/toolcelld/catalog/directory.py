@@ -7,7 +7,7 @@ files do not make a thousand generations.
 Requests that arrive before a rescan has started share it; later requests start another one, because the running
 rescan may have read the directory before their edit. Every rescan describes broken files again, as the cause may
 lie outside the file (for example a package that was installed since). The known failure is reported until then,
-and opening a directory does not wait for it.
+and opening a directory does not wait for it. A rescan does not wait for files that did not end loading the last time.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class WatchedDirectory:
         self.catalog = Catalog(directory)
         self.scanned: tuple[ToolFile, ...] = ()
         self.known = asyncio.Event()  # every file of the last scan has a description or a failure
-        self.fresh = asyncio.Event()  # and every failure has been described again
+        self.fresh = asyncio.Event()  # and failures have been described again, but for those of endless files
         self._config = config
         self._is_trusted = is_trusted
         self._group = group
@@ -128,12 +128,13 @@ class WatchedDirectory:
             self._queued = self._spawn(self._rescan())
         await asyncio.shield(self._queued)
 
-    async def rescan(self, enough: asyncio.Event, wait_seconds: float) -> None:
-        """Start or join a rescan, then wait for `enough`; at most `wait_seconds` in all."""
+    async def rescan(self, enough: asyncio.Event | None, wait_seconds: float) -> None:
+        """Start or join a rescan, then wait for `enough`, if there is something; at most `wait_seconds` in all."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 await self.read()
-                await enough.wait()
+                if enough is not None:
+                    await enough.wait()
 
     def want(self, path: str) -> None:
         """Describe a file before others, and publish it as soon as that is done: a call waits for it."""
@@ -159,14 +160,20 @@ class WatchedDirectory:
             await self._assemble(seen)
             self._filling = self._spawn(self._fill(seen, then))
             _set_if(self.known, len(then) == len(seen.files))
-            _set_if(self.fresh, self.known.is_set() and not any(map(_is_broken, then.values())))
+            _set_if(self.fresh, self.known.is_set() and not self._to_check(seen, then))
 
     async def _fill(self, seen: Scan, then: Mapping[str, Description]) -> None:
         """Describe the files that were not known, then the files that were known to be broken."""
         await self._describe(seen, then, [file for file in seen.files if file.digest not in then])
         self.known.set()
-        await self._describe(seen, then, [file for file in seen.files if _is_broken(then.get(file.digest))])
+        await self._describe(seen, then, self._to_check(seen, then))
         self.fresh.set()
+        await self._describe(seen, then, [file for file in seen.files if _is_broken(then.get(file.digest))])
+
+    def _to_check(self, seen: Scan, then: Mapping[str, Description]) -> list[ToolFile]:
+        """Return the broken files that a rescan waits for: those that are soon described again."""
+        broken = (file for file in seen.files if _is_broken(then.get(file.digest)))
+        return [file for file in broken if not self._descriptions.is_endless(file)]
 
     async def _describe(self, seen: Scan, then: Mapping[str, Description], files: list[ToolFile]) -> None:
         """Describe files concurrently; publish a catalog at intervals and at the end."""

@@ -81,6 +81,7 @@ class CatalogRegistry:
         *,
         on_change: Callable[[Catalog], object] | None = None,
         wait_seconds: float | None = None,
+        at_once: bool = False,
     ) -> Pin:
         """Scan a directory and return a pin of its catalog; the caller closes the pin.
 
@@ -88,13 +89,15 @@ class CatalogRegistry:
             directory: An absolute path.
             on_change: Called with every newer catalog after this method has returned.
             wait_seconds: How long to wait until every file is described; None takes `[daemon] open_wait`.
+            at_once: Whether to wait for the scan alone, and for no file to be described.
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
         watched = self._watched(await asyncio.to_thread(resolved, directory))
         pin = watched.pin()
         try:
-            await watched.rescan(watched.known, self._or_configured(wait_seconds))
+            enough = None if at_once else watched.known
+            await watched.rescan(enough, self._or_configured(wait_seconds))
         except BaseException:
             pin.close()
             raise
@@ -136,6 +139,7 @@ class CatalogRegistry:
             wait_seconds: How long to wait, for each of the two.
         """
         await self._descriptions.settle(wait_seconds)
+        self._descriptions.forget_failures()
         pins = [watched.pin() for place, watched in self._directories.items() if is_below(place, directory)]
         try:
             await asyncio.gather(*(self._refreshed(pin, wait_seconds) for pin in pins))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import (
@@ -94,6 +94,10 @@ def strings(what: str, pattern: re.Pattern[str] | None = None) -> Callable[[obje
 
 def _hosts(value: object) -> bool | tuple[str, ...]:
     if isinstance(value, list | tuple):
+        for item in cast("Sequence[object]", value):
+            if isinstance(item, str) and "://" in item[:60]:
+                host = item.partition("://")[2].partition("/")[0]
+                raise ValueError(f'has an address, "{item[:60]}"; write its host alone: "{host[:60]}"')
         hosts = strings("host names", _HOST)(cast("object", value))
         if len(hosts) > HOSTS_MAX:
             raise ValueError(f"has more than {HOSTS_MAX} host names; write true for all")

@@ -66,6 +66,7 @@ class Startup:
         self.layers: tuple[str, ...] = ()  # of its confinement, as it reported them
         self.printed = b""
         self.forks = False  # whether it is a template
+        self.stuck = False  # whether loading was aborted and did not stop
         self._frames = 0
         self._body = bytearray()
         self._remaining = -1  # bytes of the description; -1 before its first frame
@@ -110,9 +111,14 @@ class Startup:
                 cell.channel.send(load, file.content)
                 return await self.loaded
         except TimeoutError:
+            self.stuck = True
             raise StartFailed(
                 "deadline", f"still loading after {load_seconds:g} s, and it does not stop"
             ) from None
+        except StartFailed as failure:
+            if deadline.when() <= cell.loop.time():
+                failure.stage = "deadline"  # the worker has said where it was when loading was aborted
+            raise
         finally:
             deadline.cancel()
 

@@ -188,8 +188,8 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
             self.description = await startup.load(
                 self.cell, spec, become, load_seconds=load_seconds, describe=describe
             )
-        except StartFailed as failure:
-            if failure.stage == "deadline":
+        except StartFailed:
+            if startup.stuck:
                 self.crash_cause = "deadline"
             await self.end()
             raise

@@ -239,7 +239,10 @@ class ToolCell(rpc.ToolCellServicer):
             check_length("agent", request.agent)
             wanted = complete(request.call, request.agent)
             opened = OpenRequest(
-                agent=request.agent or "unknown", directory=request.directory, linger_seconds=0
+                agent=request.agent or "unknown",
+                directory=request.directory,
+                linger_seconds=0,
+                at_once=True,  # its call waits for what it needs
             )
             session = await self._daemon.sessions.open(opened, field="directory")
             number = session.attach()

@@ -43,7 +43,7 @@ class Sessions:
         self._refuse_if_draining()
         self._check_room()
         try:
-            pin = await self._daemon.catalogs.open(request.directory)
+            pin = await self._daemon.catalogs.open(request.directory, at_once=request.at_once)
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
         try:

@@ -69,6 +69,7 @@ class OpenRequest:
     limits: Limits = NO_LIMITS
     follow: bool = False
     services: frozenset[str] = frozenset()
+    at_once: bool = False  # opening waits for no file that is still being described
 
 
 class Session(Machine[SessionState, SessionEvent]):

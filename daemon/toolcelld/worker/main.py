@@ -359,15 +359,12 @@ class _Worker:
     def _report_of_exception(self, error: BaseException, channel: CallChannel, tool: str) -> Report:
         channel.tell("log", {"level": "error", "text": traceback_text(error)})
         text = describe_exception(error, (self._directory,))
-        from toolcelld.worker.calling.denial import denial, is_unreached, limit_behind  # most calls need none
+        # Most calls end without an exception.
+        from toolcelld.worker.calling.denial import denial, is_unreached
+        from toolcelld.worker.calling.limit import limit_behind
 
-        cell_setup = self._plan.setup
-        assert cell_setup is not None
-        refusable = (OSError, KeyError)
-        is_refusable = isinstance(error, refusable) or isinstance(
-            error.__cause__ or error.__context__, refusable
-        )
-        if is_refusable and (refused := denial(error, tool, cell_setup.policy, self._directory)):
+        assert self._plan.setup is not None
+        if refused := denial(error, tool, self._plan.setup.policy, self._directory):
             text = f"{text}\n{refused}"
-        limit = limit_behind(error, cell_setup.tmpdir if cell_setup.policy.enclosure == "strict" else "")
+        limit = limit_behind(error, self._plan.setup)
         return Report.from_text("tool_error", text, limit=limit, unreached=is_unreached(error))

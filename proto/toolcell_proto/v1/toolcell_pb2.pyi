@@ -358,6 +358,7 @@ class Open(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     SERVICES_FIELD_NUMBER: _builtins.int
+    AT_ONCE_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     """The protocol version of the client: 1. Another number is refused with FAILED_PRECONDITION, VERSION_MISMATCH."""
     client_version: _builtins.str
@@ -378,6 +379,10 @@ class Open(_message.Message):
     """Whether the client answers Ask events. Without it every question is denied immediately."""
     follow: _builtins.bool
     """Whether the session switches to a new catalog automatically."""
+    at_once: _builtins.bool
+    """Whether Welcome waits for no file that is still being described; otherwise it waits for up to `[daemon] open_wait`.
+    What is described later arrives as another catalog in both cases. For a client that knows what it will call.
+    """
     @_builtins.property
     def allow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Patterns of the tool names that this session may call; empty allows all."""
@@ -412,10 +417,11 @@ class Open(_message.Message):
         limits: Global___Limits | None = ...,
         follow: _builtins.bool = ...,
         services: _abc.Iterable[_builtins.str] | None = ...,
+        at_once: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "limits", b"limits", "linger_seconds", b"linger_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "protocol", b"protocol", "resume_token", b"resume_token", "services", b"services", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds", "agent", b"agent", "allow", b"allow", "answers", b"answers", "at_once", b"at_once", "client_version", b"client_version", "deny", b"deny", "directory", b"directory", "follow", b"follow", "limits", b"limits", "linger_seconds", b"linger_seconds", "protocol", b"protocol", "resume_token", b"resume_token", "services", b"services", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__linger_seconds: _TypeAlias = _typing.Literal["linger_seconds"]  # noqa: Y015
     _WhichOneofArgType__linger_seconds: _TypeAlias = _typing.Literal["_linger_seconds", b"_linger_seconds"]  # noqa: Y015

@@ -113,11 +113,6 @@ class Odd(str):
         (ODD + "@tool\ndef bad(s: Odd): ...", "'s' has a type that JSON cannot fill: KeyError: 'ref'"),
         ("@tool\ndef bad(s: 'Missing'): ...", "'s': its annotation 'Missing' cannot be read"),
         ("@tool(timeot=3)\ndef bad(): ...", "did you mean 'timeout'"),
-        ("@tool(output='end')\ndef bad(): ...", 'output: should be "head", "tail" or "middle", got "end"'),
-        ("@tool(timeout=-1)\ndef bad(): ...", "timeout: should be 0 or more"),
-        ("@tool(timeout='2m')\ndef bad(): ...", "timeout: should be a valid number"),
-        ("@tool(memory='a lot')\ndef bad(): ...", "memory: should be bytes or a size such as '512MiB'"),
-        ("@tool(secrets='KEY')\ndef bad(): ...", "secrets"),
         ("@tool(description='x' * 9000)\ndef bad(): ...", "8192 bytes"),
         ("bad = tool(description='d', args=int, execute=lambda a, c: 1)", "args=int is no object"),
         ("bad = tool(description='d', args={'x': 'str'}, execute=lambda a, c: 1)", "give its type"),
@@ -143,6 +138,50 @@ def test_a_tool_that_cannot_be_used_is_a_problem_that_says_why(source: str, mess
     assert problem.tool == "orders_bad"
     assert message in problem.message
     assert problem.line > 0
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("output='end'", 'option output: \'end\' is not there; write "head", "tail", "middle"'),
+        ("timeout=-1", 'option timeout: -1 is no duration between 0 and 366 days; write seconds, or "500ms"'),
+        ("timeout='2 minutes'", "option timeout: '2 minutes' is no duration; write seconds, or \"500ms\""),
+        ("timeout=None", "option timeout: None is no duration; write seconds"),
+        ("timeout=True", "option timeout: True is no duration"),
+        ("timeout=0", 'option timeout: 0 is nothing at all; write "off" for no limit'),
+        ("memory='a lot'", 'option memory: \'a lot\' is no size; write bytes, or "64KiB", "512MiB"'),
+        ("processes=0", "option processes: 0 should be a whole number from 1"),
+        ("read_only='yes'", "option read_only: 'yes' is neither; write True or False"),
+        ("title=3", "option title: 3 is no text; write it in quotes"),
+        ("secrets='KEY'", "option secrets: 'KEY' is no list; write secrets=[\"KEY\"]"),
+        ("secrets=None", 'option secrets: None is no list; write secrets=["…"]'),
+        (
+            "network='db:5432'",
+            "option network: 'db:5432' is no list; write network=[\"db:5432\"], or network=True for every host",
+        ),
+        ("network=['a', 3]", "option network: an array of 2 has 3, which is no text"),
+        ("network=None", "option network: None is no list"),
+        ("name=object()", "option name: a object is no text"),
+    ],
+)
+def test_an_option_that_is_wrong_is_told_with_its_value_and_what_it_takes(option: str, message: str) -> None:
+    (problem,) = run(f"@tool({option})\ndef bad(): ...\n").problems
+    assert problem.message.startswith(message), problem.message
+
+
+def test_all_options_that_are_wrong_are_told_at_once() -> None:
+    (problem,) = run("@tool(time_out=3, memory='lots', network='host')\ndef bad(): ...\n").problems
+    first, second, third = problem.message.splitlines()
+    assert first == "there is no option 'time_out'; did you mean 'timeout'?"
+    assert second.startswith("option memory: 'lots' is no size")
+    assert third.startswith("option network: 'host' is no list")
+
+
+def test_a_duration_is_seconds_or_text_as_in_the_configuration() -> None:
+    found = run("@tool(timeout='5m', queue='500ms', cpu=1.5, idle='off', memory='off')\ndef good(): ...\n")
+    assert [export.options for export in found.tools] == [
+        {"timeout": "5m", "queue": "500ms", "cpu": 1.5, "idle": "off", "memory": "off"}
+    ]
 
 
 def test_what_was_imported_from_another_module_is_not_exported(modules: dict[str, ModuleType]) -> None:

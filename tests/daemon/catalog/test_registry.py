@@ -57,6 +57,8 @@ class Shop:
             raise
         finally:
             self.running -= 1
+        if b"endless" in file.content:
+            return Description(broken=Broken("deadline", "still loading after 10 s", 1))
         if b"broken" in file.content and not self.mended:
             return Description(broken=Broken("import", "invalid syntax", 1))
         return Description((Described(file.stem, file.content.decode(), b'{"type":"object"}', file.stem),))
@@ -364,6 +366,38 @@ async def test_nobody_waits_for_the_second_look_at_a_failure(shop: Shop, project
         shop.closed = {"bad"}  # it hangs now
         pin = await catalogs.open(directory, wait_seconds=LONG)
         assert [problem.reason for problem in pin.catalog.problems] == ["broken"]
+
+
+async def test_an_endless_file_is_waited_for_once_also_when_its_directory_was_closed(
+    shop: Shop, project: Path
+) -> None:
+    directory = write(project, other="1", stuck="endless")
+    async with asyncio.timeout(LONG), live(shop) as catalogs:
+        (await catalogs.open(directory, wait_seconds=LONG)).close()
+        shop.closed = {"stuck"}  # it is being loaded again, and does not end
+        pin = await catalogs.open(directory, wait_seconds=2 * LONG)
+        assert (pin.catalog.pending, list(pin.catalog.tools)) == (0, ["other"])
+        assert [problem.message for problem in pin.catalog.problems] == ["still loading after 10 s"]
+        refreshed = await catalogs.refresh(directory, wait_seconds=2 * LONG)
+        assert list(refreshed.tools) == ["other"]
+        write(project, stuck="mended")
+        shop.closed.clear()
+        mended = await catalogs.refresh(directory, wait_seconds=2 * LONG)
+        assert (list(mended.tools), mended.problems) == (["other", "stuck"], ())
+        shop.opening.set()
+
+
+async def test_an_endless_file_is_waited_for_again_when_the_rules_have_changed(
+    shop: Shop, project: Path
+) -> None:
+    directory = write(project, stuck="endless")
+    async with asyncio.timeout(LONG), live(shop) as catalogs:
+        (await catalogs.open(directory, wait_seconds=LONG)).close()
+        await catalogs.describe_anew(directory, wait_seconds=LONG)
+        shop.closed = {"stuck"}
+        pin = await catalogs.open(directory, wait_seconds=LONG, at_once=True)
+        assert pin.catalog.pending == 1
+        shop.opening.set()
 
 
 async def test_a_bad_edit_keeps_the_last_good_generation_of_the_file(shop: Shop, project: Path) -> None:

@@ -167,6 +167,13 @@ def test_a_named_file_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("[defaults]\nsandbox = 3", 'defaults.sandbox: 3 should be "auto", "strict", "baseline", "none" or'),
         ("trust = 'most'", "trust: \"most\" should be 'confined', 'ask' or 'all'"),
         ("trsut = 'all'", 'trsut: unknown key; did you mean "trust"?'),
+        (
+            "[tool.x]\nnetwork = ['https://api.example.org:8080/v1']",
+            (
+                "tool.x.network: ['https://api.example.org:8080/v1'] "
+                'has an address, "https://api.example.org:8080/v1"; write its host alone: "api.example.org:8080"'
+            ),
+        ),
         ("[tool.x]\nnetwork = 'all'", 'tool.x.network: "all" should be a list of host names, true for all'),
         (
             "[tool.x]\nnetwork = ['a b']",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 
 from toolcell import tool
@@ -33,4 +34,7 @@ def uses(what: str) -> str:
             for _ in range(40):
                 file.write(bytes(MIB))
                 file.flush()
+    elif what == "disk":
+        with tempfile.TemporaryFile() as file:  # gone before anything can ask how full the disk is
+            file.write(bytes(40 * MIB))
     return "survived"

@@ -1,7 +1,9 @@
 // Uses too much of one thing, within bounds: 800 MiB, 100 processes, 20 seconds.
 
 import { spawn } from "node:child_process"
-import { closeSync, openSync, writeSync } from "node:fs"
+import { closeSync, openSync, unlinkSync, writeFileSync, writeSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { setTimeout as wait } from "node:timers/promises"
 import { tool } from "@opencode-ai/plugin"
 
@@ -29,6 +31,14 @@ export default tool({
       const file = openSync("large", "w")
       for (let i = 0; i < 40; i++) writeSync(file, Buffer.alloc(MIB))
       closeSync(file)
+    }
+    if (what === "disk") {
+      const path = join(tmpdir(), "large")
+      try {
+        writeFileSync(path, Buffer.alloc(40 * MIB))
+      } finally {
+        unlinkSync(path) // before anything can ask how full the disk is
+      }
     }
     return "survived"
   },

@@ -66,6 +66,7 @@ __all__ = [
 ]
 
 LINGER_SECONDS = 0.0  # the call ends with this process
+LISTED_SECONDS_MAX = 2.0  # for a tool that is being loaded; the daemon waits longer
 PATTERNS_SHOWN_MAX = 8
 ABORT = "agent.abort"
 ANSWERS: Mapping[str, Answer] = {"y": True, "yes": True, "a": "always", "always": "always"}
@@ -99,9 +100,9 @@ async def call(context: CommandContext, options: CallOptions) -> Exit:
         ) as selected_daemon,
     ):
         ask = asking(terminal, options.allow_all)
-        async with _session(selected_daemon, options.session, terminal, ask) as session:
+        async with _session(selected_daemon, options.session, terminal, ask, at_once=file is None) as session:
             name = options.tool if file is None else tool_of(file, export, session.catalog)
-            if name not in session.catalog.tools:
+            if name not in (await session.described(LISTED_SECONDS_MAX, tool=name)).tools:
                 await wait_for_catalog(selected_daemon, session)
             tool = session.catalog.tools.get(name)
             arguments = fit(given, tool.input_schema if tool else {})
@@ -138,7 +139,12 @@ def _check_session(options: CallOptions, file: str | None) -> None:
 
 @asynccontextmanager
 async def _session(
-    selected_daemon: Daemon, name: str | None, terminal: Terminal, ask: Callable[[Ask], Any] | None
+    selected_daemon: Daemon,
+    name: str | None,
+    terminal: Terminal,
+    ask: Callable[[Ask], Any] | None,
+    *,
+    at_once: bool,
 ) -> AsyncGenerator[Session]:
     """A session for one call, or the one that is kept under a name."""
     with keep(selected_daemon.socket, name) if name is not None else nullcontext() as kept:
@@ -151,6 +157,7 @@ async def _session(
             services=services(terminal),
             daemon="running",
             linger=KEPT_SECONDS if kept is not None else LINGER_SECONDS,
+            at_once=at_once,
         ) as session:
             if kept is not None:
                 session.detach()

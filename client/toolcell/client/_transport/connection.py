@@ -80,6 +80,7 @@ class Connection:
         self._parts: list[pb.CatalogPart] = []
         self._opened = asyncio.Event()
         self._catalog_complete = asyncio.Event()  # the catalog is; or none will come any more
+        self._shown = asyncio.Event()  # set, and replaced, when a catalog has come or none will come any more
         self._wake = asyncio.Event()
         self._reloads: list[asyncio.Future[Catalog]] = []
 
@@ -137,11 +138,12 @@ class Connection:
         self.send(pb.AttachRequest(refresh=pb.Refresh()))
         return await catalog
 
-    async def described(self, seconds: float) -> Catalog:
-        """The catalog once it is whole, or after so long."""
+    async def described(self, seconds: float, tool: str = "") -> Catalog:
+        """The catalog once it is whole or has the tool, or after so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._catalog_complete.wait()
+                while not self._catalog_complete.is_set() and tool not in self.catalog.tools:
+                    await self._shown.wait()
         return self.catalog
 
     async def _end_pump(self) -> None:
@@ -157,6 +159,7 @@ class Connection:
             finally:
                 self.closed_by = self.closed_by or LEFT
                 self._catalog_complete.set()
+                self._shown.set()
                 self._fail_all(self.closed_by)
 
     async def _keep_attached(self) -> None:
@@ -290,6 +293,8 @@ class Connection:
             self._catalog_complete.clear()
         else:
             self._catalog_complete.set()
+        self._shown.set()
+        self._shown = asyncio.Event()
         self._parts.clear()
         if answers:
             for reload in self._take_reloads():

@@ -3,6 +3,9 @@
 The task that describes a file is shared by all directories that need its digest. It continues when nothing wants it any
 more, because its result is cached; one that has not begun then is dropped, so that a file that is written without pause
 leaves no queue of its old versions.
+
+Failures are not stored, because their cause may lie outside the file. That a file does not end loading is remembered
+until the daemon ends, so that a session that opens does not wait for it again.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from toolcelld.catalog.describing.description import Description
 from toolcelld.catalog.discovery.sources import ToolFile
 
 __all__ = ["Cache", "Describe", "DescriptionCache"]
+
+ENDLESS_MAX: Final = 256
+"""Files that are remembered not to end loading; the oldest is forgotten."""
 
 Describe = Callable[[ToolFile], Awaitable[Description]]
 
@@ -48,12 +54,22 @@ class DescriptionCache:
         self._running: dict[str, asyncio.Task[Description]] = {}
         self._begun: set[str] = set()  # of the running ones
         self._wanted: Counter[str] = Counter()  # by how many callers
+        self._endless: dict[str, Description] = {}  # by digest, of files that do not end loading
 
     async def cached(self, digests: Sequence[str]) -> Mapping[str, Description]:
-        """Return the descriptions that the cache holds, by digest."""
+        """Return the descriptions that the cache holds and the remembered failures, by digest."""
         if not digests:
             return {}
-        return await asyncio.to_thread(_parsed, await self._cache.get_many(digests))
+        stored = await asyncio.to_thread(_parsed, await self._cache.get_many(digests))
+        return {digest: self._endless[digest] for digest in digests if digest in self._endless} | stored
+
+    def is_endless(self, file: ToolFile) -> bool:
+        """Whether the file did not end loading when it was described last."""
+        return file.digest in self._endless
+
+    def forget_failures(self) -> None:
+        """Wait for every file once more: the rules under which they were loaded have changed."""
+        self._endless.clear()
 
     @contextmanager
     def wanted(self, file: ToolFile) -> Generator[asyncio.Task[Description]]:
@@ -93,9 +109,14 @@ class DescriptionCache:
         async with self._slots:
             self._begun.add(file.digest)
             description = await self._describe(file)
-        if description.broken is None:  # failures are not cached: their cause may lie outside the file
+        self._endless.pop(file.digest, None)
+        if description.broken is None:
             with suppress(ValueError):  # not valid Unicode: the catalog rejects that tool
                 self._cache.put(file.digest, description.to_json())
+        elif description.broken.stage == "deadline":
+            self._endless[file.digest] = description
+            if len(self._endless) > ENDLESS_MAX:
+                del self._endless[next(iter(self._endless))]
         return description
 
 

@@ -70,6 +70,7 @@ def decode_open(wire: pb.Open) -> OpenRequest:
         limits=decode_limits(wire.limits, "open.limits"),
         follow=wire.follow,
         services=frozenset(wire.services),
+        at_once=wire.at_once,
     )
 
 

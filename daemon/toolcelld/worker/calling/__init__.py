@@ -1,5 +1,5 @@
 """What a worker needs for a call of a tool in Python.
 
 `call_channel` is what the tool talks through, `tool_loop` runs asynchronous tools, `report` is what came of the call, and
-`denial` names the rule or the limit of the cell that is behind an exception.
+`denial` names the rule of the cell that is behind an exception, and `limit` the limit.
 """

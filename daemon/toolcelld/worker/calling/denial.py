@@ -6,25 +6,27 @@ program or of the web site. The text names what was refused and the command that
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+import re
 import socket
-import threading
 from collections.abc import Iterator
 from types import CodeType
-from typing import Final
+from typing import Final, cast
 
 from toolcell._results.exception_text import redacted
-from toolcelld.protocol.messages import RaisedLimit
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["denial", "is_unreached", "limit_behind"]
+__all__ = ["denial", "is_unreached"]
 
 _WRITING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV})
 _NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT, errno.EACCES, errno.EPERM})
 CAUSES_MAX: Final = 8
 VARIABLE_LETTERS_MAX: Final = 64
+SERVICES: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = (0, 80, 443)
+"""Those that an entry without a port means, and none."""
+_HOST: Final = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 WRAPPERS_MAX: Final = 12
 """Exceptions that are looked at; requests wraps four times."""
 _UNREACHED: Final = frozenset(
@@ -98,8 +100,40 @@ def _network(error: OSError, tool: str, policy: SandboxPolicy) -> str:
         return ""
     if isinstance(error, socket.gaierror | socket.herror) or error.errno in _NO_NETWORK:
         what = "has no network" if policy.network == "none" else f"reaches only {', '.join(policy.hosts)}"
-        return f"The cell of this tool {what}. {_command(tool, 'HOST')}"
+        host, port = _tried(error) or ("HOST", 0)
+        written = f"[{host}]" if ":" in host else host
+        entry = written if port in DEFAULT_PORTS else f"{written}:{port}"
+        needed = ", ".join(f'"{each}"' for each in (*policy.hosts, entry))
+        return (
+            f"The cell of this tool {what}. {_command(tool, host)}\n"
+            f"To ask for it, write @tool(network=[{needed}]) in its file; to grant what is asked for: toolcell trust"
+        )
     return ""
+
+
+def _tried(error: BaseException) -> tuple[str, int] | None:
+    """Return the host and the port, or 0, that were tried: the arguments of the function of `socket` or `asyncio` that failed."""
+    entry = error.__traceback__
+    found: tuple[object, object] | None = None
+    while entry is not None:
+        code, given = entry.tb_frame.f_code, entry.tb_frame.f_locals
+        if code is socket.getaddrinfo.__code__ or code.co_qualname == "BaseEventLoop.create_connection":
+            found = given.get("host"), given.get("port")
+        elif code is socket.create_connection.__code__ and isinstance(address := given.get("address"), tuple):
+            found = cast("tuple[object, object]", address[:2])
+        entry = entry.tb_next
+    if found is None:
+        return None
+    host, port = found
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if not isinstance(host, str) or not _HOST.fullmatch(host):
+        return None
+    if isinstance(port, str) and port in SERVICES:
+        port = SERVICES[port]
+    if isinstance(port, str) and port.isascii() and port.isdigit():
+        port = int(port[:5])
+    return host, port if type(port) is int and 0 < port < 2**16 else 0
 
 
 def _variable(error: BaseException) -> str:
@@ -168,37 +202,4 @@ def is_unreached(error: BaseException) -> bool:
         if isinstance(one, BaseException):
             pending += [one.__context__, one.__cause__, getattr(one, "reason", None)]
             pending = [each for each in pending if isinstance(each, BaseException)]
-    return False
-
-
-def limit_behind(error: BaseException, own_disk: str) -> RaisedLimit | None:
-    """Return the key of the cell's limit that caused an exception; None where no limit did.
-
-    Args:
-        error: What the tool raised.
-        own_disk: A path in the file system of the cell; empty where it has none of its own.
-    """
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        return "processes"  # the exception does not have the kernel's EAGAIN
-    if not isinstance(error, OSError):
-        return None
-    if error.errno == errno.ENOSPC:
-        with contextlib.suppress(OSError):
-            if own_disk:
-                left = os.statvfs(own_disk)
-                return None if left.f_bavail and left.f_favail else "disk"
-        return None
-    if error.errno == errno.EMFILE:
-        return "open_files"
-    if error.errno == errno.EAGAIN:  # of a fork, or of a descriptor that would block
-        return "processes" if _is_thread_refused() else None
-    return "file_size" if error.errno == errno.EFBIG else None
-
-
-def _is_thread_refused() -> bool:
-    """Return whether the kernel refuses one more thread, as it refuses one more process."""
-    try:
-        threading.Thread(target=int).start()  # returns at once
-    except RuntimeError:
-        return True
     return False

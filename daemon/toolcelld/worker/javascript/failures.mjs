@@ -22,18 +22,25 @@ const WRAPPERS_MAX = 12; // errors that are looked at
 /** Returns the fields of a result's header for an error; `enclosure` is that of the cell. */
 export function fieldsOf(error, enclosure) {
     const found = {};
-    const limit = LIMITS[error?.code] ?? (error?.code === "ENOSPC" && isFull(enclosure) ? "disk" : undefined);
+    const limit = LIMITS[error?.code] ?? (error?.code === "ENOSPC" && wasFull(error, enclosure) ? "disk" : undefined);
     if (limit !== undefined) found.limit = limit;
     if (isUnreached(error)) found.unreached = true;
     return found;
 }
 
-/** Returns whether the private temporary directory is full, which only a strict cell has. */
-function isFull(enclosure) {
+/**
+ * Returns whether the private temporary directory was full, which only a strict cell has. What filled it may be deleted
+ * by now; then it was the cause if the project is not full, and a watch of a directory was not refused.
+ */
+function wasFull(error, enclosure) {
     if (enclosure !== "strict") return false;
+    return isFull(os.tmpdir()) || (error.syscall !== "watch" && !isFull(process.cwd()));
+}
+
+function isFull(place) {
     try {
-        const left = fs.statfsSync(os.tmpdir());
-        return left.bavail === 0 || left.ffree === 0;
+        const left = fs.statfsSync(place);
+        return left.bavail === 0 || (left.files > 0 && left.ffree === 0);
     } catch {
         return false;
     }
