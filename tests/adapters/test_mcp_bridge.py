@@ -474,7 +474,7 @@ async def test_without_elicitation_a_question_for_a_value_is_refused(served: Run
         result = await client.call_tool("kit_picks")
 
     assert result.is_error
-    assert "offers no service 'ui.question'" in text(result)
+    assert "cannot ask its user for a value" in text(result)
 
 
 async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -> None:
