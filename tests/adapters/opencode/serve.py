@@ -167,10 +167,10 @@ class Stay:
 
         return dict((await until(asked))[0])
 
-    async def reply(self, question: Mapping[str, Any], reply: str) -> None:
-        """Answer it: "once", "always" or "reject"."""
+    async def reply(self, question: Mapping[str, Any], reply: str, **more: str) -> None:
+        """Answer it: "once", "always" or "reject", which may have a `message`."""
         path = f"/permission/{question['id']}/reply"
-        (await self.client.post(path, json={"reply": reply})).raise_for_status()
+        (await self.client.post(path, json={"reply": reply, **more})).raise_for_status()
 
 
 def configuration(model: Model, **more: Any) -> dict[str, Any]:
