@@ -474,7 +474,7 @@ async def test_without_elicitation_a_question_for_a_value_is_refused(served: Run
         result = await client.call_tool("kit_picks")
 
     assert result.is_error
-    assert "offers no service 'ui.question'" in text(result)
+    assert "cannot ask its user for a value" in text(result)
 
 
 async def test_without_elicitation_a_question_is_denied(served: RunningDaemon) -> None:
@@ -760,6 +760,40 @@ def test_a_restart_of_the_daemon_between_two_calls_goes_unnoticed(served: Runnin
         bridge.process.send_signal(signal.SIGCONT)
         bridge.call(2, "kit_echo", text="two")
         assert bridge.receive()["result"]["content"][0]["text"] == "two"
+
+
+UPGRADE = """
+import sys
+if "toolcelld" in sys.orig_argv:
+    from toolcelld.rpc import encoding
+    encoding.PROTOCOL, encoding.VERSION = 2, "9.0.0"
+"""
+"""A module that Python loads first, with which the next daemon is one of a version whose protocol is another."""
+
+
+def test_a_daemon_of_another_protocol_under_a_running_bridge_is_told_with_what_to_do(
+    served: RunningDaemon,
+) -> None:
+    with wire(served) as bridge:
+        bridge.call(1, "kit_echo", text="one")
+        assert bridge.receive()["result"]["content"][0]["text"] == "one"
+        served.stop()
+        (served.directory / "sitecustomize.py").write_text(UPGRADE)
+        served.environment["PYTHONPATH"] = str(served.directory)
+        bridge.process.send_signal(signal.SIGSTOP)  # a daemon of a test is to have no session while it starts
+        served.start()
+        bridge.process.send_signal(signal.SIGCONT)
+        for number in (2, 3):
+            bridge.call(number, "kit_echo", text="two")
+            answer = bridge.receive()
+            while answer.get("id") != number:  # the catalog was another for a moment
+                answer = bridge.receive()
+            assert answer["result"]["isError"]
+            said = answer["result"]["content"][0]["text"]
+            assert re.search(
+                r"speaks protocol 1 \(version [^)]+\), this daemon protocol 2 \(version 9\.0\.0\)", said
+            )
+            assert said.endswith("start the agent again, which still runs the older one")
 
 
 @pytest.mark.parametrize("end", [None, signal.SIGINT, signal.SIGTERM], ids=["eof", "SIGINT", "SIGTERM"])

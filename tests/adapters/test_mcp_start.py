@@ -19,10 +19,20 @@ from typing import Any, cast
 import pytest
 from mcp import types
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from tests.adapters.conftest import IMPATIENT, LATE
 from tests.adapters.test_mcp_bridge import SECONDS_MAX, Wire, environment
 from tests.daemons import RunningDaemon
 
-from toolcell.adapters.mcp import Bridge, HostContext, HostLink, HttpSessions, Messages, Opening, Pipes
+from toolcell.adapters.mcp import (
+    Bridge,
+    HostContext,
+    HostLink,
+    HttpSessions,
+    Messages,
+    Opening,
+    Pipes,
+    host_session,
+)
 from toolcell.adapters.mcp.bridge import server
 from toolcell.adapters.mcp.host_context import Context
 from toolcell.adapters.mcp.start import opening as opening_module
@@ -255,6 +265,37 @@ async def test_a_change_between_the_answer_and_the_sdk_is_told(served: RunningDa
         async with bridged(Bridge(surroundings(served), link, opening.listed), messages, script):
             await script.until(answers + 1)
     assert script.said[answers]["method"] == "notifications/tools/list_changed"
+
+
+async def first_list(daemon: RunningDaemon, road: str) -> set[str]:
+    """The names of the tools that a host is first told, by the opening or by the SDK's part."""
+    script = Script(*encoded(*handshake("2025-11-25", "test")))
+    if road == "opening":
+        async with opened(daemon, script, 2):
+            pass
+    else:
+        bridge = Bridge(surroundings(daemon), socket=daemon.socket, daemon="running")
+        async with bridged(bridge, Messages(script), script):
+            await script.until(2)
+    return {tool["name"] for tool in by_request(script.said)["l"]["result"]["tools"]}
+
+
+@pytest.mark.parametrize("road", ["opening", "SDK"])
+async def test_the_first_list_has_the_files_that_take_long_to_load(served: RunningDaemon, road: str) -> None:
+    served.configure(IMPATIENT)
+    served.tool("late", LATE)
+    assert {"late", "kit_count"} <= await first_list(served, road)
+
+
+@pytest.mark.parametrize("road", ["opening", "SDK"])
+async def test_the_first_list_waits_for_a_file_no_longer_than_hosts_do(
+    served: RunningDaemon, road: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (opening_module, host_session):
+        monkeypatch.setattr(module, "DESCRIBED_SECONDS_MAX", 0.01)
+    served.configure(IMPATIENT)
+    served.tool("late", LATE)
+    assert "late" not in await first_list(served, road)
 
 
 ROOTS = "toolcell-roots"

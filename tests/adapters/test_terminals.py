@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,13 @@ class Agent:
         """A use of a tool, by the name that the program gives it."""
         return Use(f"{PREFIX[self.name]}{tool}", arguments)
 
+    async def stops(self) -> None:
+        """Press the keys that end the turn, until the screen says so."""
+        for key, then in STOP[self.name]:
+            self.screen.press(key)
+            await self.screen.shows(then)
+        await self.screen.shows(STOPPED[self.name])
+
     async def result(self, use: Use, prompt: str) -> str:
         """Wait until the model has ended the turn, and return what it was shown of a use."""
         await self.screen.shows(f"{prompt}: that is all.")
@@ -74,8 +82,9 @@ def home() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def started(name: str, kit: RunningDaemon, home: Path) -> AsyncGenerator[Agent]:
-    """The program, in the project, ready for a prompt."""
+async def started(name: str, kit: RunningDaemon, home: Path, *projects: Path) -> AsyncGenerator[Agent]:
+    """The program, in the first of the projects that it trusts, ready for a prompt; default: in the daemon's."""
+    project, *_ = projects = projects or (kit.project,)
     if not PROGRAMS[name].exists():
         pytest.skip("the agent's program is not installed: make test-agents")
     kit.describe()
@@ -89,11 +98,11 @@ async def started(name: str, kit: RunningDaemon, home: Path) -> AsyncGenerator[A
         }
         _install(name, environment)
         if name == "claude":
-            _answer_dialogs(home, kit.project)
+            _answer_dialogs(home, projects)
             command, ready = ["--allowedTools", "mcp__toolcell"], "auto mode on"
         else:
             command, ready = ["--allow-all-tools"], "1 server connected"
-        async with terminal([str(PROGRAMS[name]), *command], environment, kit.project) as screen:
+        async with terminal([str(PROGRAMS[name]), *command], environment, project) as screen:
             if name == "copilot":
                 await screen.shows("Do you trust the files in this folder?")
                 screen.press("Enter")
@@ -124,16 +133,21 @@ def _environment(name: str, model: str) -> dict[str, str]:
     }
 
 
-def _answer_dialogs(home: Path, project: Path) -> None:
-    """Claude's theme, its key and whether the project is trusted, beside the server that install has written."""
+def _answer_dialogs(home: Path, projects: Sequence[Path]) -> None:
+    """Claude's theme, its key and which projects are trusted, beside the server that install has written."""
     file = home / ".claude.json"
+    if "theme" in (before := json.loads(file.read_text())):
+        return  # another one runs, and writes there itself
     said = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
         "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-        "projects": {str(project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+        "projects": {
+            str(project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+            for project in projects
+        },
     }
-    file.write_text(json.dumps(json.loads(file.read_text()) | said))
+    file.write_text(json.dumps(before | said))
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -166,12 +180,52 @@ async def test_escape_stops_the_tool_and_the_screen_says_so(
     async with started(name, kit, home) as agent:
         await agent.says(agent.use("kit_waits", name=name), prompt="wait")
         await until((kit.project / f"{name}.there").exists)
-        for key, then in STOP[name]:
-            agent.screen.press(key)
-            await agent.screen.shows(then)
-        await agent.screen.shows(STOPPED[name])
+        await agent.stops()
         await until((kit.project / f"{name}.stopped").exists)
         await until(lambda: kit.status().calls == 0)
+
+
+@pytest.mark.parametrize("place", ["one directory", "two directories"])
+@pytest.mark.parametrize("name", AGENTS)
+async def test_two_sessions_at_once_do_not_stop_each_others_tools(
+    kit: RunningDaemon, home: Path, name: str, place: str
+) -> None:
+    project = kit.project
+    if place == "two directories":
+        project = kit.directory / f"other-of-{name}"
+        shutil.copytree(kit.project / ".toolcell", project / ".toolcell")
+    async with (
+        started(name, kit, home, kit.project, project) as one,
+        started(name, kit, home, project, kit.project) as two,
+    ):
+        for agent, mark in ((one, "first"), (two, "second")):
+            await agent.says(agent.use("kit_waits", name=f"{name}-{mark}"), prompt=mark)
+        await until((kit.project / f"{name}-first.there").exists)
+        await until((project / f"{name}-second.there").exists)
+        await one.stops()
+        await until((kit.project / f"{name}-first.stopped").exists)
+        await until(lambda: kit.status().calls == 1)
+        assert not (project / f"{name}-second.stopped").exists()
+        await two.stops()
+        await until((project / f"{name}-second.stopped").exists)
+        await until(lambda: kit.status().calls == 0)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_control_c_stops_the_tool_and_the_program_goes_on(
+    kit: RunningDaemon, home: Path, name: str
+) -> None:
+    mark = f"{name}-c"
+    async with started(name, kit, home) as agent:
+        await agent.says(agent.use("kit_waits", name=mark), prompt="wait")
+        await until((kit.project / f"{mark}.there").exists)
+        agent.screen.press("C-c")
+        await agent.screen.shows(STOPPED[name])
+        await until((kit.project / f"{mark}.stopped").exists)
+        await until(lambda: kit.status().calls == 0)
+        use = agent.use("kit_echo", text="still here")
+        await agent.says(use, prompt="again")
+        assert "still here" in await agent.result(use, "again")
 
 
 WORKS = """

@@ -276,7 +276,7 @@ def _sdks(person: Newcomer, wheel: Path) -> None:
     plugin = person.types("toolcell opencode path", quiet=True)
     assert Path(plugin.replace(HOME, str(person.home))).stat().st_size > 100_000
     loader = (person.home / ".config/opencode/plugins/toolcell.js").read_text()
-    assert str(person.home) not in loader
+    assert f'"{person.home}/venv/bin/toolcell"' in loader  # the next shell may not have the environment
     person.says(
         "How to go on: [your first tool in ten minutes](tutorial.md), and the pages of the [agents](agents/mcp.md)."
     )

@@ -31,7 +31,6 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # By reason; the build of OpenCode's plugin takes it from here.
 REMEDIES = {
     "unauthenticated": "The token next to the socket is not the daemon's; restart the daemon: toolcell serve",
-    "version_mismatch": "Install the same version on both sides, or end the old daemon so that the new one starts.",
     "unknown_tool": "See what the directory offers: toolcell tools",
     "broken_tool": "See what is wrong with it: toolcell check",
     "draining": "The daemon is stopping; try again in a moment.",

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from toolcell._context.ui import QUESTION
 from toolcelld.calls import events
 from toolcelld.protocol.messages import (
     LINE_CHARACTERS_MAX,
@@ -136,6 +137,8 @@ class Questions:
         offered = self._session.services
         if event.service in offered:
             return ""
+        if event.service == QUESTION:
+            return f"{self._session.agent} cannot ask its user for a value"
         names = sorted(offered)[:SERVICES_SHOWN_MAX]
         return (
             f"{self._session.agent} offers no service {event.service[:64]!r}; "

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SECONDS_MAX = 60
 """For a program that starts, asks twice and ends: three seconds, and other tests may have the processors."""
+SLOW = "import time\ntime.sleep(4)\n"
+"""A file that takes longer to load than opening a session waits, as every file does on a machine with much to do."""
 TOOLCELL = str(Path(sys.executable).with_name("toolcell"))
 
 
@@ -47,11 +49,14 @@ def toolcell(environment: dict[str, str], *words: str) -> None:
     )
 
 
-async def test_the_first_request_has_the_tools_where_no_daemon_runs(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("ahead", ["", SLOW], ids=["quick", "slow"])
+async def test_the_first_request_has_the_tools_where_no_daemon_runs(
+    environment: dict[str, str], ahead: str
+) -> None:
     project = Path(environment["HOME"], "project")
     tools = project / ".toolcell" / "tools"
     tools.mkdir(parents=True)
-    (tools / "kit.py").write_text(KIT.read_text())
+    (tools / "kit.py").write_text(ahead + KIT.read_text())
     toolcell(environment, "mcp", "install", "claude", "--write", "-q")
     echo = Use("mcp__toolcell__kit_echo", {"text": "at once"})
     async with messages() as model:

@@ -80,6 +80,27 @@ class OpenCode:
             yield client
 
     @asynccontextmanager
+    async def notices(self) -> AsyncGenerator[list[str]]:
+        """The texts that OpenCode has its terminals show for a moment, from now on."""
+        shown: list[str] = []
+        async with self.client() as client, client.stream("GET", "/event") as events:
+            lines = events.aiter_lines()
+            await anext(lines)  # the connection is heard
+
+            async def read() -> None:
+                async for line in lines:
+                    event = json.loads(line.removeprefix("data:")) if line else {}
+                    if event.get("type") == "tui.toast.show":
+                        shown.append(event["properties"]["message"])
+
+            reading = asyncio.create_task(read())
+            try:
+                yield shown
+            finally:
+                reading.cancel()
+                await asyncio.wait({reading})
+
+    @asynccontextmanager
     async def stay(self, session_id: str | None = None) -> AsyncGenerator[Stay]:
         """A session, a new one or one that is there."""
         self.model.script.turns.clear()
@@ -146,10 +167,10 @@ class Stay:
 
         return dict((await until(asked))[0])
 
-    async def reply(self, question: Mapping[str, Any], reply: str) -> None:
-        """Answer it: "once", "always" or "reject"."""
+    async def reply(self, question: Mapping[str, Any], reply: str, **more: str) -> None:
+        """Answer it: "once", "always" or "reject", which may have a `message`."""
         path = f"/permission/{question['id']}/reply"
-        (await self.client.post(path, json={"reply": reply})).raise_for_status()
+        (await self.client.post(path, json={"reply": reply, **more})).raise_for_status()
 
 
 def configuration(model: Model, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.adapters.conftest import IMPATIENT, LATE
 from tests.adapters.openai import offered
 from tests.adapters.opencode.serve import OpenCode, Stay, until
-from tests.adapters.script import Use
+from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.opencode import plugin_entry
@@ -21,7 +22,15 @@ BARE = """
     import os
     from pathlib import Path
 
-    from toolcell import ToolContext, tool
+    from toolcell import Denied, ToolContext, tool
+
+    @tool
+    async def heeds(context: ToolContext) -> str:
+        try:
+            await context.ask("Really?")
+        except Denied as denied:
+            return f"heard: {denied}"
+        return "really"
 
     @tool
     async def bare(context: ToolContext) -> str:
@@ -121,6 +130,33 @@ async def test_a_tool_may_ask_more_than_once(opencode: OpenCode) -> None:
             await stay.reply(second, "once")
         assert stay.shown(use) == ["twice"]
     assert (second["metadata"]["question"], second["patterns"]) == ("Is it?", ["really"])
+
+
+async def test_what_a_user_says_with_a_rejection_reaches_the_tool_and_else_the_model(
+    opencode: OpenCode,
+) -> None:
+    async with opencode.stay() as stay:
+        async with stay.using(caught := Use("bare_heeds")):
+            await stay.reply(await stay.question(), "reject", message="not on a Friday")
+        assert "not on a Friday" in stay.shown(caught)[0]
+        async with stay.using(left := Use("bare")):
+            await stay.reply(await stay.question(), "reject", message="ask Ada")
+        assert "ask Ada" in stay.shown(left)[0]
+
+
+async def test_two_sessions_at_once_do_not_stop_each_others_tools(
+    kit: RunningDaemon, opencode: OpenCode
+) -> None:
+    async with opencode.stay() as one, opencode.stay() as two, asyncio.TaskGroup() as group:
+        for stay, mark in ((one, "first"), (two, "second")):
+            opencode.model.script.turns = [Turn(uses=(Use("kit_waits", {"name": mark}),))]
+            group.create_task(stay.turn())
+            await until((kit.project / f"{mark}.there").exists)
+        await one.abort()
+        await until((kit.project / "first.stopped").exists)
+        assert not (kit.project / "second.stopped").exists()
+        await two.abort()
+        await until((kit.project / "second.stopped").exists)
 
 
 async def test_a_rule_for_the_tool_answers_its_questions(opencode: OpenCode) -> None:

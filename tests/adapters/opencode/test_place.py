@@ -21,12 +21,9 @@ const { default: plugin } = await import(process.argv[1])
 const said = []
 const hear = async ({ body }) => said.push(body)
 const client = { app: { log: hear }, tui: { showToast: hear } }
-try {
-  await plugin.server({ client, directory: "/" }, JSON.parse(process.argv[2]))
-} catch (error) {
-  said.push(error.message)
-}
-console.log(JSON.stringify(said))
+const hooks = await plugin.server({ client, directory: "/" }, JSON.parse(process.argv[2]))
+for (const sessionID of ["one", "one", "two"]) await hooks["chat.message"]({ sessionID })
+console.log(JSON.stringify([...said, Object.keys(hooks)]))
 process.exit()
 """
 
@@ -50,7 +47,7 @@ def node() -> str:
 
 
 def said(socket: Path, state: str = "", **options: Any) -> list[Any]:
-    """What the plugin says when it cannot be loaded: to the log, to the user, and to OpenCode."""
+    """What the plugin says without a daemon, to the log and to the user, at the start and with three messages; and its hooks."""
     done = subprocess.run(
         [node(), "--input-type=module", "-e", SCRIPT, plugin_path().as_uri(), json.dumps({"socket": str(socket), **options})],
         env={"PATH": "/usr/bin:/bin", "HOME": str(socket.parent), "XDG_STATE_HOME": state or str(socket.parent / "state")},
@@ -70,28 +67,37 @@ def socket(tmp_path: Path) -> Path:
     return directory / "daemon.sock"
 
 
-def test_where_nobody_is_it_says_so_to_everybody(tmp_path: Path) -> None:
+def reason(socket: Path, state: str = "", **options: Any) -> str:
+    """Why there are no tools, as the log has it."""
+    return str(said(socket, state, **options)[0]["message"])
+
+
+def test_where_nobody_is_it_says_so_to_the_log_and_with_the_first_message_of_each_session(
+    tmp_path: Path,
+) -> None:
     nowhere = tmp_path / "nowhere"
-    logged, shown, raised = said(nowhere / "daemon.sock", start=False)
-    message = f"No daemon runs here: there is no {nowhere}.\nStart the daemon: toolcell serve"
+    logged, *shown, hooks = said(nowhere / "daemon.sock", start=False)
+    message = (
+        f"Toolcell's tools are missing: No daemon runs here: there is no {nowhere}.\n"
+        "Start the daemon: toolcell serve"
+    )
     assert (logged["level"], logged["message"]) == ("error", message)
-    assert (shown["variant"], shown["message"]) == ("error", message)
-    assert raised == f"Toolcell's tools are missing: {message}"
+    assert [(one["variant"], one["message"]) for one in shown] == [("error", message)] * 2
+    assert hooks == ["chat.message"]
 
 
 def test_a_directory_without_a_token_is_no_daemons(socket: Path) -> None:
-    assert f"there is no token at {socket.parent}/agent.token" in said(socket, start=False)[-1]
+    assert f"there is no token at {socket.parent}/agent.token" in reason(socket, start=False)
 
 
 def test_nothing_is_sent_to_a_socket_that_is_dead(socket: Path) -> None:
     (socket.parent / "agent.token").write_text("secret")
-    assert "The daemon does not answer: " in said(socket, start=False)[-1]
+    assert "The daemon does not answer: " in reason(socket, start=False)
 
 
 def test_a_relative_directory_of_xdg_is_ignored(socket: Path) -> None:
     """The daemon works in another directory, and would have its state in another place."""
-    raised = said(socket, "here", command=["/bin/sh", "-c", "echo out of luck >&2; exit 3"])[-1]
-    assert "out of luck" in raised
+    assert "out of luck" in reason(socket, "here", command=["/bin/sh", "-c", "echo out of luck >&2; exit 3"])
     assert "out of luck" in (socket.parent / ".local/state/toolcell/daemon.log").read_text()
 
 
@@ -99,22 +105,44 @@ def test_a_relative_directory_of_xdg_is_ignored(socket: Path) -> None:
 def test_a_directory_that_others_may_enter_could_be_a_trap(socket: Path, mode: int) -> None:
     (socket.parent / "agent.token").write_text("secret")
     socket.parent.chmod(mode)
-    assert f"{socket.parent} is not safe" in said(socket, start=False)[-1]
+    assert f"{socket.parent} is not safe" in reason(socket, start=False)
     socket.parent.chmod(0o700)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_could_be_a_trap(socket: Path) -> None:
     os.chown(socket.parent, 12345, 12345)
-    assert f"{socket.parent} is not safe" in said(socket, start=False)[-1]
+    assert f"{socket.parent} is not safe" in reason(socket, start=False)
 
 
 def test_a_command_that_fails_is_shown_with_its_last_words(socket: Path) -> None:
     command = ["/bin/sh", "-c", "echo out of luck >&2; exit 3"]
-    raised = said(socket, command=command)[-1]
-    assert "The daemon did not start: exit 3.\n  out of luck\n" in raised
+    assert "The daemon did not start: exit 3.\n  out of luck\n" in reason(socket, command=command)
     missing = str(socket.parent / "toolcell")
-    assert f"{missing} cannot be run: " in said(socket, command=[missing])[-1]
+    assert f"{missing} cannot be run: " in reason(socket, command=[missing])
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "directory", "link to a FIFO"])
+def test_what_is_no_file_in_the_place_of_the_log_is_named_and_not_waited_for(socket: Path, kind: str) -> None:
+    log = socket.parent / "state" / "toolcell" / "daemon.log"
+    log.parent.mkdir(parents=True, mode=0o700)
+    if kind == "directory":
+        log.mkdir()
+    else:
+        os.mkfifo(log if kind == "FIFO" else log.with_name("fifo"))
+    if kind == "link to a FIFO":
+        log.symlink_to("fifo")
+    assert f"its log {log} cannot be written: " in reason(socket, command=["/bin/true"])
+    for fifo in (one for one in log.parent.iterdir() if one.is_fifo()):
+        fifo.unlink()
+
+
+def test_a_state_directory_in_which_others_can_write_gets_no_log(socket: Path) -> None:
+    place = socket.parent / "state" / "toolcell"
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+    assert "other users can write in its directory" in reason(socket, command=["/bin/true"])
+    assert not list(place.iterdir())
 
 
 @pytest.mark.anyio

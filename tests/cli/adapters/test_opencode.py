@@ -71,15 +71,24 @@ def test_one_file_is_written_once_and_deleted_again(home: Path, words: tuple[str
 
 
 def test_a_file_names_no_path_of_the_machine_unless_it_has_to(home: Path) -> None:
+    (home / "bin").mkdir()
+    (home / "bin" / "toolcell").symlink_to(BESIDE / "toolcell")
+    linked = f"{home}/bin:/usr/bin:/bin"  # as pipx and uv do it
     for words, path, file in (
-        ((), WITH, USERS),
+        ((), linked, USERS),
         (("--project",), WITH, PROJECTS),
         (("--project",), WITHOUT, PROJECTS),
     ):
         run(home, "install", *words, path=path)
         assert command_of(home / file) == ["toolcell"]
         assert not any(str(place) in (home / file).read_text() for place in (home, BESIDE, ROOT))
-    run(home, "install", path=WITHOUT)
+
+
+@pytest.mark.parametrize("path", [WITH, WITHOUT], ids=["an activated environment", "no PATH to it"])
+def test_a_users_file_names_the_path_where_the_next_shell_may_not_find_the_command(
+    home: Path, path: str
+) -> None:
+    run(home, "install", path=path)
     assert command_of(home / USERS) == [str(BESIDE / "toolcell")]
 
 

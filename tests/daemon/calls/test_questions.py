@@ -213,6 +213,12 @@ async def test_a_service_that_is_not_offered_is_refused_at_once_and_named(servic
     assert session.told == []
 
 
+async def test_an_agent_that_takes_no_questions_for_a_value_is_named_without_the_services_name() -> None:
+    session = Session(services=SENDS)
+    session.request(1, "ui.question")
+    assert session.replies[0].message == "claude cannot ask its user for a value"
+
+
 async def test_an_answer_is_no_reply_and_a_reply_is_no_answer() -> None:
     session = Session(services=SENDS)
     session.ask(1)

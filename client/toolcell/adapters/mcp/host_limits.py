@@ -1,4 +1,4 @@
-"""How much of a result a host shows by itself, by the name that it gives itself.
+"""How much of a result a host shows by itself, by the name that it gives itself; and for how long it waits for the tools.
 
 What a host finds too long it cuts in its own way: into a file that the model may not be able to read, or away. So the
 daemon is asked to cut a little earlier, the notice is ours, and `toolcell_read_output` reads the rest.
@@ -7,12 +7,16 @@ For a host that is not listed here the limits of the tool hold, as they do every
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from toolcell.adapters.read_output import HANDLE_BYTES_MAX
 from toolcell.client import Limits
 
-__all__ = ["limits_of", "meta_of", "pins_definitions", "reads_structured"]
+__all__ = ["DESCRIBED_SECONDS_MAX", "limits_of", "meta_of", "pins_definitions", "reads_structured"]
+
+DESCRIBED_SECONDS_MAX: Final = 8.0
+"""For the first list to be whole. Most hosts wait ten seconds or more for it, and Claude Code, which waits for five, takes a
+later one for its next turn; a file that hangs is given up after ten."""
 
 # The host's own cut, less our note below it; some hosts count the text as JSON, so that a little more is left.
 _LIMITS: dict[str, Limits] = {

@@ -62,7 +62,7 @@ from .host_context import (
     same_place,
     session_id,
 )
-from .host_limits import limits_of, pins_definitions, reads_structured
+from .host_limits import DESCRIBED_SECONDS_MAX, limits_of, pins_definitions, reads_structured
 from .log_records import DEFAULT_LEVEL, is_wanted, level_of
 from .start.host_link import Callbacks, Caller, HostLink
 from .start.opening import ROOTS_SECONDS, Answered
@@ -143,7 +143,9 @@ class HostSession:
         except Unavailable as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
         catalog = session.catalog
-        if self._shown is not None:  # asked again: then the host believes that something has changed
+        if self._shown is None and self._answered is None:
+            catalog = await session.described(DESCRIBED_SECONDS_MAX)
+        elif self._shown is not None:  # asked again: then the host believes that something has changed
             # What takes longer to load than the scan itself comes as a change of its own.
             with suppress(Refused):
                 catalog = await session.reload()

@@ -32,20 +32,32 @@ const [program, ...words] = options.command
 
 async function plugin() {
   const { stdout } = await promisify(execFile)(program, [...words, "opencode", "path"]).catch((error) => {
-    throw new Error(`Toolcell's tools are missing, as ${program} cannot be run: ${error.message}`)
+    throw new Error(
+      `Toolcell's tools are missing, as ${program} cannot be run: ${error.message.trim()}\\n` +
+        "Where toolcell runs, run: toolcell opencode install; then start OpenCode again.",
+    )
   })
   return (await import(stdout.trim())).default
+}
+
+/** The hooks of a plugin without tools, which show why with the first message of a session: there is no screen before. */
+function missing(client, message) {
+  const told = new Set()
+  client.app.log({ body: { service: "toolcell", level: "error", message } }).catch(() => {})
+  return {
+    "chat.message": async ({ sessionID }) => {
+      const body = { title: "Toolcell", message, variant: "error", duration: 20_000 }
+      if (!told.has(sessionID)) client.tui.showToast({ body }).catch(() => {})
+      told.add(sessionID)
+    },
+  }
 }
 
 export default {
   id: "toolcell",
   async server(input) { // OpenCode 1
-    const found = await plugin().catch((error) => {
-      const body = { title: "Toolcell", message: error.message, variant: "error" }
-      input.client.tui.showToast({ body }).catch(() => {})
-      throw error
-    })
-    return found.server(input, options)
+    const found = await plugin().catch((error) => error)
+    return found instanceof Error ? missing(input.client, found.message) : found.server(input, options)
   },
   async setup(context) { // OpenCode 2; 1.18 calls it too, but has no tools for it
     return context.tool ? (await plugin()).setup(context, options) : undefined
@@ -102,12 +114,17 @@ def _loader(context: CommandContext, *, shared: bool) -> str:
 
 
 def _program() -> str:
-    """The name of the running `toolcell`, or its path where the name leads to another one or to none."""
+    """The name of the running `toolcell`, or its path where another shell's PATH may not lead to it.
+
+    A virtual environment that is activated is on the PATH of its own shell only.
+    """
     beside = os.path.join(os.path.dirname(sys.executable), "toolcell")
     named = shutil.which("toolcell")
-    if not os.path.exists(beside) or (named is not None and os.path.samefile(named, beside)):
+    if not os.path.exists(beside):
         return "toolcell"
-    return beside
+    if named is None or not os.path.samefile(named, beside):
+        return beside
+    return beside if named == beside and sys.prefix != sys.base_prefix else "toolcell"
 
 
 def _write(file: str, text: str, project: str | None) -> bool:

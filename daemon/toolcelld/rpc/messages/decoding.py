@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from toolcell._session_reasons import DATA_BYTES_MAX
+from toolcell._version import VERSION
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.request import Request
 from toolcelld.config.resolution.settings import NO_LIMITS, Limits
@@ -38,10 +39,15 @@ _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 def decode_open(wire: pb.Open) -> OpenRequest:
     """What a client wants of a session. Raises `Refusal` naming the field."""
     if wire.protocol != PROTOCOL:
+        older = (
+            "start the agent again, which still runs the older one"
+            if wire.protocol < PROTOCOL
+            else "end the daemon, which is the older one: toolcell restart --daemon"
+        )
         raise Refusal(
             RefusalReason.VERSION_MISMATCH,
             f"the client speaks protocol {wire.protocol} (version {wire.client_version[:40] or 'unknown'}), this daemon "
-            f"protocol {PROTOCOL}; install the same toolcell for both, then restart the daemon: toolcell restart --daemon.",
+            f"protocol {PROTOCOL} (version {VERSION}); {older}",
             field="open.protocol",
         )
     for name in ("agent", "session_id"):

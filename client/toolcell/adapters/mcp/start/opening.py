@@ -4,6 +4,8 @@ Hosts wait for these, some for one second only, and the SDK takes longer to impo
 imported when the tools have been listed, or before that where it is needed or the host is silent. Messages that only the
 SDK can answer are kept for it, in their order.
 
+Many hosts begin their first turn with the first list, so it waits for the files that are still being described.
+
 The SDK then reads the conversation from its beginning, so that it knows what was said; what it answers to requests that
 have their answer is dropped (`messages`). The session that the tools were listed from becomes that of the host.
 """
@@ -19,6 +21,7 @@ from typing import Any, Final, Self
 
 from toolcell.adapters import read_output
 from toolcell.adapters.mcp.host_context import HostContext, elicits, root_directory
+from toolcell.adapters.mcp.host_limits import DESCRIBED_SECONDS_MAX
 from toolcell.client import ToolInfo, Unavailable
 
 from . import wire
@@ -29,7 +32,7 @@ from .requests import Host, Request, read, read_roots
 __all__ = ["ROOTS_SECONDS", "Answered", "Opening"]
 
 SILENCE_SECONDS: Final = 0.2
-"""Of the host, or of a daemon that starts; then the import begins, as there is time for it."""
+"""Of a host that has not asked for the tools; then the import begins, as there is time for it."""
 ROOTS_SECONDS: Final = 2.0
 """For a host that says it has roots and does not answer."""
 KEPT_MAX: Final = 16
@@ -110,7 +113,8 @@ class Opening:
         return True
 
     async def _next(self, pipes: Pipes) -> bytes:
-        if not self._sdk_wanted.is_set():
+        # While the tools are being listed, the processors are left to the daemon.
+        if not self._sdk_wanted.is_set() and self._listing is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SILENCE_SECONDS):
                     return await pipes.read()
@@ -165,9 +169,9 @@ class Opening:
             root = await self._root(host, pipes)
             directory = self._surroundings.directory or root or self._surroundings.here
             session = await self._link.open_ahead(Caller(host.agent, directory, elicits(host.capabilities)))
-            tools = session.catalog.tools
-            value: dict[str, Any] = {"tools": wire.tools_of(read_output.offered(session.catalog), host.agent)}
-            self.listed = Answered(tools, root)
+            catalog = await session.described(DESCRIBED_SECONDS_MAX)
+            value: dict[str, Any] = {"tools": wire.tools_of(read_output.offered(catalog), host.agent)}
+            self.listed = Answered(catalog.tools, root)
             self.answered.add(request.id)
             await pipes.write(wire.result(request.id, wire.modern(value) if request.version else value))
         except (Unavailable, OSError):

@@ -4,10 +4,10 @@
 // OpenCode asks for the tools once, when it opens the directory. What a tool says about itself, its description and
 // its schema, is told anew with every message: the files are looked at again whenever the user says something.
 // A tool that is new since then is shown when the directory is opened again.
+import { Notices } from "./notices.js"
 import { attach } from "./offer.js"
 import { perform } from "./performance.js"
 import { Permissions } from "./permissions.js"
-import { printable } from "./printable.js"
 import { shownUnder } from "./reading.js"
 import { SERVICES, Services } from "./services.js"
 import { SessionEvents } from "./session_events.js"
@@ -15,21 +15,15 @@ import { setup } from "./setup.js"
 
 /** @param {{client, directory: string}} input @param {{socket?, start?, command?, linger?}} options */
 async function server({ client, directory }, options = {}) {
-  const tell = (level, message) => {
-    // Not awaited: OpenCode answers when the plugins are there.
-    client.app.log({ body: { service: "toolcell", level, message } }).catch(() => {})
-    const variant = level === "warn" ? "warning" : level
-    toast("Toolcell", message, variant)
-  }
-  function toast(title, message, variant = "info") {
-    client.tui.showToast({ body: { title, message: message.split("\n").map(printable).join("\n"), variant } }).catch(() => {})
-  }
+  const notices = new Notices(client)
+  const tell = (level, message) => notices.tell(level, message)
+  const toast = (title, message) => notices.toast(title, message)
   const permissions = new Permissions(client)
   const running = new Map() // by flight: the performance that answers its questions
   const services = new Services(client)
   const happened = new SessionEvents()
   let limits = shownUnder({}) // until the configuration is known, which is before the first call
-  const { session, offered } = await attach(
+  const attached = await attach(
     { directory, options, tell },
     {
       answers: true,
@@ -37,7 +31,9 @@ async function server({ client, directory }, options = {}) {
       onRequest: (flight, request) => services.serve(flight, request),
       services: SERVICES,
     },
-  )
+  ).catch((error) => error)
+  if (attached instanceof Error) return notices.missing(attached.message)
+  const { session, offered } = attached
   const announced = new Set()
   const names = [...offered().keys()]
   const tools = [...offered()].map(([shown, { name, description, schema }]) => [
@@ -59,6 +55,7 @@ async function server({ client, directory }, options = {}) {
       output.jsonSchema = found.schema
     },
     "chat.message": async () => {
+      notices.begin()
       await session.refresh()
       const more = [...offered().keys()].filter((name) => !names.includes(name) && !announced.has(name))
       if (!more.length) return

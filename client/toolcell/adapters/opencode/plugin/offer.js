@@ -16,9 +16,9 @@ export async function attach({ directory, options, tell, names }, agent) {
   try {
     await session.open()
   } catch (error) {
-    const message = error.text ?? error.message
+    const message = `Toolcell's tools are missing: ${error.text ?? error.message}`
     tell("error", message)
-    throw new Error(`Toolcell's tools are missing: ${message}`, { cause: error })
+    throw new Error(message, { cause: error })
   }
   for (const { path, line, message, reason } of session.problems) {
     if (reason === "unused") continue // among them OpenCode's own tools, which it runs itself

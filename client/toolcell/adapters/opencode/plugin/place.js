@@ -3,7 +3,7 @@
 // A program that could replace the socket or the token could impersonate the daemon, so nothing is sent before their
 // directory is known to be ours alone.
 import { spawn } from "node:child_process"
-import { closeSync, mkdirSync, openSync, readFileSync, statSync } from "node:fs"
+import { closeSync, constants, fstatSync, mkdirSync, openSync, readFileSync, readSync, statSync } from "node:fs"
 import { connect } from "node:net"
 import { homedir } from "node:os"
 import { dirname, isAbsolute, join, resolve } from "node:path"
@@ -14,6 +14,7 @@ import { Link, Refusal } from "./contract.js"
 const START_MS = 20_000 // a cold disk and a busy machine; a warm start takes half a second
 const LOOK_MS = 20 // a socket has no event for "is listening now"
 const IDLE_EXIT_SECONDS = 600
+const LOG_TAIL_BYTES = 4096
 const LOG_TAIL_LINES = 8
 const START_IT = "Start the daemon: toolcell serve"
 
@@ -44,10 +45,8 @@ export class Place {
       await this.untilAnswers(() => null)
       return
     }
-    const log = join(stateDirectory(this.environment), "daemon.log")
-    mkdirSync(dirname(log), { recursive: true, mode: 0o700 })
-    const descriptor = openSync(log, "a", 0o600)
-    const begin = statSync(log).size
+    const log = openLog(join(stateDirectory(this.environment), "daemon.log"))
+    const begin = fstatSync(log).size
     let ended = null
     try {
       const [program, ...words] = this.command
@@ -56,18 +55,18 @@ export class Place {
         cwd: "/",
         detached: true, // a session of its own; `--detach` takes the daemon out of the process tree as well
         env: without(this.environment),
-        stdio: ["ignore", descriptor, descriptor],
+        stdio: ["ignore", log, log],
       })
-      child.on("error", (error) => (ended = `${this.command.join(" ")} cannot be run: ${error.message}`))
+      child.on("error", (error) => (ended = () => `${this.command.join(" ")} cannot be run: ${error.message}`))
       child.on("exit", (code, signal) => {
         // 0: the daemon serves, or this one lost the race for the daemon's lock and the winner is about to answer.
-        if (code !== 0) ended ??= `The daemon did not start: ${signal ?? `exit ${code}`}.\n${tail(log, begin)}`
+        if (code !== 0) ended ??= () => `The daemon did not start: ${signal ?? `exit ${code}`}.\n${tail(log, begin)}`
       })
       child.unref()
+      await this.untilAnswers(() => ended?.() ?? null)
     } finally {
-      closeSync(descriptor)
+      closeSync(log)
     }
-    await this.untilAnswers(() => ended)
   }
 
   /** A channel; connects when it is first used. */
@@ -159,7 +158,34 @@ function without(environment) {
   return Object.fromEntries(ours)
 }
 
-function tail(path, begin) {
-  const lines = readFileSync(path).subarray(begin).toString().trimEnd().split("\n")
+/** The daemon's log, to write and to read; throws Unavailable, also where it is no file: to open a FIFO may take for ever. */
+function openLog(path) {
+  const directory = dirname(path)
+  const flags = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND | constants.O_NONBLOCK
+  let log
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    const { uid, mode } = statSync(directory)
+    if (uid !== process.getuid() || mode & 0o002) throw new Error("other users can write in its directory (chmod 700)")
+    log = openSync(path, flags, 0o600)
+  } catch (error) {
+    throw unwritable(path, error.message)
+  }
+  if (fstatSync(log).isFile()) return log
+  closeSync(log)
+  throw unwritable(path, "it is no file")
+}
+
+function unwritable(path, why) {
+  const remedy = "Name another state directory with XDG_STATE_HOME."
+  return new Unavailable(`The daemon cannot be started: its log ${path} cannot be written: ${why}.`, remedy)
+}
+
+/** The end of what was written since. */
+function tail(log, begin) {
+  const end = fstatSync(log).size
+  const start = Math.max(begin, end - LOG_TAIL_BYTES)
+  const bytes = Buffer.alloc(Math.max(0, end - start))
+  const lines = bytes.subarray(0, readSync(log, bytes, 0, bytes.length, start)).toString().trimEnd().split("\n")
   return lines.slice(-LOG_TAIL_LINES).map((line) => `  ${line}`).join("\n")
 }
