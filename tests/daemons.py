@@ -57,6 +57,7 @@ THREADS_MAX = 40
 class DaemonSnapshot:
     """What an idle daemon holds, as the kernel counts it."""
 
+    connections: int
     children: int
     descriptors: int
     files: frozenset[str]
@@ -64,23 +65,36 @@ class DaemonSnapshot:
 
     @classmethod
     def of(cls, daemon: RunningDaemon) -> DaemonSnapshot:
+        # First, so that one that is closed by then is not among the descriptors.
+        open_now = connections(daemon.pid, daemon.socket)
         with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children") as children:
             below = len(children.read().split())
         run = Path(daemon.socket).parent
         # Outputs that the index knows may stay; `files_left` looks at them when the daemon has ended.
         state = (path for path in daemon.state.rglob("*") if path.parent.name != "outputs")
         files = frozenset(map(str, [*run.rglob("*"), *state]))
-        return cls(below, open_descriptors(daemon.pid), files, kinds_of_descriptors(daemon.pid))
+        return cls(open_now, below, open_descriptors(daemon.pid), files, kinds_of_descriptors(daemon.pid))
 
-    def new_since(self, before: DaemonSnapshot) -> list[str]:
-        """One line for each thing that was not there before."""
-        new = [f"file {path}" for path in sorted(self.files - before.files)]
+    def left(self, before: DaemonSnapshot | None) -> list[str]:
+        """One line for each thing that was not there before, and for connections."""
+        new = [f"{self.connections} connections"] if self.connections else []
+        if before is None:
+            return new
+        new += [f"file {path}" for path in sorted(self.files - before.files)]
         if self.children > before.children:
             new.append(f"{self.children - before.children} processes")
         if self.descriptors > before.descriptors:
             kinds = ", ".join((self.kinds - before.kinds).elements()) or "of kinds that are not ours to see"
             new.append(f"{self.descriptors - before.descriptors} descriptors: {kinds}")
         return new
+
+
+def connections(pid: int, socket: str) -> int:
+    """How many connections a daemon has on its socket: the kernel lists an accepted one with the path, as the listener."""
+    with open(f"/proc/{pid}/net/unix") as file:
+        found = [line.split(maxsplit=7) for line in file]
+    listens = f"{1 << 16:08X}"  # __SO_ACCEPTCON
+    return sum(words[-1].rstrip("\n") == socket and words[3] != listens for words in found)
 
 
 def open_descriptors(pid: int) -> int:
@@ -288,7 +302,7 @@ class RunningDaemon:
         while True:  # the connection that asked is closed last
             gc.collect()  # a client of the test's own in a cycle, as an expected exception makes one, keeps its connection
             world = DaemonSnapshot.of(self)
-            if self.before is None or not (left := world.new_since(self.before)):
+            if not (left := world.left(self.before)):
                 return world
             if time.monotonic() > deadline:
                 pytest.fail("left behind in the daemon:\n  " + "\n  ".join(left))

@@ -115,7 +115,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=110,
     )
     report = place / "report.xml"
     assert report.exists(), done.stdout + done.stderr

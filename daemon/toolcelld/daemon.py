@@ -171,7 +171,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
             self._find_project,
             self.pool.is_writing,
             self.pool.has_writers,
-            lambda directory, now: self.pool.retire_unlike(directory, {*now.held, *now.protected}),
+            lambda directory, now: self.pool.retire_unlike(directory, {*now.places}),
         )
         self.sessions = Sessions(self)
         self.limit_monitor = LimitMonitor(

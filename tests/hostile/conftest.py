@@ -17,7 +17,6 @@ from tests.daemons import RunningDaemon
 from tests.hostile.table import ATTACKS, Profile, disk, groups
 
 from toolcell.client import connect
-from toolcell_proto.v1 import operator_pb2
 
 SECRET_VARIABLE: Final = "TOOLCELL_TEST_TOKEN"
 ATTACKS_PER_REST: Final = 10
@@ -76,14 +75,6 @@ class HostileDaemon(RunningDaemon):
     def check_alive(self) -> None:
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon died:\n{self.log.read_text()}"
-
-    def retire_workers(self) -> None:
-        """Have every worker of the daemon end when it has no call."""
-        self.ask(
-            "Operator/RestartWorkers",
-            operator_pb2.RestartWorkersRequest(),
-            operator_pb2.RestartWorkersResponse,
-        )
 
     def attacked(self, name: str) -> None:
         """Count an attack; after every tenth, make the full check of what is left in the daemon."""

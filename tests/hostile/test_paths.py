@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import os
 import py_compile
+import shutil
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
@@ -190,6 +191,122 @@ async def test_a_linked_package_tells_nothing_of_its_target(repository: Reposito
     )
     (repository.root / ".toolcell/tools/package").symlink_to("../../../outside/package")
     assert SECRET not in await repository.catalog()
+
+
+READER: Final = """
+    import os
+    import signal
+    import subprocess
+    from toolcell import tool
+
+    signal.alarm(60)
+
+    @tool(read_only={read_only})
+    def git(words: list[str]) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    @tool(read_only={read_only})
+    def read(path: str) -> str:
+        if not os.path.isdir(path):
+            with open(path) as file:
+                return file.read()
+        return repr(sorted(os.listdir(path)))
+
+    @tool(read_only={read_only})
+    def write(path: str) -> str:
+        with open(path, "w") as file:
+            file.write("planted")
+        return "written"
+"""
+
+
+def git(at: Path, *words: str) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    options = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run(["git", *options, *words], cwd=at, env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture
+def linked(repository: Repository) -> Path:
+    """The repository as a linked worktree of one beside it, which has a file that is not committed."""
+    main = repository.outside / "main"
+    main.mkdir()
+    git(main, "init", "--initial-branch", "trunk")
+    (main / "file").write_text("one")
+    git(main, "add", "file")
+    git(main, "commit", "-m", "first")
+    (main / "secret").write_text(SECRET)
+    git(main, "worktree", "add", "-b", "side", str(repository.root) + ".linked")
+    tools = repository.root / ".toolcell"
+    repository.root = Path(f"{repository.root}.linked")
+    os.rename(tools, repository.root / ".toolcell")
+    return main
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_git_reads_in_a_linked_worktree_and_nothing_of_the_main_one_is_readable_or_written(
+    repository: Repository, linked: Path, read_only: bool
+) -> None:
+    repository.tool("reader", READER.format(read_only=read_only))
+    (repository.root / "file").write_text("two")
+    (repository.root / "new").touch()
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+
+        async def call(tool: str, **arguments: object) -> Outcome:
+            return await session.call(f"reader_{tool}", arguments)
+
+        status = await call("git", words=["status", "--porcelain", "--branch", "--untracked-files=no"])
+        assert status.text == "## side\n M file\n"
+        assert (await call("git", words=["log", "--format=%s", "trunk"])).text == "first\n"
+        assert SECRET not in repr(await call("read", path=str(linked / "secret")))
+        for name in ("hooks/pre-commit", "config", "worktrees/planted"):
+            outcome = await call("write", path=str(linked / ".git" / name))
+            assert outcome.kind == "tool_error", outcome.message
+        assert "planted" not in (linked / ".git/config").read_text()
+    async with repository.daemon.operate() as client:
+        request = operator_pb2.ExplainRequest(directory=str(repository.root), tool="reader_git")
+        answered = await client.ask(client.operator.Explain, request)
+    rules = {found.answer: found.rule for found in answered.explanations if found.kind == "readable"}
+    assert rules[str(linked / ".git")] == "the repository of the session's git worktree"
+
+
+async def test_another_repository_in_its_place_is_what_the_next_call_reads(
+    repository: Repository, linked: Path
+) -> None:
+    repository.tool("reader", READER.format(read_only=False))
+    async with connect(repository.daemon.socket, daemon="running", directory=repository.root) as session:
+        words = {"words": ["log", "--format=%s"]}
+        assert (await session.call("reader_git", words)).text == "first\n"
+        (linked / ".git").rename(linked / "was")
+        shutil.copytree(linked / "was", linked / ".git", symlinks=True)
+        git(repository.root, "commit", "--allow-empty", "-m", "second")
+        assert (await session.call("reader_git", words)).text == "second\nfirst\n"
+
+
+@pytest.mark.parametrize("what", ["a directory", "the worktree of another", "what is around the project"])
+async def test_a_shipped_git_file_opens_nothing_outside_of_the_project(
+    repository: Repository, linked: Path, what: str
+) -> None:
+    """It names a directory, as that of a linked worktree does, and the project brings what would confirm it."""
+    place = repository.outside / "worktrees" / "clone"
+    tools = repository.root / ".toolcell"
+    place.mkdir(parents=True)
+    os.rename(tools, place / ".toolcell")
+    ours = {"a directory": ".", "what is around the project": "../../worktrees/clone"}
+    named = ours.get(what) or (repository.root / ".git").read_text().removeprefix("gitdir: ").strip()
+    (place / ".git").write_text(f"gitdir: {named}\n")
+    (place / "gitdir").write_text(f"{place}/.git\n")
+    (place / "commondir").write_text("../..\n")
+    for name in ("objects", "refs"):
+        (place / name).mkdir()
+    (place / "HEAD").write_text("ref: refs/heads/trunk\n")
+    repository.root = place
+    repository.tool("reader", READER.format(read_only=False))
+    async with connect(repository.daemon.socket, daemon="running", directory=place) as session:
+        for path in (repository.outside / "secret", linked / ".git/config", linked / ".git/HEAD"):
+            outcome = await session.call("reader_read", {"path": str(path)})
+            assert outcome.kind == "tool_error", outcome.text
 
 
 @pytest.mark.parametrize(

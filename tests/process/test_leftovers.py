@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
-from tests.daemons import RunningDaemon
+from tests.daemons import DaemonSnapshot, RunningDaemon
 
 from toolcell.client import Kind
 from toolcell_proto.v1 import operator_pb2
@@ -139,3 +140,23 @@ async def test_what_a_call_leaves_is_counted_and_costs_the_worker(
         assert (first.kind, first.facts.leftover_threads) == (Kind.ok, count), first.message
         second = await session.call("leave_nothing")
         assert (second.facts.worker_id == first.facts.worker_id) is (count == 0)
+
+
+def test_a_daemon_is_at_rest_when_its_last_connection_has_gone(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at the first look, against which all later ones are held: with a connection it would hide a leak."""
+    looks: list[DaemonSnapshot] = []
+    look = DaemonSnapshot.of
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(daemon.socket)
+
+        def looked(daemon: RunningDaemon) -> DaemonSnapshot:
+            looks.append(look(daemon))
+            client.close()
+            return looks[-1]
+
+        monkeypatch.setattr(DaemonSnapshot, "of", looked)
+        monkeypatch.setattr(daemon, "before", None)
+        rest = daemon.at_rest()
+    assert (looks[0].connections > 0, rest.connections) == (True, 0)

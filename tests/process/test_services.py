@@ -24,9 +24,13 @@ from toolcell import ToolContext, tool
 async def wants(service: str, context: ToolContext, prompt: str = "hi") -> str:
     return repr(await context.request(service, prompt=prompt))
 
-@tool(timeout=1)
-def patient(context: ToolContext) -> str:
-    return repr(context.wait(context.request("slow")))
+@tool(timeout=3)
+def patient(context: ToolContext, service: str) -> str:
+    return repr(context.wait(context.request(service, prompt="hi")))
+
+@tool(timeout=3)
+async def late() -> None:
+    await asyncio.sleep(600)
 
 @tool
 async def many(count: int, context: ToolContext) -> list[int]:
@@ -34,12 +38,11 @@ async def many(count: int, context: ToolContext) -> list[int]:
 
 @tool
 async def gives_up(context: ToolContext) -> str:
-    try:
-        async with asyncio.timeout(0.1):
-            await context.request("slow")
-    except TimeoutError:
-        return "gave up"
-    return "never"
+    slow = asyncio.create_task(context.request("slow", prompt="hi"))
+    await context.request("begun")
+    slow.cancel()
+    await asyncio.wait({slow})
+    return "gave up" if slow.cancelled() else "never"
 
 @tool
 async def deeper(context: ToolContext, level: int = 0) -> str:
@@ -103,25 +106,26 @@ async def test_without_services_a_request_is_refused_at_once(served: RunningDaem
         assert "claude offers no service 'session.send'; it offers none" in outcome.message
 
 
+@pytest.mark.slow
 async def test_no_clock_runs_while_a_service_is_at_it_and_its_place_is_free(served: RunningDaemon) -> None:
     served.config.write_text(served.config.read_text() + "\n[daemon]\ncalls_per_session = 1\n")
     served.reload()
-    began, go_on = asyncio.Event(), asyncio.Event()
+    sessions: list[Session] = []
 
-    async def slow(call: Call) -> str:
-        began.set()
-        await go_on.wait()
+    async def none(call: Call, prompt: str) -> None: ...
+
+    async def slow(call: Call, prompt: str) -> str:
+        # Another call with the same clock passes it meanwhile, in the one place of the session.
+        meanwhile = await sessions[0].call("w_late")
+        assert (meanwhile.kind, meanwhile.ran) == (Kind.timed_out, True), meanwhile
+        assert call.outcome is None
         return "done"
 
-    async with served.connect(services={"slow": slow}) as session:
-        call = session.call("w_patient")
-        await began.wait()
-        await asyncio.sleep(1.5)  # over its time-out of one second
-        other = await session.call("w_wants", {"service": "none"})  # the one place of the session
-        assert other.kind is Kind.tool_error
-        assert call.outcome is None
-        go_on.set()
-        assert (await call).text == "'done'"
+    async with served.connect(services={"none": none, "slow": slow}) as session:
+        sessions.append(session)
+        assert (await session.call("w_patient", {"service": "none"})).ok  # a worker that has started
+        outcome = await session.call("w_patient", {"service": "slow"})
+        assert (outcome.kind, outcome.text) == (Kind.ok, "'done'"), outcome.message
 
 
 async def test_requests_of_one_call_run_side_by_side(served: RunningDaemon) -> None:
@@ -140,7 +144,7 @@ async def test_a_service_that_nobody_waits_for_is_cancelled_with_the_call(
 ) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def slow(call: Call) -> str:
+    async def slow(call: Call, prompt: str) -> str:
         began.set()
         try:
             await asyncio.sleep(600)
@@ -148,13 +152,19 @@ async def test_a_service_that_nobody_waits_for_is_cancelled_with_the_call(
             ended.set()
         return "never"
 
-    async with served.connect(services={"slow": slow}) as session:
-        call = session.call("w_patient" if way == "abort" else "w_gives_up")
+    async def begun(call: Call) -> None:
         await began.wait()
+
+    async with served.connect(services={"slow": slow, "begun": begun}) as session:
         if way == "abort":
+            call = session.call("w_wants", {"service": "slow"})
+            await began.wait()
             call.abort()
+        else:
+            call = session.call("w_gives_up")
         outcome = await call
         assert outcome.kind is (Kind.aborted if way == "abort" else Kind.ok), outcome
+        assert way == "abort" or outcome.text == "gave up"
         await ended.wait()
 
 
@@ -205,7 +215,9 @@ async def test_a_reply_that_cannot_be_passed_on_is_refused_by_its_field(
 
         opening = pb.Open(protocol=1, agent="wire", directory=str(served.project), services=["slow"])
         await stream.write(pb.AttachRequest(open=opening))
-        await stream.write(pb.AttachRequest(call=pb.Call(call_id="c-1", tool="w_patient")))
+        await stream.write(
+            pb.AttachRequest(call=pb.Call(call_id="c-1", tool="w_wants", arguments=b'{"service":"slow"}'))
+        )
         await until("request")
         await stream.write(pb.AttachRequest(reply=reply))
         assert said in (await until("refused")).refused.message

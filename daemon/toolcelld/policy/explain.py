@@ -211,8 +211,10 @@ def _origin(permit: Permit, place: str) -> str:
         return "the directory of the tool file"
     if place in map(os.path.realpath, file.programs):
         return f"[source.{file.source}] programs"
-    if any(place == os.path.realpath(it) for it in permit.spec.policy.writable) or settings.read_only:
+    if any(place == os.path.realpath(it) for it in (*permit.spec.policy.writable, permit.spec.project)):
         return "the project of the session"
+    if place in permit.spec.policy.readable and any(place == it.path for it in permit.spec.policy.found):
+        return "the repository of the session's git worktree"
     return "the system's directories and the interpreter"
 
 

@@ -213,12 +213,19 @@ def _policy(
         *given,
     )
     protected = project.protected if project is not None else ()
+    # The user's own profile may let tools write there.
+    repository = [
+        it
+        for it in (project.repository if project is not None else ())
+        if not any(is_below(it.path, path) for path in given)
+    ]
     readable = (
         # The worker gets the content of its file. A file that lies in the home directory does not open that directory.
         *(it.path for it in place),
         *file.programs,
         *(profile.readable if profile is not None else ()),
         *((project.directory,) if settings.read_only and project is not None else ()),
+        *(it.path for it in repository),
         *(given if settings.read_only else ()),
     )
     return SandboxPolicy(
@@ -227,7 +234,7 @@ def _policy(
         writable=() if settings.read_only else tuple(dict.fromkeys(work)),
         # A place that the user's own profile names as writable is one that tools are meant to write.
         protected=() if settings.read_only else tuple(it.path for it in protected if it.path not in given),
-        found=held[: len(place) + 1] if settings.read_only else (*held, *protected),
+        found=(*(held[: len(place) + 1] if settings.read_only else (*held, *protected)), *repository),
         hidden=tuple(dict.fromkeys((host_paths.home, *host_paths.hidden))),
         network="proxy" if hosts else "open" if network else "none",
         hosts=hosts,

@@ -11,6 +11,8 @@ In the project three kinds of places are told apart:
     held        directories that stay writable, and must not be exchanged: the root, and those above a protected place
     protected   what programs outside of cells run or read as configuration: read-only
     looked      directories in which the names of protected places are looked for after a call, as a tool may make one
+
+Of a linked git worktree the repository's own directory is found too, so that it can be read (`repository`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Final, NamedTuple
 from toolcelld.config.protected import ALWAYS
 from toolcelld.files.owners import user_name, walk
 from toolcelld.files.paths import Place, is_below
-from toolcelld.policy.repository import gitdir_named, named_by, submodules
+from toolcelld.policy.repository import common_directory, gitdir_named, named_by, submodules
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]
 
@@ -55,7 +57,13 @@ class Project:
     protected: tuple[Place, ...] = ()
     git: tuple[str, ...] = ()  # those of the protected places that are git's metadata
     looked: tuple[Looked, ...] = ()
+    repository: tuple[Place, ...] = ()  # the git directory of a linked worktree's repository
     fault: str = ""  # why it cannot be trusted: which other users can write in it; empty where none can
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Everything that cells hold: what has been exchanged needs another cell."""
+        return (*self.held, *self.protected, *self.repository)
 
 
 def find_project(
@@ -84,13 +92,15 @@ def find_project(
     """
     chain = walk(directory, safe)
     root = worktree = project or directory
+    repository: tuple[Place, ...] = ()
     for step in reversed(chain):
         if step.fault_within:
             break
         if (owner := _owner(os.path.join(step.path, ".git"))) is not None:
             ours = owner in (0, os.geteuid()) or step.path in safe
             worktree = step.path
-            root = step.path if ours and not is_below(home, step.path) else project or directory
+            if ours and not is_below(home, step.path):
+                root, repository = step.path, common_directory(step.path, home, safe)
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
     finder = _Finder(root, names)
@@ -102,7 +112,7 @@ def find_project(
     for place in tools:
         finder.protect_tools(place)
     return finder.project(
-        worktree, next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
+        worktree, repository, next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
     )
 
 
@@ -145,8 +155,10 @@ class _Finder:
         self._git: dict[str, None] = {}
         self._looked: dict[str, Looked] = {}
 
-    def project(self, worktree: str, fault: str) -> Project:
+    def project(self, worktree: str, repository: tuple[Place, ...], fault: str) -> Project:
         """Return what was collected."""
+        for place in repository:  # nothing is looked for in it: its change time shows that it is gone
+            self._looked[place.path] = Looked(place, ())
         return Project(
             self._root,
             worktree,
@@ -154,6 +166,7 @@ class _Finder:
             tuple(self._protected.values()),
             tuple(self._git),
             tuple(self._looked.values()),
+            repository,
             fault,
         )
 

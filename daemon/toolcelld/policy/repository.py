@@ -4,6 +4,10 @@
 `core.hooksPath`, configuration by `include.path`, whatever a link in it leads to, and the `.git` of each submodule.
 The metadata came with the repository, so it is read without following links, up to bounds, and a line that is not
 understood names nothing.
+
+A linked worktree (`git worktree add`) has its metadata outside of the project: its `.git` is a file that names a
+directory of the repository. That file came with the project, so what it names is believed only where the repository
+says the same of this worktree, in a place that the project's author cannot write; see `common_directory`.
 """
 
 from __future__ import annotations
@@ -11,18 +15,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
 from typing import Final
 
-from toolcelld.files.paths import open_plain
+from toolcelld.files.owners import walk
+from toolcelld.files.paths import Place, is_below, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
-__all__ = ["gitdir_named", "named_by", "submodules"]
+__all__ = ["common_directory", "gitdir_named", "named_by", "submodules"]
 
 FILE_BYTES_MAX: Final = 2**20  # of a configuration
+PATH_BYTES_MAX: Final = 4096 + 1  # PATH_MAX, and a newline
 INDEX_BYTES_MAX: Final = 64 * 2**20  # an index of half a million files
 ENTRIES_MAX: Final = 512  # of .git and of its hooks
 SUBMODULES_MAX: Final = 256
+WORKTREES_MAX: Final = 1024
+"""Of one repository; with more of them its directory is not opened."""
 GITLINK: Final = (0o160000).to_bytes(4, "big")
 HASH_BYTES: Final = (20, 32)  # SHA-1 and SHA-256
 _PATHS: Final = re.compile(rb'^\s*(?:hookspath|path)\s*=\s*"?([^"\n]*?)"?\s*$', re.IGNORECASE | re.MULTILINE)
@@ -60,6 +69,59 @@ def gitdir_named(file: str) -> str:
     if found is None or b"\0" in found[1]:
         return ""
     return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(found[1])))
+
+
+def common_directory(worktree: str, home: str, safe: Collection[str] = ()) -> tuple[Place, ...]:
+    """Return the git directory of the repository of a linked worktree, as one place; none where it must not be opened.
+
+    The `.git` file could name any directory, so all of this has to hold:
+
+    - It names COMMON/worktrees/NAME, outside of the worktree, and `commondir` there leads to COMMON.
+    - `gitdir` there names this `.git`: git writes it when the user adds the worktree.
+    - No component of that path is a link, and no other user can write in one of these directories. A project's author
+      can write in the project alone, and what lies in the project may be read anyway.
+    - COMMON is a git directory, and neither contains the home directory nor any worktree, whose files would be opened.
+
+    Args:
+        worktree: The directory with the `.git`; absolute, without links, and of this user or root.
+        home: The user's home directory.
+        safe: As for `walk`.
+    """
+    file = os.path.join(worktree, ".git")
+    git = gitdir_named(file)
+    worktrees, common = os.path.dirname(git), os.path.dirname(os.path.dirname(git))
+    if os.path.basename(worktrees) != "worktrees" or is_below(git, worktree) or is_below(home, common):
+        return ()
+    try:
+        steps = walk(git, safe)
+        status = os.lstat(common)
+        names = os.listdir(worktrees)
+    except (OSError, ValueError):
+        return ()
+    if any(step.fault_within if is_below(step.path, common) else step.fault_above for step in steps):
+        return ()
+    if _path_in(git, "commondir") != common or _path_in(git, "gitdir") != file or not _is_repository(common):
+        return ()
+    others = (_path_in(os.path.join(worktrees, name), "gitdir") for name in names[:WORKTREES_MAX])
+    if len(names) > WORKTREES_MAX or any(is_below(other, common) for other in others):
+        return ()
+    return (Place.of(common, status),)
+
+
+def _path_in(git: str, name: str) -> str:
+    """Return the path that a file of a git directory names; "" where it names none."""
+    line = os.fsdecode(_read(os.path.join(git, name), PATH_BYTES_MAX)).removesuffix("\n")
+    return "" if not line or "\0" in line else os.path.normpath(os.path.join(git, line))
+
+
+def _is_repository(directory: str) -> bool:
+    """Whether a directory has what git wants of a git directory; a link is none of it."""
+    with contextlib.suppress(OSError):
+        head, *others = (
+            os.lstat(os.path.join(directory, name)).st_mode for name in ("HEAD", "objects", "refs")
+        )
+        return stat.S_ISREG(head) and all(map(stat.S_ISDIR, others))
+    return False
 
 
 def submodules(git: str) -> list[str]:

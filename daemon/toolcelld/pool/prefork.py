@@ -29,8 +29,9 @@ RETRIES_MAX: Final = 2
 """Immediate retries in a row while no start waits for a cell; a crashed zygote is replaced by then."""
 RETRY_SECONDS_MAX: Final = 60.0
 """The longest wait between later retries, which doubles from one second, so that a permanent failure costs little."""
-HELLO_SECONDS_MAX: Final = 5.0
-"""A worker sends its hello within milliseconds; after this time its cell is ended."""
+HELLO_SECONDS_MAX: Final = 20.0
+"""A worker sends its hello within milliseconds, and within seconds where twenty processes want each processor, as those
+of cells have a lower priority. One that ends before is noticed at once. After this time its cell is ended."""
 
 
 class _HelloReceiver(Receiver):

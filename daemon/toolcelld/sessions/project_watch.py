@@ -136,7 +136,7 @@ class ProjectWatch:
 
     def _is_as_before(self) -> bool:
         project = self.project
-        return all(map(_is_there, (*project.held, *project.protected))) and all(
+        return all(map(_is_there, project.places)) and all(
             names_in(descriptor, looked.names) == looked.present for descriptor, looked in self._directories
         )
 

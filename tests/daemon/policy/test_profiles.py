@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,11 +64,10 @@ def config(**values: Any) -> Config:
 
 def permitted(
     config: Config, declared: dict[str, Any] | None = None, *, source: str = "user", host: HostCapabilities = ALL,
-    trusts: Trusts | None = None, file: ToolFile | None = None,
+    trusts: Trusts | None = None, file: ToolFile | None = None, project: Project = PROJECT,
 ) -> CellSpec:  # fmt: skip
     around = HostPaths(host, HOME, ("/state", "/run/toolcell"), ENVIRONMENT)
     tool = ToolInfo("t", "", b"{}", file or tool_file(source), "t", declared or {})
-    project = PROJECT
     return Ruleset(config, around, trusts or Trusts()).permit(tool, project, f"{WORK}/below").spec
 
 
@@ -153,6 +153,22 @@ def test_a_file_can_only_ask_for_more(configured: str, asked: str) -> None:
     without = permitted(config(tool={"sandbox": configured})).policy.enclosure
     with_it = permitted(config(tool={"sandbox": configured}), {"sandbox": asked}).policy.enclosure
     assert strength[with_it] == max(strength[without], strength[asked])
+
+
+def test_the_repository_of_a_linked_worktree_is_readable_unless_the_users_profile_has_it_writable() -> None:
+    repository = Place("/srv/main/.git", 1, 5)
+    linked = replace(PROJECT, repository=(repository,))
+    for read_only in (False, True):
+        policy = permitted(config(tool={"read_only": read_only}), project=linked).policy
+        assert repository.path in policy.readable
+        assert repository in policy.found
+        assert repository.path not in policy.writable
+    for path in ("/srv", repository.path):
+        mine = ProfileSection.model_validate({"base": "auto", "writable": [path]})
+        policy = permitted(config(tool={"sandbox": "mine"}, profiles={"mine": mine}), project=linked).policy
+        assert path in policy.writable
+        assert repository.path not in policy.readable, "it would be mounted over what is writable"
+    assert permitted(config(tool={"sandbox": "none"}), project=linked).policy == OPEN
 
 
 def test_a_profile_says_what_is_readable_writable_and_whether_programs_start() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcelld.files import owners as module
+from toolcelld.policy import repository
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.repository import named_by, submodules
 
@@ -183,19 +184,179 @@ def test_a_file_in_place_of_git_is_protected_with_the_directory_that_it_names(pl
     assert protected(find(place)) == [".git", "meta"]
 
 
+def git(*words: str, at: Path) -> str:
+    options = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    return subprocess.run(
+        ["git", *options, *words], cwd=at, check=True, capture_output=True, text=True, env=environment
+    ).stdout.strip()
+
+
+@pytest.fixture
+def linked(place: Path) -> Path:
+    """A worktree beside its repository, as git makes it."""
+    main = place / "main"
+    main.mkdir()
+    git("init", at=main)
+    git("commit", "--allow-empty", "-m", "x", at=main)
+    git("worktree", "add", str(place / "linked"), at=main)
+    return place / "linked"
+
+
+def opened(found: Project) -> list[str]:
+    return [place.path for place in found.repository]
+
+
+def test_the_repository_of_a_linked_worktree_is_found(linked: Path) -> None:
+    common = linked.parent / "main/.git"
+    found = find(linked)
+    assert (found.directory, opened(found)) == (str(linked), [str(common)])
+    assert found.repository[0].is_at(common.stat())
+    assert found.repository[0] in found.places
+    assert protected(found) == [".git"]
+    assert opened(find(linked.parent / "main")) == [], "its own .git is in the project"
+    below = linked / "a/b"
+    below.mkdir(parents=True)
+    assert opened(find(below)) == [str(common)]
+    for name, value in (("gitdir", "../../../../linked/.git"), ("commondir", "../..")):
+        (common / "worktrees/linked" / name).write_text(f"{value}\n")  # as with worktree.useRelativePaths
+    (linked / ".git").write_text("gitdir: ../main/.git/worktrees/linked\n")
+    assert opened(find(linked)) == [str(common)]
+
+
+def test_metadata_in_another_place_than_git_has_it_opens_nothing(linked: Path) -> None:
+    common = linked.parent / "main/.git"
+    (common / "worktrees").rename(common / "others")
+    put(linked / ".git", f"gitdir: {common}/others/linked\n")
+    git("status", at=linked)
+    assert opened(find(linked)) == []
+    for name in ("HEAD", "objects/x", "refs/x"):
+        put(linked / "meta" / name)
+    (common / "others/linked").rename(linked / "meta/worktrees")
+    put(linked / ".git", "gitdir: meta/worktrees/x\n")
+    put(linked / "meta/worktrees/x/gitdir", f"{linked}/.git\n")
+    put(linked / "meta/worktrees/x/commondir", "../..\n")
+    assert opened(find(linked)) == [], "it is in the project"
+
+
+def test_a_repository_with_too_many_worktrees_is_not_opened(
+    linked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "WORKTREES_MAX", 1)
+    assert opened(find(linked)) != []
+    git("worktree", "add", str(linked.parent / "second"), at=linked)
+    assert opened(find(linked)) == []
+
+
+def test_a_worktree_within_the_main_one_has_the_repository_around_it(linked: Path) -> None:
+    main = linked.parent / "main"
+    git("worktree", "add", ".claude/worktrees/x", at=main)
+    found = find(main / ".claude/worktrees/x")
+    assert (found.directory, opened(found)) == (str(main / ".claude/worktrees/x"), [str(main / ".git")])
+
+
+@pytest.mark.parametrize("away", ["gitdir", "commondir", "HEAD"])
+def test_what_the_repository_does_not_say_of_a_worktree_opens_nothing(linked: Path, away: str) -> None:
+    common = linked.parent / "main/.git"
+    (common / "HEAD" if away == "HEAD" else common / "worktrees/linked" / away).unlink()
+    assert opened(find(linked)) == []
+
+
+def test_a_git_file_that_names_the_worktree_of_another_opens_nothing(linked: Path) -> None:
+    other = linked.parent / "other"
+    put(other / ".git", (linked / ".git").read_text())
+    assert opened(find(other)) == []
+    (linked / ".git").rename(linked / "git")
+    (other / ".git").unlink()
+    (other / ".git").symlink_to(linked / "git")
+    assert opened(find(other)) == []
+
+
+@pytest.mark.parametrize("common", ["/", "{place}", "{place}/secrets", "{place}/main/.git/objects"])
+def test_a_git_file_cannot_name_a_directory_that_is_no_repository(linked: Path, common: str) -> None:
+    """The project is unpacked into a directory `worktrees`, and brings what a repository would say of it."""
+    place = linked.parent
+    named = common.format(place=place)
+    for at in (place / "worktrees/p", place / "secrets/worktrees/p"):
+        put(at / ".git", "gitdir: .\n")
+        put(at / "gitdir", f"{at}/.git\n")
+        put(at / "commondir", f"{named}\n")
+        assert opened(find(at)) == []
+        put(at / "sub/.git", f"gitdir: {at}\n")  # a session in a directory of the project
+        put(at / "gitdir", f"{at}/sub/.git\n")
+        assert opened(find(at / "sub")) == []
+        put(at / "commondir", "../..\n")
+        assert opened(find(at / "sub")) == []
+    put(linked.parent / "main/.git/worktrees/linked/commondir", f"{named}\n")
+    assert opened(find(linked)) == []
+
+
+def test_what_a_project_brings_itself_opens_no_more_than_that(place: Path) -> None:
+    for name in ("HEAD", "objects/x", "refs/x"):
+        put(place / "meta" / name)
+    put(place / "sub/.git", "gitdir: ../meta/worktrees/x\n")
+    put(place / "meta/worktrees/x/gitdir", f"{place}/sub/.git\n")
+    put(place / "meta/worktrees/x/commondir", "../..\n")
+    assert opened(find(place / "sub")) == [str(place / "meta")]
+    (place / "meta").rename(place / "real")
+    (place / "meta").symlink_to("real")
+    assert opened(find(place / "sub")) == [], "a link could lead out of the project"
+    (place / "meta").unlink()
+    (place / "real").rename(place / "meta")
+    (place / "meta/objects").rename(place / "objects")
+    (place / "meta/objects").symlink_to("../objects")
+    assert opened(find(place / "sub")) == []
+
+
+def test_a_repository_that_others_can_write_is_not_opened(linked: Path) -> None:
+    for directory in ("main/.git", "main/.git/worktrees", "main/.git/worktrees/linked"):
+        for mode in (0o777, 0o1777):
+            (linked.parent / directory).chmod(mode)
+            assert opened(find(linked)) == [], (directory, oct(mode))
+        (linked.parent / directory).chmod(0o755)
+    (linked.parent / "main").chmod(0o777)
+    assert opened(find(linked)) == []
+    (linked.parent / "main").chmod(0o1777)
+    assert opened(find(linked)) != []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of other users")
+def test_a_repository_of_another_user_is_not_opened(linked: Path) -> None:
+    os.chown(linked.parent / "main/.git", 4242, 4242)
+    assert opened(find(linked)) == []
+
+
+def test_a_repository_is_not_opened_where_the_home_directory_or_worktrees_are_in_it(place: Path) -> None:
+    bare = place / "bare"
+    bare.mkdir()
+    git("init", "--bare", at=bare)
+    tree = git("hash-object", "-w", "-t", "tree", "/dev/null", at=bare)
+    git("update-ref", "refs/heads/x", git("commit-tree", "-m", "x", tree, at=bare), at=bare)
+    git("worktree", "add", str(place / "linked"), "x", at=bare)
+    assert opened(find(place / "linked")) == [str(bare)]
+    assert opened(find(place / "linked", home=f"{bare}/me")) == []
+    git("worktree", "add", "--detach", "within", "x", at=bare)
+    assert opened(find(bare / "within")) == []
+    assert opened(find(place / "linked")) == [], "the files of the other worktree would be opened"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gitdir:", "gitdir: \0", "gitdir: /", "gitdir: /worktrees/x", "gitdir: " + "../" * 5000 + "worktrees/x", "gitdir: .git/worktrees/x"]
+)  # fmt: skip
+def test_a_git_file_of_any_content_opens_nothing(place: Path, text: str) -> None:
+    put(place / ".git", text)
+    assert opened(find(place)) == []
+
+
 @pytest.mark.parametrize("version", ["2", "4"])
 def test_the_git_of_each_submodule_is_protected(place: Path, version: str) -> None:
-    def git(*words: str, at: Path = place) -> None:
-        options = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
-        subprocess.run(["git", *options, *words], cwd=at, check=True, capture_output=True, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})  # fmt: skip
-
     put(place / "libs/sub/f")
     git("init", at=place / "libs/sub")
     git("add", "f", at=place / "libs/sub")
     git("commit", "-m", "x", at=place / "libs/sub")
-    git("init")
-    git("config", "index.version", version)
-    git("add", "libs/sub")
+    git("init", at=place)
+    git("config", "index.version", version, at=place)
+    git("add", "libs/sub", at=place)
     if version == "4":  # names are compressed there, and `.gitmodules` has them
         put(place / ".gitmodules", '[submodule "sub"]\n\tpath = libs/sub\n')
     assert "libs/sub" in submodules(str(place / ".git"))

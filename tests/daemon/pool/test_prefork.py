@@ -110,3 +110,22 @@ async def test_a_permanent_failure_is_rarely_retried_and_reported_to_waiting_sta
         assert (cells.ready, cells.tried) == (0, tried)
         with pytest.raises(ZygoteFailed, match="no room"):
             await cells.take(Receiver())
+
+
+async def test_a_worker_that_never_says_hello_is_ended_and_its_start_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[FakeCell] = []
+
+    async def start(*_: object, **__: object) -> FakeCell:
+        started.append(FakeCell())
+        return started[-1]
+
+    monkeypatch.setattr(Cell, "start", start)
+    monkeypatch.setattr("toolcelld.pool.prefork.HELLO_SECONDS_MAX", 0.0)
+    async with asyncio.TaskGroup() as tasks:
+        cells = PreforkedCells(cast("Any", None), tasks, cast("Any", None), enclosure="none")
+        with pytest.raises(ZygoteFailed, match="sent no hello within 0 s"):
+            await cells.take(Receiver())
+        await cells.aclose()
+    assert [cell.ended.done() for cell in started] == [True]

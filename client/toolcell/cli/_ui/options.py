@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -41,6 +41,10 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Leave out progress, logs and remarks.")
 ]
+
+ENDING_SECONDS = 15.0
+"""After a ^C, for calls that are aborted and for a daemon of the command's own; then the connection is dropped, and that
+daemon killed. A daemon that serves takes a second."""
 
 _EVERYWHERE = {"directory": Directory, "socket": Socket, "as_json": Json, "quiet": Quiet}
 
@@ -172,8 +176,9 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
         from toolcell.client import Refused, Unavailable
 
     try:
-        # Not closed behind it: the process ends at once, see `main`.
-        return asyncio.Runner().run(ending)
+        with closing(ending):  # it has not begun where a ^C comes before the loop runs
+            # The runner is not closed behind it: the process ends at once, see `main`.
+            return asyncio.Runner().run(_interruptible(ending))
     except Unavailable as error:
         raise Failure(Exit.UNAVAILABLE, error.code, error.message, error.remedy) from error
     except Refused as error:
@@ -186,6 +191,43 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
             Exit.UNAVAILABLE if lost else Exit.INTERNAL if error.reason == "internal" else Exit.REFUSED
         )
         raise Failure(exit_code, error.reason, error.message, error.remedy) from error
+
+
+async def _interruptible(ending: Coroutine[Any, Any, Exit]) -> Exit:
+    """Await a command. ^C cancels it, and once more if it has not ended in time; the second ^C leaves at once.
+
+    The loop hears of the signal through a descriptor. asyncio's own handler for ^C has none, so that a signal which
+    comes as the loop is about to wait has no effect until something else wakes it.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted.
+    """
+    import asyncio
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return await ending
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    hurrying: asyncio.TimerHandle | None = None
+
+    def interrupt() -> None:
+        nonlocal hurrying
+        if hurrying is not None:
+            raise KeyboardInterrupt
+        hurrying = loop.call_later(ENDING_SECONDS, task.cancel)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await ending
+    except asyncio.CancelledError:
+        if hurrying is None:
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        if hurrying is not None:
+            hurrying.cancel()
 
 
 def report(failure: Failure, as_json: bool) -> int:
