@@ -182,6 +182,11 @@ def test_calls_go_on_with_a_full_disk_of_state(project: Project) -> None:
     out = project.home / "out"
     done = written_to(project, str(out), "call", "greet", "name=x", through=mounts)
     assert (done.returncode, done.stderr, out.read_text()) == (0, "", "x\n")
+    done = written_to(project, str(out), "call", "greet", f"name={'x' * 60_000}", through=mounts)
+    assert (done.returncode, done.stderr) == (
+        0,
+        "greet: 58.6 KiB, of which nothing could be kept: No space left on device.\n",
+    )
 
 
 def mounting(project: Project, mount: str, more: str = "") -> str:
