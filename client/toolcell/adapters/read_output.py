@@ -56,7 +56,9 @@ def with_handle(outcome: Outcome) -> Outcome:
     elif output.id:
         note = f"\n[The output had {output.bytes} bytes, of which {output.kept_bytes} were kept{reason}: {call}.]"
     else:
-        note = f"\n[The output had {output.bytes} bytes, of which no more could be kept than is shown{reason}.]"
+        note = (
+            f"\n[The output had {output.bytes} bytes, of which no more could be kept than is shown{reason}.]"
+        )
     return replace(outcome, content=(*outcome.content, Text(note)))
 
 

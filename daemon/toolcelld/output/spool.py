@@ -73,7 +73,9 @@ class SpooledOutput:
             else:
                 self._pending += data[: self._room_bytes]
                 if len(data) > self._room_bytes:
-                    self._keep_no_more(f"[spill] bytes_per_call is {format_bytes(self._spills.bytes_per_call)}")
+                    self._keep_no_more(
+                        f"[spill] bytes_per_call is {format_bytes(self._spills.bytes_per_call)}"
+                    )
                 else:
                     self._room_bytes -= len(data)
         return len(self._pending) >= BLOCK_BYTES and self._truncator.over
