@@ -12,10 +12,10 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -28,6 +28,9 @@ from .directory import no_text, unusable
 from .exit_codes import Exit, Failure
 from .streams import write_own
 from .tables import RED, fitted, prose, styled
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Ending", "HttpOptions", "command", "everywhere", "report"]
 
@@ -45,6 +48,9 @@ Quiet: TypeAlias = Annotated[
 _EVERYWHERE = {"directory": Directory, "socket": Socket, "as_json": Json, "quiet": Quiet}
 
 Ending: TypeAlias = Exit | Coroutine[Any, Any, Exit]
+
+WOKEN_BYTES: Final = 64
+"""Signals that are read at once; each is a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +178,9 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
         from toolcell.client import Refused, Unavailable
 
     try:
-        # Not closed behind it: the process ends at once, see `main`.
-        return asyncio.Runner().run(ending)
+        runner = asyncio.Runner()  # not closed behind it: the process ends at once, see `main`
+        with _woken_by_signals(runner.get_loop()):
+            return runner.run(ending)
     except Unavailable as error:
         raise Failure(Exit.UNAVAILABLE, error.code, error.message, error.remedy) from error
     except Refused as error:
@@ -186,6 +193,28 @@ def _awaited(ending: Coroutine[Any, Any, Exit]) -> Exit:
             Exit.UNAVAILABLE if lost else Exit.INTERNAL if error.reason == "internal" else Exit.REFUSED
         )
         raise Failure(exit_code, error.reason, error.message, error.remedy) from error
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Wake the loop at each signal.
+
+    asyncio does so for its own handlers alone. A ^C that comes just before the loop waits, or in another thread, would be
+    noticed only at the next event, which `dev` and `logs -f` may never have.
+    """
+    import socket
+
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        loop.add_reader(reader, reader.recv, WOKEN_BYTES)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            loop.remove_reader(reader)
 
 
 def report(failure: Failure, as_json: bool) -> int:
