@@ -15,6 +15,7 @@ import pytest
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
+from toolcell.adapters.read_output import with_handle
 from toolcell.cli._ui import outcome_text
 from toolcell.client import Kind, Outcome
 from toolcell.client._transport.messages import read_outcome, refused
@@ -29,6 +30,7 @@ import protobuf from "protobufjs/light"
 import descriptors from "toolcell:descriptors"
 import * as contract from "./contract.js"
 import * as outcomes from "./outcome.js"
+import { withHandle } from "./reading.js"
 
 const root = protobuf.Root.fromJSON(descriptors)
 const [name, base64] = process.argv.slice(2)
@@ -36,7 +38,7 @@ const message = root.lookupType(name).decode(Buffer.from(base64, "base64"))
 const outcome = name.endsWith("Outcome")
   ? outcomes.readOutcome(message, message.body)
   : outcomes.refused(contract.refusalOf(message))
-console.log(JSON.stringify(outcomes.textOf(outcome)))
+console.log(JSON.stringify(outcomes.textOf(withHandle(outcome))))
 """
 
 
@@ -148,6 +150,31 @@ def test_the_plugin_of_opencode_says_it_as_the_others_do(
     name, encoded = message.DESCRIPTOR.full_name, base64.b64encode(message.SerializeToString()).decode()
     done = subprocess.run([*script, name, encoded], capture_output=True, check=True, timeout=NODE_SECONDS_MAX)
     assert json.loads(done.stdout) == text
+
+
+OUTPUTS = [
+    (pb.Output(output_id="o-1", total_bytes=9, kept_bytes=9, complete=True),
+     'The whole output has 9 bytes: toolcell_read_output(output_id="o-1", start=0).'),
+    (pb.Output(output_id="o-1", total_bytes=9, kept_bytes=5, reason="No space left on device"),
+     'The output had 9 bytes, of which 5 were kept (No space left on device): toolcell_read_output(output_id="o-1", start=0).'),
+    (pb.Output(total_bytes=9, reason="No space left on device"),
+     "The output had 9 bytes, of which no more could be kept than is shown (No space left on device)."),
+    (pb.Output(total_bytes=9),  # of a daemon that does not say why
+     "The output had 9 bytes, of which no more could be kept than is shown."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("output", "note"), OUTPUTS, ids=[note[-30:] for _, note in OUTPUTS])
+def test_a_note_below_an_output_that_was_cut_says_how_to_read_on_or_why_not(
+    output: pb.Output, note: str, script: tuple[Path, Path]
+) -> None:
+    message = ended("OK", "", "", "beginning")
+    message.output.CopyFrom(output)
+    assert with_handle(read(message)).text.endswith(f"\n[{note}]")
+    encoded = base64.b64encode(message.SerializeToString()).decode()
+    line: list[str | Path] = [*script, message.DESCRIPTOR.full_name, encoded]
+    done = subprocess.run(line, capture_output=True, check=True, timeout=NODE_SECONDS_MAX)
+    assert json.loads(done.stdout).endswith(f"\n[{note}]")
 
 
 @CASES

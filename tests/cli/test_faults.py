@@ -182,6 +182,11 @@ def test_calls_go_on_with_a_full_disk_of_state(project: Project) -> None:
     out = project.home / "out"
     done = written_to(project, str(out), "call", "greet", "name=x", through=mounts)
     assert (done.returncode, done.stderr, out.read_text()) == (0, "", "x\n")
+    done = written_to(project, str(out), "call", "greet", f"name={'x' * 60_000}", through=mounts)
+    assert (done.returncode, done.stderr) == (
+        0,
+        "greet: 58.6 KiB, of which nothing could be kept: No space left on device.\n",
+    )
 
 
 def mounting(project: Project, mount: str, more: str = "") -> str:
@@ -315,6 +320,40 @@ def test_an_interrupt_while_it_loads_the_client_is_an_aborted_command(project: P
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+IN_A_THREAD = """
+import asyncio, os, signal, threading
+from toolcell.cli._ui import options
+
+def interrupts():
+    EPOLL_WAITS = {"22", "232", "281", "441"}  # on the processors that Toolcell runs on
+    while open(f"/proc/self/task/{os.getpid()}/syscall").read().split()[0] not in EPOLL_WAITS:
+        pass
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+async def waits():
+    threading.Thread(target=interrupts, daemon=True).start()
+    await asyncio.Event().wait()
+
+options.catch_interrupts()
+try:
+    options._awaited(waits())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+"""A ^C that does not interrupt the wait of the event loop, as one that comes just before it."""
+
+
+def test_an_interrupt_that_the_event_loop_sleeps_through_ends_the_command(project: Project) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IN_A_THREAD],
+        env=project.environment,
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"interrupted\n", b"")
 
 
 def test_where_interrupts_are_ignored_they_stay_so(project: Project) -> None:

@@ -174,7 +174,7 @@ def test_an_outcome_as_json_has_the_keys_that_were_promised() -> None:
         ran=True,
         stopped=pb.STOPPED_KILLED,
         output=pb.Output(
-            output_id="o-1", total_bytes=9, total_lines=2, kept_bytes=9, complete=True, source="result"
+            output_id="o-1", total_bytes=9, total_lines=2, kept_bytes=8, source="result", reason="No space"
         ),
         facts=pb.Facts(queue_seconds=0.5, worker_id="w-3", generation=4),
     )
@@ -203,10 +203,11 @@ def test_an_outcome_as_json_has_the_keys_that_were_promised() -> None:
         "id": "o-1",
         "bytes": 9,
         "lines": 2,
-        "kept_bytes": 9,
-        "complete": True,
+        "kept_bytes": 8,
+        "complete": False,
         "expires_at": "2026-01-02T03:04:05Z",
         "source": "result",
+        "reason": "No space",
     }
     assert [block["type"] for block in known["content"]] == ["text", "image", "resource_link"]
     assert known["content"][1]["data"] == "AAE="

@@ -84,10 +84,10 @@ async def test_without_an_engine_every_other_tool_works_and_the_problem_names_wh
         assert (await session.call("read", {"path": ".toolcell/tools/say.ts"})).text == SAY.format("said")
         refused = await session.call("say")
         assert (refused.kind.value, refused.cause) == ("refused", "broken_tool")
-        assert "Install bun" in refused.message
+        assert "install bun" in refused.message
     finding = engine_of(daemon)
     assert (finding.state, finding.detail) == ("missing", "there is neither bun nor node")
-    assert "Install bun" in finding.remedy
+    assert "install bun" in finding.remedy
 
 
 async def test_doctor_shows_the_engine_with_its_path_and_the_version_that_it_says_itself(

@@ -137,6 +137,68 @@ async def test_each_version_of_typebox_describes_fills_in_and_refuses(
         assert "  unit: " in refused.text
 
 
+STANDARD: Final = """
+// As Valibot's are: a `type` that is none of JSON Schema's, beside what Standard Schema asks for.
+const of = (vendor, validate, jsonSchema) => ({ type: "object", "~standard": { version: 1, vendor, validate, jsonSchema } })
+const text = of("ours", async (it) => typeof it === "string" && it.length > 1 ? { value: it.length } : { issues: [{ message: "too short" }] },
+  { input: () => ({ $schema: "x", type: "string", minLength: 2, description: "what is measured" }) })
+const unit = of("ours", (it = "m") => it === "m" || it === "s" ? { value: it } : { issues: [{ message: "no unit", path: [] }] },
+  { input: ({ target }) => ({ enum: ["m", "s"], default: "m", description: target }) })
+const whole = of("ours", async (it) => {
+  const read = await text["~standard"].validate(it.text)
+  return read.issues ? { issues: [{ ...read.issues[0], path: [{ key: "text" }] }] } : { value: { text: read.value } }
+}, { input: () => ({ type: "object", properties: { text: text["~standard"].jsonSchema.input({}) }, required: ["text"] }) })
+const execute = async (args) => JSON.stringify(args)
+"""
+
+
+async def test_a_standard_schema_describes_reads_and_refuses(daemon: RunningDaemon) -> None:
+    tools = """
+    export const fields = { description: "Fields", args: { text, unit }, execute }
+    export const object = { description: "Object", args: Object.assign(() => 0, whole), execute }
+    """
+    write(daemon, STANDARD + tools)
+    async with daemon.connect() as session:
+        await session.described()
+        assert session.catalog.problems == ()
+        schema = session.catalog.tools["it_fields"].input_schema
+        assert schema["required"] == ["text"]
+        assert schema["properties"]["unit"] == {
+            "enum": ["m", "s"],
+            "default": "m",
+            "description": "draft-2020-12",
+        }
+        for tool, read in (("it_fields", {"text": 3, "unit": "m"}), ("it_object", {"text": 3})):
+            found: dict[str, Any] = session.catalog.tools[tool].input_schema["properties"]
+            assert found["text"]["minLength"] == 2
+            outcome = await session.call(tool, {"text": "abc", "more": 1})
+            assert json.loads(outcome.text) == read
+            refused = await session.call(tool, {"text": "a", "unit": "km"})
+            assert (refused.kind, refused.ran) == ("invalid_arguments", False)
+            assert "  text: too short" in refused.text
+            assert ("  unit: no unit" in refused.text) == (tool == "it_fields")
+
+
+async def test_a_standard_schema_without_its_json_schema_is_a_problem_that_says_so(
+    daemon: RunningDaemon,
+) -> None:
+    tools = """
+    const told = of("valibot", (value) => ({ value }))
+    const other = of("arktype", (value) => ({ value }), {})
+    export const lone = { description: "Lone", args: told, execute }
+    export const fields = { description: "Fields", args: { text, other }, execute }
+    """
+    write(daemon, STANDARD + tools)
+    async with daemon.connect() as session:
+        await session.described()
+        assert not session.catalog.tools
+        messages = {problem.tool: problem.message for problem in session.catalog.problems}
+        assert 'a schema of valibot without "~standard".jsonSchema' in messages["it_lone"]
+        assert "@valibot/to-json-schema" in messages["it_lone"]
+        assert 'a schema of arktype without "~standard".jsonSchema' in messages["it_fields"]
+        assert "valibot" not in messages["it_fields"]
+
+
 PLUGIN: Final = """
 import { z } from "zod"
 export function tool(definition) { return definition }

@@ -49,12 +49,16 @@ def with_handle(outcome: Outcome) -> Outcome:
     output = outcome.output
     if output is None:
         return outcome
-    note = (
-        f'\n[The whole output has {output.bytes} bytes: {READ_OUTPUT.name}(output_id="{output.id}", start=0).]'
-        if output.complete
-        else f"\n[The output had {output.bytes} bytes, of which {output.kept_bytes} were kept:"
-        f' {READ_OUTPUT.name}(output_id="{output.id}", start=0).]'
-    )
+    call = f'{READ_OUTPUT.name}(output_id="{output.id}", start=0)'
+    reason = f" ({output.reason})" if output.reason else ""
+    if output.complete:
+        note = f"\n[The whole output has {output.bytes} bytes: {call}.]"
+    elif output.id:
+        note = f"\n[The output had {output.bytes} bytes, of which {output.kept_bytes} were kept{reason}: {call}.]"
+    else:
+        note = (
+            f"\n[The output had {output.bytes} bytes, of which no more could be kept than is shown{reason}.]"
+        )
     return replace(outcome, content=(*outcome.content, Text(note)))
 
 

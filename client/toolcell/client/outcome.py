@@ -171,6 +171,8 @@ class Output:
     """When it is deleted; None if unknown."""
     source: str
     """Where it comes from: "result", "stdout" or "stderr"."""
+    reason: str = ""
+    """Why not all of it is stored; "" if all of it is."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes, with the time as RFC 3339."""

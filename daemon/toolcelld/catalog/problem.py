@@ -52,9 +52,8 @@ def unused_in(
     found = [path for entry in shown if engines and (path := script_of(place, entry))]
     for path in found[:NOT_RUN_MAX]:
         language = "TypeScript" if "ts" in os.path.splitext(path)[1] else "JavaScript"
-        yield Problem(
-            _text(path), "", "unused", f"is {language}, which {engines} runs, and there is none\n{INSTALLING}"
-        )
+        cause = f"is {language}, which {engines} runs, and there is none"
+        yield Problem(_text(path), "", "unused", f"{cause}\nTo have it run, {INSTALLING}")
     if shown and not found and not tool_files:
         names = ", ".join(entry.name for entry in shown[:NAMES_SHOWN_MAX])
         more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""

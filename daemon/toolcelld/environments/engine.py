@@ -20,7 +20,7 @@ ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 INSTALLED: Final = (".bun/bin",)
 """Below the home directory, where a daemon that a service manager started has no PATH to it."""
 INSTALLING: Final = (
-    "Install bun (https://bun.sh, or npm install --global bun) or node 24 or later (https://nodejs.org), "
+    "install bun (https://bun.sh, or npm install --global bun) or node 24 or later (https://nodejs.org), "
     "so that it is on the PATH that the daemon starts with"
 )
 MAGIC: Final = b"\x7fELF"

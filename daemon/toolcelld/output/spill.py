@@ -86,6 +86,7 @@ class Output:
     complete: bool
     created: float
     expires: float | None
+    reason: str = ""  # why it is not complete; not indexed
 
     def belongs_to(self, session_id: str, secret_digest: bytes) -> bool:
         """Return whether a session with this secret may read it."""
@@ -122,6 +123,7 @@ class SpillStore:
         self.quota_bytes = quota_bytes or sys.maxsize
         self.retention_seconds = retention_seconds or None
         self.now = now
+        self.failure = ""  # why no output can be kept
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spills")
         # The mutable state, used on the loop only. Outputs of other daemons are counted at the next sweep.
@@ -138,6 +140,7 @@ class SpillStore:
         except OSError as error:
             logger.warning("Outputs beyond what the model reads are not kept: %s.", error)
             self.bytes_per_call = 0
+            self.failure = error.strerror or str(error)
 
     async def aclose(self) -> None:
         """Finish all submitted work, and end the thread."""
@@ -267,7 +270,7 @@ class SpillStore:
 
     async def add(self, output: Output) -> bool:
         """Index an output whose file is complete and still locked; return whether the row is committed."""
-        handle, origin, *figures = astuple(output)
+        handle, origin, *figures, _ = astuple(output)
         added = await self._store.commit(
             f"INSERT INTO outputs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  # our own constant
             [handle, *origin, *figures],

@@ -39,12 +39,12 @@ class Writing:
         self._path = path
         self.handle = os.path.basename(path)
         self.kept_bytes = 0
+        self.failure = ""  # why nothing more is written
         self._descriptor = -1
-        self._failed = False
 
     def write(self, data: bytes | bytearray) -> bool:
         """Append data; False if that fails, and for all later data, so that the file has no gaps."""
-        if self._failed:
+        if self.failure:
             return False
         try:
             if self._descriptor < 0:
@@ -55,7 +55,7 @@ class Writing:
                 self.kept_bytes += written
                 rest = rest[written:]
         except OSError as error:
-            self._failed = True
+            self.failure = error.strerror or str(error)
             logger.warning("%s ends after %d bytes: %s.", self._path, self.kept_bytes, error)
             return False
         return True

@@ -2,7 +2,8 @@
 
 While the stream fits, it takes a bounded buffer and no file: `feed` and `finish_now` need neither a thread nor an
 await. When it is too long, all of it is written to a file in blocks, until the call's share, the quota or the disk is
-used up; later data is only truncated. A disk error makes the output incomplete and does not fail the call.
+used up; later data is only truncated. A disk error makes the output incomplete and does not fail the call; the
+output says why.
 
 `feed` returns True when a block is pending. The caller then awaits `flush` before it reads on, so the tool's pipe
 fills and the tool's writes block. This is the only back pressure.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from toolcell._units import format_bytes
 from toolcelld.output.spill import Output, OutputOrigin, SpillStore
 from toolcelld.output.spill_files import Writing
 from toolcelld.output.truncate import BYTES_CEILING, Keep, Notice, Truncated, Truncator
@@ -49,11 +51,13 @@ class SpooledOutput:
         self._spills = spills
         self._origin = origin
         self._truncator = Truncator(lines_max, bytes_max, keep, notice)
-        # The mutable state: data that is not written yet, how much more the file may get, and its share of the quota.
+        # The mutable state: data that is not written yet, how much more the file may get, its share of the quota, and
+        # why it gets no more.
         self._pending = bytearray()
         self._room_bytes = spills.bytes_per_call
         self._reserved_bytes = 0
         self._file: Writing | None = None
+        self._lost_because = spills.failure
 
     @property
     def total_bytes(self) -> int:
@@ -63,12 +67,17 @@ class SpooledOutput:
     def feed(self, data: bytes) -> bool:
         """Add the next bytes; True if a block is pending and `flush` is due."""
         self._truncator.feed(data)
-        if self._room_bytes and data:
+        if data and not self._lost_because:
             if len(self._pending) >= PENDING_BYTES_MAX:
-                self._room_bytes = 0  # the caller does not flush
+                self._keep_no_more("it came faster than it was written")  # the caller does not flush
             else:
                 self._pending += data[: self._room_bytes]
-                self._room_bytes -= min(len(data), self._room_bytes)
+                if len(data) > self._room_bytes:
+                    self._keep_no_more(
+                        f"[spill] bytes_per_call is {format_bytes(self._spills.bytes_per_call)}"
+                    )
+                else:
+                    self._room_bytes -= len(data)
         return len(self._pending) >= BLOCK_BYTES and self._truncator.over
 
     async def flush(self) -> None:
@@ -96,7 +105,8 @@ class SpooledOutput:
 
     def discard(self) -> None:
         """Discard everything. Safe to call after `finish`, and twice."""
-        self._stop_keeping()
+        self._keep_no_more("")
+        self._pending.clear()
         self._spills.release(self._reserved_bytes)
         self._reserved_bytes = 0
         if self._file is not None:
@@ -108,14 +118,14 @@ class SpooledOutput:
         if not pending_bytes:
             return
         if not await self._spills.reserve(pending_bytes):
-            self._stop_keeping()
+            self._give_up(f"[spill] quota is {format_bytes(self._spills.quota_bytes)}")
             return
         self._reserved_bytes += pending_bytes
         if self._file is None:
             self._file = Writing(self._spills.new_path())
         data, self._pending = self._pending, bytearray()
         if not await self._spills.run(self._file.write, data):
-            self._stop_keeping()
+            self._give_up(self._file.failure)
 
     async def _add(self, truncated: Truncated) -> Output:
         spills, file = self._spills, self._file
@@ -130,13 +140,20 @@ class SpooledOutput:
             complete=kept_bytes == truncated.total_bytes,
             created=created,
             expires=None if spills.retention_seconds is None else created + spills.retention_seconds,
+            reason="" if kept_bytes == truncated.total_bytes else self._lost_because,
         )
         if file is not None and kept_bytes and await spills.add(output):
             self._file = None
             spills.later(file.close)  # which unlocks it; its row is committed
             return output
-        return replace(output, handle="", kept_bytes=0, complete=False)
+        reason = self._lost_because or "it could not be recorded"
+        return replace(output, handle="", kept_bytes=0, complete=False, reason=reason)
 
-    def _stop_keeping(self) -> None:
-        self._room_bytes = 0
+    def _give_up(self, reason: str) -> None:
+        """Drop what is not written yet, and keep nothing more."""
+        self._keep_no_more(reason)
         self._pending.clear()
+
+    def _keep_no_more(self, reason: str) -> None:
+        self._room_bytes = 0
+        self._lost_because = self._lost_because or reason

@@ -1528,18 +1528,21 @@ class Output(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     EXPIRES_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     output_id: _builtins.str
     """The handle for ReadOutput: "o-" and 128 random bits."""
     total_bytes: _builtins.int
     """Bytes that the tool produced."""
     kept_bytes: _builtins.int
-    """Bytes that were kept; less than the total if the quota was reached."""
+    """Bytes that were kept; less than the total if the quota was reached or the disk is full."""
     total_lines: _builtins.int
     """Lines that the tool produced."""
     complete: _builtins.bool
     """Whether everything was kept."""
     source: _builtins.str
     """The stream that was truncated: "result", "details", "stdout" or "stderr"."""
+    reason: _builtins.str
+    """In an outcome: why not everything was kept, such as "No space left on device"."""
     @_builtins.property
     def expires(self) -> _timestamp_pb2.Timestamp:
         """The time after which it may be deleted."""
@@ -1554,10 +1557,11 @@ class Output(_message.Message):
         complete: _builtins.bool = ...,
         expires: _timestamp_pb2.Timestamp | None = ...,
         source: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires", b"expires"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "expires", b"expires", "kept_bytes", b"kept_bytes", "output_id", b"output_id", "source", b"source", "total_bytes", b"total_bytes", "total_lines", b"total_lines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "expires", b"expires", "kept_bytes", b"kept_bytes", "output_id", b"output_id", "reason", b"reason", "source", b"source", "total_bytes", b"total_bytes", "total_lines", b"total_lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,4 +19,4 @@ def test_a_file_in_typescript_is_called_and_checked_and_without_an_engine_named(
     without = project.run("check", "./.toolcell/tools/say.ts", env=none)
     assert without.code != 0
     assert "is TypeScript, which bun or node runs, and there is none" in without.out + without.err
-    assert "Install bun" in without.out + without.err
+    assert "install bun" in without.out + without.err

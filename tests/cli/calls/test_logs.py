@@ -91,7 +91,12 @@ def test_n_and_since_choose_the_entries(daemon: Project) -> None:
     assert texts("--since", "10m") == ["one", "two", "three"]
     assert texts("--since", "10m", "-n", "1") == ["three"]
     assert texts("--since", "0") == []
-    assert daemon.run("logs", "-n", "1", "talk_says").out.endswith(" talk_says: three\n")
+    last = daemon.run("logs", "-n", "1", "talk_says")
+    assert last.out.endswith(" talk_says: three\n")
+    assert last.err == ""
+    none = daemon.run("logs", "-n", "0", "talk_says")
+    assert (none.code, none.out, none.err) == (0, "", "There is nothing in the log.\n")
+    assert daemon.run("logs", "-n", "0", "talk_says", "--quiet").err == ""
 
 
 @pytest.mark.parametrize(

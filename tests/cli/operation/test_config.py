@@ -22,6 +22,8 @@ def test_every_value_is_shown_with_the_line_that_says_it(project: Project) -> No
     lines = done.out.splitlines()
     assert next(line for line in lines if line.startswith("workers")).split("  # ")[1] == f"{path}:2"
     assert next(line for line in lines if line.startswith("sessions")).split("  # ")[1] == "default"
+    origins = {line.rindex("# ") for line in lines if not line.startswith(("[", "protected"))}
+    assert len(origins) == 1  # one column, but for a list that is longer than a screen
     shown = project.run("config", "show", "--json").json("config show")
     assert {"key": "daemon.workers", "value": "7", "origin": str(path), "line": 2} in shown["values"]
 

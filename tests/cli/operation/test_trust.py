@@ -91,6 +91,7 @@ def test_a_shared_directory_and_the_home_directory_cannot_be_trusted(project: Pr
     done = project.run("trust", "--yes", directory)
     assert (done.code, "cannot be trusted" in done.err) == (3, True)
     assert project.run("trust", "--list", "--json").json("trust --list")["trusts"] == []
+    assert project.run("trust", "--list").out == "No project is trusted.\n"
 
 
 @pytest.mark.slow

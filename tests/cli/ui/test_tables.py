@@ -99,6 +99,13 @@ def test_colours_are_red_green_and_bold_and_only_where_they_are_wanted(
     assert not codes()
 
 
+def test_a_sentence_stands_in_place_of_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("A", "N"), [], empty="There is none.")
+    assert capsys.readouterr().out == "There is none.\n"
+    print_table(("A", "N"), [("a", "1")], empty="There is none.")
+    assert capsys.readouterr().out == "A  N\na  1\n"
+
+
 def test_what_a_cell_says_controls_no_terminal(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

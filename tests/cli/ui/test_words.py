@@ -62,6 +62,13 @@ def test_an_output_that_was_cut_says_how_to_read_it() -> None:
     part = replace(kept, complete=False, kept_bytes=64_000_000, source="stdout")
     (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, facts=Facts(logs=(part,))), NOW)
     assert remark.startswith("a: stdout: 1.34 MiB; the first 61 MiB of it, until Friday")
+    full = replace(part, reason="No space left on device")
+    (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, output=full), NOW)
+    assert remark.startswith("a: 1.34 MiB; the first 61 MiB of it (No space left on device), until Friday")
+    (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, output=replace(full, id="")), NOW)
+    assert remark == "a: 1.34 MiB, of which nothing could be kept: No space left on device."
+    (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, output=replace(part, id="")), NOW)
+    assert remark == "a: 1.34 MiB, of which nothing could be kept."
 
 
 def test_leftovers_and_lost_state_are_said() -> None:

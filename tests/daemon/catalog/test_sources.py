@@ -132,7 +132,7 @@ def test_a_script_is_a_tool_file_where_an_engine_is_there_and_else_names_what_to
     assert (problem.path, problem.reason) == (str(path), "unused")
     cause, remedy = problem.message.splitlines()
     assert cause == f"is {language}, which bun or node runs, and there is none"
-    assert remedy.startswith("Install bun (")
+    assert remedy.startswith("To have it run, install bun (")
     assert "node 24 or later" in remedy
     engine = put(tmp_path / "bin/bun", MAGIC)
     engine.chmod(0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import logging
 import os
@@ -213,6 +214,7 @@ async def test_an_output_beyond_the_calls_share_is_kept_incomplete(tmp_path: Pat
         _, output = await stream.finish()
         assert output is not None
         assert (output.total_bytes, output.kept_bytes, output.complete) == (100_000, 5500, False)
+        assert output.reason == "[spill] bytes_per_call is 5.37 KiB"
         assert len(await whole(spills.read(output))) == 5500
 
 
@@ -234,6 +236,7 @@ async def test_an_output_larger_than_the_quota_is_refused_and_removes_no_other(t
         small = await keep(spills, b"x" * 3000)
         large = await keep(spills, b"x" * 20_000)
         assert (large.handle, large.kept_bytes, large.complete) == ("", 0, False)
+        assert (small.reason, large.reason) == ("", "[spill] quota is 9.77 KiB")
         assert files(spills) == [small.handle]
 
 
@@ -376,7 +379,9 @@ async def test_a_directory_that_is_a_link_is_not_used(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "outputs").symlink_to(tmp_path / "elsewhere")
     async with opened(tmp_path) as spills:
-        assert (await keep(spills, b"x" * 2000)).handle == ""
+        kept = await keep(spills, b"x" * 2000)
+        assert (kept.handle, kept.reason) == ("", spills.failure)
+        assert kept.reason
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert "are not kept" in caplog.text
 
@@ -403,6 +408,7 @@ async def test_a_full_disk_makes_an_output_incomplete_and_nothing_else(
     assert clipped.total_bytes == 8 * BLOCK_BYTES
     assert output is not None
     assert (output.kept_bytes, output.complete) == (3 * BLOCK_BYTES, False)
+    assert output.reason == os.strerror(errno.EFBIG)
     assert await whole(spills.read(output)) == b"x" * (3 * BLOCK_BYTES)
     assert "ends after" in caplog.text
 
@@ -414,7 +420,8 @@ async def test_an_output_that_cannot_be_indexed_leaves_no_file(
         return False
 
     monkeypatch.setattr(spills, "add", refuse)
-    assert (await keep(spills, b"x" * 2000)).handle == ""
+    kept = await keep(spills, b"x" * 2000)
+    assert (kept.handle, kept.reason) == ("", "it could not be recorded")
     await spills.run(lambda: None)
     assert (files(spills), spills.usage_bytes) == ([], 0)
 
@@ -453,6 +460,7 @@ async def test_a_spool_that_is_not_flushed_is_bounded(spills: SpillStore) -> Non
     _, output = await stream.finish()
     assert output is not None
     assert (output.kept_bytes, output.complete) == (PENDING_BYTES_MAX, False)
+    assert output.reason == "it came faster than it was written"
 
 
 def test_a_file_has_no_bytes_after_the_first_that_was_lost(tmp_path: Path) -> None:

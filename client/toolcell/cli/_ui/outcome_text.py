@@ -54,9 +54,11 @@ def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
 
 
 def _kept(output: Output, now: datetime) -> str:
+    reason = clean(output.reason)
     if not output.id:
-        return f"{format_bytes(output.bytes)}, of which nothing could be kept."
-    whole = "the whole of it" if output.complete else f"the first {format_bytes(output.kept_bytes)} of it"
+        return f"{format_bytes(output.bytes)}, of which nothing could be kept{reason and f': {reason}'}."
+    part = f"the first {format_bytes(output.kept_bytes)} of it{reason and f' ({reason})'}"
+    whole = "the whole of it" if output.complete else part
     when = f", {until(output.expires_at, now)}" if output.expires_at else ""
     return (
         f"{format_bytes(output.bytes)}; {whole}{when}: toolcell output {output.id[:HANDLE_CHARACTERS_SHOWN]}"

@@ -202,6 +202,7 @@ def print_table(
     *,
     right: Collection[str] = (),
     wrap: Collection[str] = (),
+    empty: str = "",
 ) -> None:
     """Print headings and rows.
 
@@ -210,7 +211,11 @@ def print_table(
         rows: Their texts.
         right: The columns that are aligned to the right.
         wrap: The columns that may be narrower than their texts.
+        empty: The sentence in place of a table without rows.
     """
+    if empty and not rows:
+        print_prose(empty)
+        return
     cells = [[clean(cell) for cell in row] for row in rows]
     natural = [max(map(width_of, column)) for column in zip(headings, *cells, strict=True)]
     on_terminal = sys.stdout.isatty()

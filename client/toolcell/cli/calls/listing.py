@@ -75,6 +75,7 @@ def _print_calls(found: Sequence[pb.CallInfo]) -> None:
         ],
         right=("RAN",),
         wrap=("TOOL", "STATE", "DIRECTORY"),
+        empty="There are no calls to show.",
     )
 
 
@@ -201,6 +202,7 @@ def _list_sessions(context: CommandContext, found: Sequence[op.SessionInfo]) -> 
         ],
         right=("CALLS", "ENDED"),
         wrap=("AGENT", "DIRECTORY"),
+        empty="There are no sessions.",
     )
 
 
@@ -231,6 +233,7 @@ async def ps(context: CommandContext) -> Exit:
         ],
         right=("PID", "MEMORY", "CALLS"),
         wrap=("FILE",),
+        empty="There are no workers.",
     )
     if answer.quarantined:
         print("\nIn quarantine; toolcell release TOOL lets one out:")

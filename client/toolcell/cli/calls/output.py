@@ -16,6 +16,7 @@ from toolcell.cli._ui.connect import CommandContext, daemon, operator
 from toolcell.cli._ui.exit_codes import Exit, Failure
 from toolcell.cli._ui.format import clean
 from toolcell.cli._ui.json_output import output_record, print_json, record, time_of
+from toolcell.cli._ui.terminal import Terminal
 from toolcell.client._transport.operator import operate
 from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
@@ -102,9 +103,11 @@ async def logs(
         request.since.FromNanoseconds(max(0, time.time_ns() - int(since_seconds * 1e9)))
     kept: list[dict[str, Any]] = []
     printer = LogPrinter()
+    empty = True
     async with operator(context) as client:
         async for part in client.watch(client.operator.TailLogs, request):
             for line in part.lines:
+                empty = False
                 if context.as_json and follow:
                     print_json(record(line))
                 elif context.as_json:
@@ -115,6 +118,8 @@ async def logs(
     printer.end()
     if context.as_json and not follow:
         print_json({"logs": kept})
+    elif empty and not context.as_json:
+        Terminal(quiet=context.quiet).note("There is nothing in the log.\n")
     return Exit.OK
 
 

@@ -23,7 +23,8 @@ __all__ = ["check", "show"]
 
 SECONDS_MAX = 60
 PATTERN = "*?["
-VALUE_COLUMNS = 48
+VALUE_COLUMNS_MAX = 60
+"""Of the values beside which the origins stand in one column; behind a longer one it stands where it ends."""
 
 
 def show(context: CommandContext) -> Exit:
@@ -34,20 +35,25 @@ def show(context: CommandContext) -> Exit:
         print(json_text({"files": found["files"], "values": found["values"]}))
         return Exit.OK
     table: list[str] = []
-    for value in found["values"]:
-        *above, key = _split(value["key"])
+    lines = [
+        (above, f"{key} = {clean(value['value'])}", f"# {_place(value)}")
+        for value in found["values"]
+        for *above, key in [_split(value["key"])]
+    ]
+    widest = max(len(said) for _, said, _ in lines if len(said) <= VALUE_COLUMNS_MAX)
+    for above, said, origin in lines:
         if above != table:
             print(f"[{'.'.join(above)}]")
             table = above
-        _print_value(f"{key} = {clean(value['value'])}", f"# {_place(value)}")
+        _print_value(said, origin, widest)
     return Exit.OK
 
 
-def _print_value(said: str, origin: str) -> None:
+def _print_value(said: str, origin: str, widest: int) -> None:
     """Print a line of TOML with its origin; on a terminal that is too narrow in several, which are TOML too."""
     columns = columns_of(sys.stdout)
-    if not sys.stdout.isatty() or max(len(said), VALUE_COLUMNS) + GAP + len(origin) <= columns:
-        print(f"{said:<{VALUE_COLUMNS}}{' ' * GAP}{origin}")
+    if not sys.stdout.isatty() or max(len(said), widest) + GAP + len(origin) <= columns:
+        print(f"{said:<{widest}}{' ' * GAP}{origin}")
         return
     if len(said) + GAP + len(origin) <= columns:
         print(said + " " * (columns - len(said) - len(origin)) + origin)

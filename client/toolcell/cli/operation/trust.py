@@ -33,6 +33,7 @@ async def trusted(context: CommandContext) -> Exit:
         ("DIRECTORY", "CODE", "MAY HAVE"),
         [(it.directory, "pinned" if it.pinned else "any", _may_have(it)) for it in trusts],
         wrap=("DIRECTORY", "MAY HAVE"),
+        empty="No project is trusted.",
     )
     return Exit.OK
 

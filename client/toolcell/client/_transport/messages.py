@@ -235,4 +235,5 @@ def _read_output(output: pb.Output) -> Output:
         output.complete,
         expires,
         output.source,
+        output.reason,
     )

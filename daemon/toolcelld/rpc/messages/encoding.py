@@ -139,6 +139,7 @@ def encode_output(output: Output) -> pb.Output:
         complete=output.complete,
         expires=timestamp(output.expires) if output.expires is not None else None,
         source=output.origin.source,
+        reason=output.reason,
     )
 
 

@@ -2,7 +2,8 @@
 //
 // What a schema is, is seen from the value and not from a package: Zod 4 has `_zod`, Zod 3 has `_def` and `safeParse`,
 // others have `~standard`, and what is left is JSON Schema, which TypeBox is, too. The schema that the file made parses
-// the arguments, so its defaults and transforms hold.
+// the arguments, so its defaults and transforms hold. What has `~standard` is never taken for JSON Schema, although it
+// may have a `type`: nothing else of it would be enforced.
 
 import { vendored } from "./modules.mjs";
 
@@ -18,7 +19,7 @@ export class SchemaError extends Error {}
  */
 export async function argumentsOf(declared, describe) {
     const read = await readerOf(declared);
-    return { schema: describe ? withoutVersion(read.schema()) : null, parse: safely(read.parse) };
+    return { schema: describe ? withoutVersion(await read.schema()) : null, parse: safely(read.parse) };
 }
 
 /** Returns {schema, parse} of a schema of any library: a function that makes the JSON Schema, and that which parses. */
@@ -30,9 +31,10 @@ async function readerOf(declared) {
     const all = (test) => values.length > 0 && values.every(test);
     if (isZod4(declared)) return ofZod4(declared);
     if (isZod3(declared)) return ofZod3(declared);
-    if (declared["~standard"]?.jsonSchema) return ofStandard(declared["~standard"]);
+    if (isStandard(declared)) return ofStandard(declared["~standard"]);
     if (all(isZod4)) return ofZod4((await vendored("zod")).z.object(declared));
-    if (all(isZod3)) return ofZod3Fields(declared);
+    if (all(isZod3)) return ofFields(declared, ofZod3Field);
+    if (all(isStandard)) return ofFields(declared, (field) => ofStandard(field["~standard"]));
     if (isJsonSchema(declared)) return ofJsonSchema(plain(declared));
     if (all((value) => value !== null && typeof value === "object")) {
         const fields = Object.entries(plain(declared));
@@ -60,6 +62,11 @@ function isZod3(value) {
         typeof value.safeParse === "function" &&
         !isZod4(value)
     );
+}
+
+function isStandard(value) {
+    const known = value !== null && (typeof value === "object" || typeof value === "function");
+    return known && typeof value["~standard"]?.validate === "function";
 }
 
 function isJsonSchema(value) {
@@ -99,29 +106,39 @@ async function ofZod3(whole) {
     return { schema, parse: (value) => whole.safeParseAsync(value) };
 }
 
-async function ofZod3Fields(fields) {
-    const { zodToJsonSchema } = await vendored("zod3");
-    function schema() {
+async function ofZod3Field(field) {
+    let inner = field;
+    while (inner._def.typeName === "ZodOptional") inner = inner._def.innerType;
+    const { schema } = await ofZod3(inner);
+    function described() {
+        const found = schema();
+        if (field.description !== undefined) found.description ??= field.description;
+        return found;
+    }
+    return { schema: described, parse: (value) => field.safeParseAsync(value) };
+}
+
+/** Of an object of schemas, each of which is read by itself: one that takes nothing is optional, unknown ones are dropped. */
+async function ofFields(declared, readerOfField) {
+    const fields = [];
+    for (const [name, field] of Object.entries(declared)) fields.push([name, await readerOfField(field)]);
+    async function schema() {
         const properties = {};
-        for (const [name, field] of Object.entries(fields)) {
-            let inner = field;
-            while (inner._def.typeName === "ZodOptional") inner = inner._def.innerType;
-            properties[name] = withoutVersion(
-                zodToJsonSchema(inner, { $refStrategy: "none", pipeStrategy: "input" }),
-            );
-            if (field.description !== undefined) properties[name].description ??= field.description;
+        const required = [];
+        for (const [name, field] of fields) {
+            properties[name] = withoutVersion(field.schema());
+            if (!(await field.parse(undefined)).success) required.push(name);
         }
-        const required = Object.keys(fields).filter((name) => !fields[name].isOptional());
         return { type: "object", properties, required };
     }
     async function parse(value) {
         const read = {};
         const issues = [];
-        for (const [name, field] of Object.entries(fields)) {
-            const result = await field.safeParseAsync(value[name]);
+        for (const [name, field] of fields) {
+            const result = await field.parse(Object.hasOwn(value, name) ? value[name] : undefined);
             if (!result.success)
                 issues.push(
-                    ...result.error.issues.map((issue) => ({ ...issue, path: [name, ...issue.path] })),
+                    ...result.error.issues.map((issue) => ({ ...issue, path: [name, ...(issue.path ?? [])] })),
                 );
             else if (result.data !== undefined) read[name] = result.data;
         }
@@ -131,6 +148,11 @@ async function ofZod3Fields(fields) {
 }
 
 function ofStandard(standard) {
+    if (typeof standard.jsonSchema?.input !== "function")
+        throw new SchemaError(
+            `its arguments are a schema of ${standard.vendor} without "~standard".jsonSchema, so no model could be told of them` +
+                (standard.vendor === "valibot" ? "; toStandardJsonSchema of @valibot/to-json-schema adds it" : ""),
+        );
     async function parse(value) {
         const { issues, value: data } = await standard.validate(value);
         return issues ? { success: false, error: { issues } } : { success: true, data };

@@ -22,9 +22,13 @@ export function withHandle(outcome) {
   const output = outcome.output
   if (!output) return outcome
   const call = `${NAME}(output_id="${output.outputId}", start=0)`
+  const reason = output.reason ? ` (${output.reason})` : ""
+  const kept = output.outputId
+    ? `${output.keptBytes} were kept${reason}: ${call}`
+    : `no more could be kept than is shown${reason}`
   const note = output.complete
     ? `\n[The whole output has ${output.totalBytes} bytes: ${call}.]`
-    : `\n[The output had ${output.totalBytes} bytes, of which ${output.keptBytes} were kept: ${call}.]`
+    : `\n[The output had ${output.totalBytes} bytes, of which ${kept}.]`
   return { ...outcome, content: [...outcome.content, { type: "text", text: note }] }
 }
 
