@@ -201,7 +201,7 @@ clean: ## remove everything that make made, environments too
 # The first interpreter that runs (a pyenv shim may exist and fail), is new enough and can make environments.
 $(READY): pyproject.toml
 	@test -x $(BIN)/pip || { \
-	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3) ""; do \
+	  for python in $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3) ""; do \
 	    test -n "$$python" || { echo "No Python >= 3.11 with the venv module; install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
 	    $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
 	  done; \

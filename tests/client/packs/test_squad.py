@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import re
@@ -346,9 +347,13 @@ async def test_what_goes_wrong_is_a_failure_and_no_exception(tmp_path: Path) -> 
 async def test_an_answer_that_does_not_come_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def never(*_: object, **__: object) -> object:
+        return await asyncio.get_running_loop().create_future()
+
     charter(tmp_path)
     monkeypatch.setattr(sessions, "WAIT_SECONDS_MAX", 0.0)
-    context = serving(tmp_path, send=giving({"session_id": "s", "reply": ""}))
+    context = serving(tmp_path)
+    monkeypatch.setattr(context, "request", never)
     assert "no answer in 0.0 s" in told(await sessions.route(context, "hockney", "x"), "failure")
 
 

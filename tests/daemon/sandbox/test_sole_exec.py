@@ -41,7 +41,9 @@ except OSError as error:
 """
 
 ATTACK = """
-import ctypes, fcntl, json, os, signal, struct, threading
+import os
+DESCRIPTORS = sorted(map(int, os.listdir("/proc/self/fd")))[3:-1]  # before ctypes: newer versions of libffi hold one
+import ctypes, fcntl, json, signal, struct, threading
 signal.alarm({seconds})
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
@@ -106,7 +108,7 @@ def spawned():
 print(json.dumps({{
     "variable": os.environ["WORD"],
     "threads": len(os.listdir("/proc/self/task")),
-    "descriptors": sorted(map(int, os.listdir("/proc/self/fd")))[3:-1],
+    "descriptors": DESCRIPTORS,
     "a path": execute_at(HERE, ctypes.c_char_p(b"/bin/true")),
     "a descriptor": execute_at(os.open("/bin/true", os.O_RDONLY), ctypes.c_char_p(b""), 0x1000),
     "a low page": of_a_low_page(),
