@@ -88,7 +88,7 @@ def _leave() -> int:
 def _exit_with(status: int) -> NoReturn:
     """Exit as the daemon's start ends."""
     with open(status, "rb") as pipe:
-        told = pipe.read()
-    if not told:
+        written = pipe.read()
+    if not written:
         print("toolcelld: The daemon was killed while it started.", file=sys.stderr, flush=True)
-    os._exit(int(told) if told else EXIT_KILLED)
+    os._exit(int(written) if written else EXIT_KILLED)

@@ -56,7 +56,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
     except OSError as error:
         mended = "name another with --state or XDG_STATE_HOME"
         message = f"the state directory {state} cannot be used: {error.strerror}; {mended}"
-        sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
+        sys.exit(_report(OSError(message), EXIT_UNAVAILABLE))
     runtime_directory = RuntimeDirectory(os.path.abspath(arguments.socket or _paths.socket_path()))
     try:
         runtime_directory.take()
@@ -64,7 +64,7 @@ def _serve(arguments: argparse.Namespace, on_serving: Callable[[], None]) -> Non
         print(other, file=sys.stderr)
         return
     except AccessError as error:
-        sys.exit(_told(error, EXIT_UNAVAILABLE))
+        sys.exit(_report(error, EXIT_UNAVAILABLE))
     try:
         _run(arguments, runtime_directory, state, on_serving)
     finally:
@@ -85,7 +85,7 @@ def _run(
         launched = launch(sys.executable)
     except OSError as error:
         message = f"{sys.executable} cannot be started: {error.strerror}"
-        sys.exit(_told(OSError(message), EXIT_UNAVAILABLE))
+        sys.exit(_report(OSError(message), EXIT_UNAVAILABLE))
     mistake: BaseException | None = None
     with contextlib.closing(launched):
         import asyncio
@@ -114,7 +114,7 @@ def _run(
                 0
             ]  # an exit from within here becomes part of a group itself in early 3.11
     if mistake is not None:
-        sys.exit(_told(mistake, EXIT_CONFIG))
+        sys.exit(_report(mistake, EXIT_CONFIG))
 
 
 def _log_to_stderr(*, verbose: bool) -> None:
@@ -135,7 +135,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _told(error: BaseException, status: int) -> int:
+def _report(error: BaseException, status: int) -> int:
     print(f"toolcelld: {printable(str(error))}", file=sys.stderr)
     return status
 

@@ -69,11 +69,11 @@ def teller(handlers: Sequence[Handler]) -> Callable[[Any, ToolContext], object]:
     """
 
     async def tell(event: Any, context: ToolContext) -> None:
-        told = SessionEvent(event["reason"], event["data"])
+        described = SessionEvent(event["reason"], event["data"])
         failures: list[str] = []
         for handler in handlers:
             try:
-                value = _called(handler, told, context)
+                value = _called(handler, described, context)
                 if inspect.isawaitable(value):
                     await value
             except Exception as error:  # noqa: BLE001  the tool's own code

@@ -316,14 +316,14 @@ class Call(Machine[CallState, CallEvent]):
             ending: the outcome, or the refusal of a call that no worker had.
             body: of the result, as JSON; it is told and not kept.
         """
-        told: tuple[events.Event, ...]
+        sent: tuple[events.Event, ...]
         if isinstance(ending, Refusal):
-            told = (events.Refused(ending, call_id=self.id),)
+            sent = (events.Refused(ending, call_id=self.id),)
             text = f"refused: {ending.reason.lower()}"
         else:
             if len(body) > BODY_BYTES_ALWAYS and not self.session.retention.has_room(len(body)):
                 ending, body = outcome.unread(ending), EMPTY_BODY
-            told = parts(self.id, ending, body)
+            sent = parts(self.id, ending, body)
             text = f"ended: {ending.kind}" + (f" ({ending.cause})" if ending.cause else "")
         self.fire(event)
         self.ending = ending
@@ -339,7 +339,7 @@ class Call(Machine[CallState, CallEvent]):
         if self._permission is not None:
             self._permission.questions.close("the call has ended")
         self.done.set_result(None)
-        self.session.on_ended(self, told)
+        self.session.on_ended(self, sent)
 
     def __repr__(self) -> str:
         story = ", ".join(self.events)

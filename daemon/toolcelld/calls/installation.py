@@ -182,9 +182,9 @@ class Installations:
         finally:
             if worker.pid and worker.state is not WorkerState.DEAD:
                 await worker.end()  # also when cancelled: the directory is its own until it is empty
-        told = cast("Mapping[str, Any]", found)
-        if told["status"]:
-            text = str(told["text"]).strip()[-MESSAGE_CHARACTERS_MAX:] or f"exit status {told['status']}"
+        result = cast("Mapping[str, Any]", found)
+        if result["status"]:
+            text = str(result["text"]).strip()[-MESSAGE_CHARACTERS_MAX:] or f"exit status {result['status']}"
             refused = "".join(f"\n  {why}" for why in listener.refused)
             raise PackagesError(f"{manager.name} cannot install from {registries.default}:\n{text}{refused}")
 

@@ -153,7 +153,7 @@ class Watch:
             )
 
     def leave(self, directory: str) -> None:
-        """It does no more."""
+        """A session follows the tools of a directory no more."""
         follower = self._followers[directory]
         follower.sessions -= 1
         if follower.sessions == 0:

@@ -69,8 +69,8 @@ def read_target(head: bytes) -> Target | None:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [field for field in fields if field.partition(":")[0].strip().lower() not in HOPS]
     authority = f"[{host}]" if ":" in host else host
-    told = [f"{method} {path} {version}", f"Host: {authority}" + (f":{port}" if port else ""), *kept]
-    return Target(host, port or 80, "\r\n".join([*told, "Connection: close", "", ""]).encode("ascii"))
+    lines = [f"{method} {path} {version}", f"Host: {authority}" + (f":{port}" if port else ""), *kept]
+    return Target(host, port or 80, "\r\n".join([*lines, "Connection: close", "", ""]).encode("ascii"))
 
 
 def _is_host(host: str) -> bool:

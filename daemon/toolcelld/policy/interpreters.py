@@ -209,15 +209,15 @@ def _missing_package(file: ToolFile, module: str, home: str, *, trusted: bool) -
     parts = module.split("/")
     package = "/".join(parts[: 2 if module.startswith("@") else 1])
     directory = manifest_of(file, home, _topmost(file.directory, home)) or file.directory
-    told = f"{package} is not installed; nothing is installed during a call."
+    cause = f"{package} is not installed; nothing is installed during a call."
     if not declares(directory, package, opened_of(file)):
         return (
-            f"{told} To install it in {directory}:\n"
+            f"{cause} To install it in {directory}:\n"
             f"  bun add --ignore-scripts {package}   or   npm install --ignore-scripts {package}"
         )
     project = f" {project_directory(file)}" if file.source == _PROJECT else ""
     trust = "" if trusted else f"toolcell trust{project}   and then   "
-    return f"{told} To install what {directory}/{MANIFEST} asks for:\n  {trust}toolcell prepare{project}"
+    return f"{cause} To install what {directory}/{MANIFEST} asks for:\n  {trust}toolcell prepare{project}"
 
 
 def _topmost(directory: str, home: str) -> str:

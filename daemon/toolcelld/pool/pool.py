@@ -449,9 +449,9 @@ class Pool:
         worker.fire(WorkerEvent.RETIRE)
         await worker.end()
         if worker.printed:
-            told = worker.printed.decode(errors="replace").strip().splitlines()
+            printed = worker.printed.decode(errors="replace").strip().splitlines()
             notice = Rejected(
-                "", f"printed while it was loaded: {(told or [''])[0][:80]!r}; move that into a tool"
+                "", f"printed while it was loaded: {(printed or [''])[0][:80]!r}; move that into a tool"
             )
             description = replace(description, problems=(*description.problems, notice))
         return description

@@ -375,9 +375,9 @@ def _undecodable() -> Refusal:
     return Refusal(RefusalReason.BAD_REQUEST, "what came up the stream is no AttachRequest.")
 
 
-def _response(told: Iterable[events.Event]) -> pb.AttachResponse:
+def _response(sent: Iterable[events.Event]) -> pb.AttachResponse:
     response = pb.AttachResponse()
-    for event in told:
+    for event in sent:
         encode_event(event, response.events.add())
     return response
 

@@ -64,10 +64,10 @@ class IdempotencyCache:
         """Remove a call, so that its id can be used again."""
         del self._running[call_id]
 
-    def end(self, call: CallSummary, told: tuple[events.Event, ...], size_bytes: int) -> None:
+    def end(self, call: CallSummary, ending: tuple[events.Event, ...], size_bytes: int) -> None:
         """Store the events of an ended call; drop the oldest ones beyond the bounds."""
-        size = size_bytes + sum(event.size_bytes for event in told)
-        self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), told, size, call)
+        size = size_bytes + sum(event.size_bytes for event in ending)
+        self._ended[call.call_id] = _Ended(self._running.pop(call.call_id), ending, size, call)
         self.retained_bytes += size
         while len(self._ended) > ENDED_MAX or (
             self.retained_bytes > ENDED_BYTES_MAX and len(self._ended) > 1

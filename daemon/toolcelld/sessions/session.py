@@ -272,11 +272,11 @@ class Session(Machine[SessionState, SessionEvent]):
 
     def _admit(self, request: Request) -> None:
         digest = hashlib.blake2b(request.arguments, key=request.tool.encode()[:64], digest_size=16).digest()
-        if (told := self.idempotency.rejoin(request.call_id, digest)) is not None:
+        if (kept := self.idempotency.rejoin(request.call_id, digest)) is not None:
             call = self.calls.get(request.call_id)
             if call is None or call.plan is not None:
-                self.retention.check(sum(event.size_bytes for event in told))
-                for event in told:
+                self.retention.check(sum(event.size_bytes for event in kept))
+                for event in kept:
                     self.outbox.put(replace(event, number=0))
             return
         if self.state is not SessionState.OPEN or self.draining or len(self.calls) >= CALLS_MAX:
@@ -430,10 +430,10 @@ class Session(Machine[SessionState, SessionEvent]):
         """Add a line to the daemon's event log."""
         self._daemon.log(call_id, tool, source, level, text)
 
-    def on_ended(self, call: Call, told: tuple[events.Event, ...]) -> None:
+    def on_ended(self, call: Call, ending: tuple[events.Event, ...]) -> None:
         """Send the ending, and keep it for a repeated call id."""
         self.start_events.drop(call.id)
-        for event in told:
+        for event in ending:
             self.outbox.put(event)
         self.calls.pop(call.id, None)
         self.calls_ended += 1
@@ -441,7 +441,7 @@ class Session(Machine[SessionState, SessionEvent]):
         summary = call.summary()
         size_bytes = summary.size_bytes
         if call.plan is not None:
-            self.idempotency.end(summary, told, size_bytes)
+            self.idempotency.end(summary, ending, size_bytes)
         else:  # nothing was decided about it, and the same id may come again
             self.idempotency.forget(call.id)
             self._waiting.remove(call)

@@ -172,10 +172,12 @@ class SessionEvents:
             "directory": session.directory,
             "worktree": session.worktree,
         }
-        told = json.dumps({"reason": event.reason, "data": event.data}).encode()
+        arguments = json.dumps({"reason": event.reason, "data": event.data}).encode()
         try:
             async with asyncio.timeout(seconds * 2):  # half of it for a worker
-                await run_export(session.pool, session.hook_places, spec, ON_SESSION, told, context, seconds)
+                await run_export(
+                    session.pool, session.hook_places, spec, ON_SESSION, arguments, context, seconds
+                )
         except (HookRefused, HookFailed, TimeoutError) as failure:
             why = str(failure) or f"no worker was free within {seconds:g} s"
             self._warn(f"{spec.file.path}: on_session({event.reason}) failed: {why[:2000]}")

@@ -58,7 +58,7 @@ class WaitingCalls:
         return None if self._watch is None else self._watch.catch_up(self._directory)
 
     def add(self, call: Call, unread: asyncio.Future[None] | None) -> None:
-        """Have a call wait until it can start; `Session.start_late` is called then."""
+        """Add a call; `Session.start_late` is called when it can start."""
         timer = self._loop.call_later(DESCRIBED_SECONDS_MAX, self._late, call)
         known = self._pin.catalog.find(call.request.tool) is not None
         wait = self._calls[call] = _Wait(timer, known, unread is not None)
@@ -68,7 +68,7 @@ class WaitingCalls:
             self._want(call, wait)
 
     def remove(self, call: Call) -> None:
-        """It waits no more. Idempotent."""
+        """Remove a call, if it waits."""
         if (wait := self._calls.pop(call, None)) is not None:
             wait.timer.cancel()
 
@@ -106,7 +106,7 @@ class WaitingCalls:
             self._session.start_late(call)
 
     def _want(self, call: Call, wait: _Wait) -> None:
-        """Have the file of a call's tool described before others."""
+        """Describe the file of a call's tool before others."""
         name = call.request.tool
         if (tool := self._pin.catalog.find(name)) is not None:
             self._pin.want(tool.path)

@@ -156,9 +156,9 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
         try:
             await self.session.reload()
         except Refused as error:
-            told = printable(str(error), lines=False)
+            text = printable(str(error), lines=False)
             logger.warning(
-                "The tools of %s are as they were: %s", printable(self.directory, lines=False), told
+                "The tools of %s are as they were: %s", printable(self.directory, lines=False), text
             )
         self.own_tools |= await _own_tools(made.client)
         managed = (
@@ -285,8 +285,8 @@ class CopilotAdapter(AgentAdapter[Tool, ToolResult]):
     def _done(self, task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            told = printable(str(error), lines=False)
-            logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, told)
+            text = printable(str(error), lines=False)
+            logger.warning("Copilot rejected the message: %s: %s", type(error).__name__, text)
 
     def _renew(self, conversation: Conversation) -> None:
         if conversation.stale:
