@@ -6,11 +6,14 @@ import asyncio
 import json
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.adapters.kinds import ENGINED, lay_out
 from tests.daemons import ROOMY, RunningDaemon, daemon, kept, make_daemon, running_daemon
@@ -24,12 +27,15 @@ __all__ = [
     "NEW",
     "TALK",
     "daemon",
+    "ends_and_leaves_nothing",
     "heard",
     "make_daemon",
     "shared_daemon",
     "without_times",
 ]
 
+ENDED_SECONDS_MAX = 60
+"""For an application that starts an agent, and ends in a call; other tests may have the processors."""
 KIT = Path(__file__).parent / "kit" / "kit.py"
 HEARS = """
     import json
@@ -94,6 +100,46 @@ def kit() -> Iterator[RunningDaemon]:
         with kept(daemon):
             daemon.start()
             yield daemon
+
+
+async def ends_and_leaves_nothing(
+    daemon: RunningDaemon, environment: dict[str, str], end: signal.Signals, says: bytes = b""
+) -> None:
+    """Run agent.py of the project until its model has called `kit_waits(name="cut")`, and end it with a signal."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "agent.py"),
+        cwd=daemon.project,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(ENDED_SECONDS_MAX):
+            assert process.stdin is not None
+            process.stdin.write(says)
+            while not (daemon.project / "cut.there").exists():
+                await asyncio.sleep(0.02)
+            family = psutil.Process(process.pid).children(recursive=True)
+            assert family  # the agent's program, at least
+            process.send_signal(end)
+            await process.communicate()
+            assert process.returncode == -end
+            while not (daemon.project / "cut.stopped").exists() or daemon.status().sessions:
+                await asyncio.sleep(0.02)
+            while any(map(_runs, family)):
+                await asyncio.sleep(0.02)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE  # another one's to reap
+    except psutil.NoSuchProcess:
+        return False
 
 
 def without_times(session: dict[str, Any]) -> dict[str, Any]:

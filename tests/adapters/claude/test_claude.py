@@ -331,6 +331,25 @@ async def test_a_question_for_a_value_is_put_through_the_callback(kit: RunningDa
         assert "no `question` to ask with" in texts(found)[0]
 
 
+async def test_callbacks_that_raise_are_the_tools_to_read_and_end_nothing(
+    kit: RunningDaemon, start: Start
+) -> None:
+    kit.tool("form", FORM)
+
+    async def dialog(question: object) -> bool:
+        raise RuntimeError("no screen")
+
+    def heard(origin: object, event: object) -> None:
+        raise RuntimeError("no window")
+
+    async with start(kit, ask=dialog, question=dialog, on_event=heard) as claude:
+        asked = await result(claude, use("kit_asks", path="b.txt"))
+        assert "the agent could not ask: RuntimeError: no screen" in texts(asked)[0]
+        picked = await result(claude, use("form_picks"))
+        assert "RuntimeError: no screen" in texts(picked)[0]
+        assert texts(await result(claude, use("kit_steps", count=2))) == ["2 steps"]
+
+
 async def test_a_question_is_denied_where_nobody_was_named(kit: RunningDaemon, start: Start) -> None:
     async with start(kit) as claude:
         found = await result(claude, use("kit_asks", path="a.txt"))

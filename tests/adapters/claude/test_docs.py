@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from claude_agent_sdk import ClaudeAgentOptions
 from tests.adapters.anthropic import Model
 from tests.adapters.claude.conftest import adapted, fields
-from tests.adapters.script import Use
+from tests.adapters.conftest import KIT, ends_and_leaves_nothing
+from tests.adapters.script import Turn, Use
 from tests.daemons import RunningDaemon
 
 from toolcell.adapters.claude import options
@@ -45,6 +48,19 @@ async def test_the_five_minutes_end_with_a_greeting(daemon: RunningDaemon, home:
     found = model.result(use.id)
     assert found is not None
     assert found["content"] == [{"type": "text", "text": "Hello Ada!"}]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_the_example_that_ends_in_a_call_leaves_nothing(
+    daemon: RunningDaemon, home: Path, model: Model, end: signal.Signals
+) -> None:
+    environment = {**fields(model, daemon.project)["env"], "PATH": "/usr/bin:/bin", "HOME": str(home)}
+    environment |= {"TMPDIR": str(home), "CLAUDE_CODE_TMPDIR": str(home), "TOOLCELL_SOCKET": daemon.socket}
+    shutil.copy(KIT, daemon.project / ".toolcell" / "tools" / "kit.py")
+    daemon.describe()
+    model.script.turns = [Turn(uses=(Use("mcp__toolcell__kit_waits", {"name": "cut"}),))]
+    (daemon.project / "agent.py").write_text(EXAMPLE)
+    await ends_and_leaves_nothing(daemon, environment, end)
 
 
 async def test_the_parts_are_what_the_one_line_makes_of_them(kit: RunningDaemon) -> None:

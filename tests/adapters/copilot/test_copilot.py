@@ -303,6 +303,37 @@ async def test_a_question_of_a_tool_goes_to_the_handler_of_permissions(
         assert len(person.asked) == 2
 
 
+async def test_callbacks_that_raise_are_the_tools_to_read_and_end_nothing(
+    kit: RunningDaemon, start: Start
+) -> None:
+    async def dialog(question: object) -> bool:
+        raise RuntimeError("no screen")
+
+    def heard(event: SessionEvent) -> None:
+        raise RuntimeError("no window")
+
+    async with start(kit, ask=dialog, on_event=heard) as copilot:
+        (asked,) = await copilot.use(Use("kit_asks", {"path": "b.txt"}))
+        assert "the agent could not ask: RuntimeError: no screen" in asked
+        assert await copilot.use(Use("kit_steps", {"count": 2})) == ["2 steps"]
+
+
+async def test_two_programs_in_one_process_do_not_stop_each_others_tools(
+    kit: RunningDaemon, start: Start
+) -> None:
+    async with start(kit) as one, start(kit) as two:
+        uses = [Use("kit_waits", {"name": name}) for name in ("of-one", "of-two")]
+        for copilot, use in zip((one, two), uses, strict=True):
+            await copilot.begin(use)
+            await until((kit.project / f"{use.arguments['name']}.there").exists)
+        await one.session.abort()
+        await until((kit.project / "of-one.stopped").exists)
+        assert len(two.adapter.session.calls) == 1
+        assert not (kit.project / "of-two.stopped").exists()
+        await two.session.abort()
+        await until((kit.project / "of-two.stopped").exists)
+
+
 async def test_an_approval_for_the_session_is_for_always(kit: RunningDaemon, start: Start) -> None:
     person = Person(PermissionDecisionApproveForSession())
     async with start(kit, on_permission_request=person.decide) as copilot:

@@ -89,7 +89,7 @@ class OpenCode:
 
             async def read() -> None:
                 async for line in lines:
-                    event = json.loads(line.removeprefix("data:")) if line else {}
+                    event: dict[str, Any] = json.loads(line.removeprefix("data:")) if line else {}
                     if event.get("type") == "tui.toast.show":
                         shown.append(event["properties"]["message"])
 
