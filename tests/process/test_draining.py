@@ -186,7 +186,10 @@ async def test_where_nobody_is_there_a_question_is_denied(daemon: RunningDaemon)
         denied, went_on = await session.call("ask"), await session.call("ask_anyway")
 
     assert denied.kind is Kind.denied
-    assert went_on.text == "went on without: no client is connected to answer"
+    assert went_on.text == (
+        "went on without: the user could not be asked, as python shows no questions; "
+        "run it in a terminal: toolcell call ask_anyway"
+    )
 
 
 async def test_always_holds_for_the_session(daemon: RunningDaemon) -> None:
