@@ -186,7 +186,61 @@ async def test_where_nobody_is_there_a_question_is_denied(daemon: RunningDaemon)
         denied, went_on = await session.call("ask"), await session.call("ask_anyway")
 
     assert denied.kind is Kind.denied
-    assert went_on.text == "went on without: no client is connected to answer"
+    assert went_on.text == (
+        "went on without: the user could not be asked, as python shows no questions; "
+        "run it in a terminal: toolcell call ask_anyway"
+    )
+
+
+FORGETS = """
+    import asyncio
+    from toolcell import Denied, ToolContext, tool
+
+    @tool
+    def sync(context: ToolContext) -> str:
+        context.ask("May I?")
+        return "done"
+
+    @tool
+    async def later(context: ToolContext) -> str:
+        context.ask("May I?")
+        await context.ask("And this?")
+        return "done"
+
+    @tool
+    async def together(context: ToolContext) -> str:
+        await asyncio.gather(context.ask("May I?"), context.ask("And this?"))
+        task = asyncio.create_task(context.ask("Or this?"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        return "asked"
+
+    @tool
+    def wrong_place(context: ToolContext) -> str:
+        async def inner() -> str:
+            try:
+                context.wait(context.ask("May I?"))
+            except RuntimeError:
+                return "told"
+            return "done"
+        return asyncio.run(inner())
+"""
+
+
+async def test_a_question_that_was_not_awaited_is_an_error_of_the_tool(daemon: RunningDaemon) -> None:
+    daemon.tool("forgets", FORGETS)
+
+    async def yes(_: Ask) -> Answer:
+        return True
+
+    async with daemon.connect(ask=yes) as session:
+        for tool in ("forgets_sync", "forgets_later"):
+            outcome = await session.call(tool)
+            assert (outcome.kind, outcome.ran) == (Kind.tool_error, True), outcome
+            assert "a context.ask(…) was not awaited, so it asked nothing. Write await" in outcome.text
+        assert (await session.call("forgets_together")).text == "asked"
+        assert (await session.call("forgets_wrong_place")).text == "told"
 
 
 async def test_always_holds_for_the_session(daemon: RunningDaemon) -> None:

@@ -252,7 +252,9 @@ async def test_the_user_is_asked_for_agreement_and_for_texts(daemon: RunningDaem
         assert aged.kind == "tool_error"
         assert "only yes and no, a text, or one of several" in aged.text
     async with daemon.connect() as session:
-        assert "cannot ask its user for a value" in (await session.call("name")).text
+        assert (
+            "the user could not be asked, as python shows no questions" in (await session.call("name")).text
+        )
         assert (await session.call("agree")).text == "decline"
 
 

@@ -165,6 +165,7 @@ class ToolContext:
         self.traceparent = traceparent
         self.has_ui = has_ui
         self.abort = Abort(channel)
+        self._questions: list[Coroutine[Any, Any, None]] = []  # those that may never be awaited
 
     def __repr__(self) -> str:
         return (
@@ -239,7 +240,7 @@ class ToolContext:
         header = {} if title is None else {"title": _shown(title)[:MESSAGE_CHARACTERS_MAX]}
         self._channel.tell("metadata", header, metadata_body(values))
 
-    async def ask(
+    def ask(
         self,
         question: str,
         *,
@@ -247,7 +248,7 @@ class ToolContext:
         patterns: Sequence[str] = (),
         always: Sequence[str] = (),
         details: object = None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Ask the user for permission, and return when it is granted.
 
         The time limits of the call are paused meanwhile. Cancelling withdraws the question.
@@ -263,6 +264,26 @@ class ToolContext:
             Denied: The user refused, or the agent cannot ask.
             ToolError: The question is too long.
         """
+        asked = self._ask(question, permission, patterns, always, details)
+        self._questions = [*filter(_has_not_begun, self._questions), asked]
+        return asked
+
+    def _forgotten_question(self) -> bool:
+        """Whether a question was never awaited, and so never asked. For the worker, at the end of the call."""
+        forgotten = [*filter(_has_not_begun, self._questions)]
+        for question in forgotten:
+            question.close()
+        self._questions.clear()
+        return bool(forgotten)
+
+    async def _ask(
+        self,
+        question: str,
+        permission: str | None,
+        patterns: Sequence[str],
+        always: Sequence[str],
+        details: object,
+    ) -> None:
         import asyncio
 
         from toolcell._results.json_value import to_json
@@ -354,6 +375,11 @@ class ToolContext:
         raise RuntimeError(
             "context.wait() is for synchronous tools; in an asynchronous one, await it instead"
         )
+
+
+def _has_not_begun(coroutine: Any) -> bool:
+    """As `inspect.getcoroutinestate`, which takes long to import."""
+    return coroutine.cr_frame is not None and not coroutine.cr_running and not coroutine.cr_suspended
 
 
 async def _request(channel: Channel, service: str, arguments: Mapping[str, object]) -> Any:

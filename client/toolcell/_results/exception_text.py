@@ -3,13 +3,16 @@
 Directories of a machine are private, but a model needs to know which file failed.
 So a path below a known root is shown relative to it, and of any other absolute path only its last part.
 URLs stay: they are not paths of this machine.
+What says more than its first line is told in full: each exception of a group, and what a failed program printed.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from toolcell._results.errors import ToolError
@@ -18,6 +21,10 @@ from toolcell._results.json_value import whole
 __all__ = ["describe_exception"]
 
 DESCRIPTION_CHARACTERS_MAX = 512
+LEAVES_MAX = 5
+LINES_MAX = 5
+LINE_MAX = 200
+PRINTED_MAX = 8 * LINES_MAX * LINE_MAX
 
 _PLACES = re.compile(
     r"""(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S+)   # kept
@@ -30,11 +37,23 @@ _PLACES = re.compile(
 def describe_exception(error: BaseException, roots: Sequence[str] = ()) -> str:
     """Class and first line of an exception, at most 512 characters; a ToolError speaks for itself.
 
-    Paths below `roots` are shown relative to them, others shortened to their last part.
+    Of a group the first exceptions are told, one in a line, and of a failed program the last lines that were kept of its
+    output. Paths below `roots` are shown relative to them, others shortened to their last part.
     """
     if isinstance(error, ToolError):
         return whole(_text(error))
-    error = _leaf(error)
+    leaves = list(itertools.islice(_leaves(error), LEAVES_MAX + 1))
+    lines = [_line(leaf, roots) for leaf in leaves[:LEAVES_MAX]]
+    if len(leaves) > LEAVES_MAX:
+        lines.append("and more")
+    elif len(leaves) == 1:
+        lines += (redacted(line, roots) for line in _printed(leaves[0]))
+    return "\n".join(lines)
+
+
+def _line(error: BaseException, roots: Sequence[str]) -> str:
+    if isinstance(error, SystemExit):
+        return whole(f"the tool called sys.exit({_code(error)}); a tool ends with its result: return it")
     name = type(error).__qualname__
     first_line = next((line.strip() for line in _text(error).splitlines() if line.strip()), "")
     # Cut generously before the expression runs, exactly after.
@@ -69,12 +88,33 @@ def _short(path: str, roots: Sequence[str]) -> str:
     return f"…/{name}" if parent else plain
 
 
-def _leaf(error: BaseException) -> BaseException:
-    """The first exception of a group, whose own line tells only how many there are."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return _leaf(group.exceptions[0])
-    return error
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group, whose own line tells only how many there are; any other exception itself."""
+    pending = [error]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, BaseExceptionGroup):
+            pending += reversed(cast("BaseExceptionGroup[BaseException]", one).exceptions)
+        else:
+            yield one
+
+
+def _code(error: SystemExit) -> str:
+    code = cast("object", error.code)
+    return repr(code)[:DESCRIPTION_CHARACTERS_MAX] if type(code) in (str, int) else ""
+
+
+def _printed(error: BaseException) -> list[str]:
+    """The last lines of the output of a failed program, if the tool has kept it: of stderr, or else of stdout."""
+    subprocess = sys.modules.get("subprocess")
+    if subprocess is None or not isinstance(error, subprocess.CalledProcessError):
+        return []
+    for output in (error.stderr, error.stdout):
+        text = output[-PRINTED_MAX:] if isinstance(output, str | bytes) else ""
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        if lines := [line[:LINE_MAX] for line in text.splitlines() if line.strip()]:
+            return lines[-LINES_MAX:]
+    return []
 
 
 def _text(error: BaseException) -> str:

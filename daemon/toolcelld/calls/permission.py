@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from toolcell._printable import printable
 from toolcelld.calls.outcomes import outcome
 from toolcelld.calls.outcomes.outcome import Outcome
-from toolcelld.calls.questions import NO_CLIENT, Questions
+from toolcelld.calls.questions import Questions
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.protocol.messages import NUMBER_MAX, AnswerMessage, AskMessage, ReplyMessage
 
@@ -78,7 +78,7 @@ class Permission:
     def _answered(self, message: AnswerMessage | ReplyMessage, _: bytes) -> None:
         if isinstance(message, AnswerMessage) and message.allowed:
             self._decided(None)
-        elif message.message == NO_CLIENT:
+        elif message.message == self.questions.no_user:
             self._decided(self._unanswerable())
         else:
             why = f": {message.message}" if message.message else "."

@@ -26,7 +26,7 @@ from toolcelld.protocol.messages import (
 if TYPE_CHECKING:
     from toolcelld.sessions.session import Session
 
-__all__ = ["NO_CLIENT", "Questions"]
+__all__ = ["Questions"]
 
 ASK_SECONDS_MAX: Final = 600.0
 """A question that is not answered within this time is denied."""
@@ -34,7 +34,8 @@ REQUEST_SECONDS_MAX: Final = 3600.0
 """A service request may run another agent session; as long as the default of `[max] timeout`."""
 OPEN_MAX: Final = 16
 """Open questions and requests of one call."""
-NO_CLIENT: Final = "no client is connected to answer"
+COMMAND: Final = "cli"
+"""What `toolcell call` is as an agent; it asks in its terminal."""
 QUESTION_BYTES_MAX: Final = 48 * 1024
 """Bytes of a question with its patterns and details, or of a request with its arguments: one message to the client."""
 SERVICES_SHOWN_MAX: Final = 16
@@ -76,6 +77,19 @@ class Questions:
     def open(self) -> int:
         """The number of open questions and requests."""
         return len(self._open)
+
+    @property
+    def no_user(self) -> str:
+        """Why a client that answers no questions cannot ask for a permission, and what to do."""
+        yes = ", or allow what it asks by --yes" if self._session.agent == COMMAND else ""
+        return f"{self._no_value}{yes}"
+
+    @property
+    def _no_value(self) -> str:
+        if self._session.agent == COMMAND:
+            return "the user could not be asked, as the command has no terminal; run it in one"
+        agent = f"the user could not be asked, as {self._session.agent} shows no questions"
+        return f"{agent}; run it in a terminal: toolcell call {self._tool}"
 
     def ask(self, message: AskMessage, payload: bytes) -> None:
         """Open a question. Raises `MessageError` if its number is not new."""
@@ -133,12 +147,12 @@ class Questions:
     def _unanswerable(self, event: events.Asked | events.Requested) -> str:
         """Return why the current client cannot answer; empty if it can."""
         if isinstance(event, events.Asked):
-            return "" if self._session.answers else NO_CLIENT
+            return "" if self._session.answers else self.no_user
         offered = self._session.services
         if event.service in offered:
             return ""
         if event.service == QUESTION:
-            return f"{self._session.agent} cannot ask its user for a value"
+            return self._no_value
         names = sorted(offered)[:SERVICES_SHOWN_MAX]
         return (
             f"{self._session.agent} offers no service {event.service[:64]!r}; "

@@ -76,6 +76,10 @@ T = TypeVar("T")
 
 NOT_DESCRIBED: Final = b'{"tools":[],"problems":[]}'
 LOADING: Final = 0
+NOT_ASKED: Final = (
+    "The tool went on without the permission that it wanted: a context.ask(…) was not awaited, so it asked nothing. Write "
+    "await context.ask(…), or context.wait(context.ask(…)) in a tool that is no async def."
+)
 """The sequence number of loading the file; calls begin at 1."""
 
 
@@ -330,6 +334,8 @@ class _Worker:
                 if result.misfit:
                     text = f"{tool.name} returned what its return annotation does not allow: {result.misfit}"
                     channel.tell("log", {"level": "warning", "text": text[:LINE_CHARACTERS_MAX]})
+            if context._forgotten_question() and not self.abortable.delivered:  # pyright: ignore[reportPrivateUsage]  # for the worker
+                return Report.from_text("tool_error", NOT_ASKED)
             returned: Kind = "tool_error" if result.is_error else "ok"
             return Report("aborted" if self.abortable.delivered else returned, result)
         except (Aborted, asyncio.CancelledError) as stopped:

@@ -81,6 +81,14 @@ def test_leftovers_and_lost_state_are_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "a: 1 thread or task was still"), (3, "a: 3 threads or tasks were still")]
+)
+def test_threads_and_tasks_that_were_left_are_said(count: int, told: str) -> None:
+    (remark,) = outcome_text.remarks("a", Outcome(Kind.ok, facts=Facts(leftover_threads=count)), NOW)
+    assert remark.startswith(f"{told} running when it returned")
+
+
 def test_a_table_into_a_pipe_is_not_cut_and_has_no_spaces_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

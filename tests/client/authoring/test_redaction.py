@@ -1,5 +1,7 @@
 """What the model reads of an exception that was not meant for it."""
 
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +57,41 @@ def test_an_exception_whose_text_raises_is_still_described() -> None:
     assert describe_exception(Mute()).endswith("Mute: (its message cannot be shown)")
 
 
-def test_a_group_is_described_by_its_first_exception() -> None:
+def test_a_group_is_described_by_its_first_exceptions() -> None:
     group = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("cause")]), TypeError("other")])
-    assert describe_exception(group) == "ValueError: cause"
+    assert describe_exception(group) == "ValueError: cause\nTypeError: other"
+    many = describe_exception(ExceptionGroup("many", [ValueError(str(n)) for n in range(100)]))
+    assert many.splitlines() == [*(f"ValueError: {n}" for n in range(5)), "and more"]
+    deep = ValueError("deep")
+    for _ in range(10_000):
+        deep = ExceptionGroup("one more", [deep])  # type: ignore[assignment]  # a group is no ValueError
+    assert describe_exception(deep) == "ValueError: deep"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "told"),
+    [
+        (None, None, []),
+        (b"out\n", b"\nbad: /home/ada/project/a.py\nx\xff\n", ["bad: a.py", "x\ufffd"]),
+        ("first\nlast\n", "", ["first", "last"]),
+        ("", "".join(f"{n}{'y' * 300}\n" for n in range(100)), [f"{n}{'y' * 198}" for n in range(95, 100)]),
+        (3, object(), []),
+    ],
+)
+def test_a_failed_program_is_described_with_what_it_printed_last(
+    stdout: object, stderr: object, told: list[str]
+) -> None:
+    error = subprocess.CalledProcessError(3, "x", stdout, stderr)
+    first = "CalledProcessError: Command 'x' returned non-zero exit status 3."
+    assert describe_exception(error, ROOTS).splitlines() == [first, *told]
+
+
+def test_an_exit_is_no_result() -> None:
+    why = "; a tool ends with its result: return it"
+    assert describe_exception(SystemExit(0)) == f"the tool called sys.exit(0){why}"
+    assert describe_exception(SystemExit()) == f"the tool called sys.exit(){why}"
+    assert describe_exception(SystemExit("no licence")) == f"the tool called sys.exit('no licence'){why}"
+    assert describe_exception(SystemExit(object())) == f"the tool called sys.exit(){why}"
 
 
 @given(st.text(), st.lists(st.from_regex(r"/[a-z]{1,5}(/[a-z]{1,5}){0,3}", fullmatch=True)))

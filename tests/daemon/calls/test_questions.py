@@ -104,6 +104,21 @@ async def test_where_nobody_answers_every_question_is_denied() -> None:
     session = Session(answers=False)
     session.ask(1)
     assert session.answered == [(1, False)]
+    why = (
+        "the user could not be asked, as claude shows no questions; run it in a terminal: toolcell call drop"
+    )
+    assert session.replies[0].message == why
+    session.request(2, "ui.question")
+    assert session.replies[1].message == why
+
+
+async def test_the_command_without_a_terminal_says_how_to_allow_a_question() -> None:
+    session = Session(answers=False)
+    session.agent = "cli"
+    session.ask(1)
+    session.request(2, "ui.question")
+    said = "the user could not be asked, as the command has no terminal; run it in one"
+    assert [reply.message for reply in session.replies] == [f"{said}, or allow what it asks by --yes", said]
 
 
 async def test_a_tool_may_have_so_many_questions_open_and_no_more() -> None:
@@ -216,7 +231,8 @@ async def test_a_service_that_is_not_offered_is_refused_at_once_and_named(servic
 async def test_an_agent_that_takes_no_questions_for_a_value_is_named_without_the_services_name() -> None:
     session = Session(services=SENDS)
     session.request(1, "ui.question")
-    assert session.replies[0].message == "claude cannot ask its user for a value"
+    assert session.replies[0].message.startswith("the user could not be asked, as claude shows no questions")
+    assert "ui.question" not in session.replies[0].message
 
 
 async def test_an_answer_is_no_reply_and_a_reply_is_no_answer() -> None:

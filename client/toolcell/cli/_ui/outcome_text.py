@@ -49,6 +49,9 @@ def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
             f"{tool}: moved {clean(moved)}, because programs outside of the sandbox would run or read it. "
             "To let tools make it, list the other names in [defaults] protected."
         )
+    if outcome.kind is Kind.ok and (left := outcome.facts.leftover_threads):
+        what = "1 thread or task was" if left == 1 else f"{left} threads or tasks were"
+        yield f"{tool}: {what} still running when it returned, and ended with its process; wait for them before returning."
     if outcome.kind is Kind.ok and (left := outcome.facts.leftover_processes):
         yield f"{tool}: it left {left} {'process' if left == 1 else 'processes'} behind, which {'was' if left == 1 else 'were'} ended."
 
