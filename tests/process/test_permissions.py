@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 TOOLS = """
 from toolcell import ToolContext, tool
 
-@tool(name="deploy", timeout=1)
+@tool(name="deploy")
 def deploy(to: str = "test") -> str:
     return f"deployed to {to}"
 
