@@ -442,7 +442,7 @@ async def test_chains_and_daemonised_grandchildren_are_gone_when_the_call_has_en
         call = session.call(
             "crowd",
             {"ending": "wait" if ending in ("abort", "idle") else ending},
-            limits={"idle": 1.5} if ending == "idle" else None,  # while they come it gives signs of life
+            limits={"idle": 3} if ending == "idle" else None,  # while they come it gives signs of life
         )
         await until_there(call)
         # The worker and the grandchildren; of the two chains one may be between two processes.

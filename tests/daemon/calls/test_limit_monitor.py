@@ -35,7 +35,7 @@ async def test_however_many_calls_begin_there_is_one_look_and_none_when_they_hav
         for _ in range(1000):
             meter.wake()
         assert looks.count == 0
-        await asyncio.wait_for(looks.came.wait(), 10)
+        await asyncio.wait_for(looks.came.wait(), 60)
         assert looks.count == 1
         assert meter.resting
 
@@ -48,7 +48,7 @@ async def test_a_look_that_found_nothing_is_followed_by_one_for_the_next_call() 
             looks.came.clear()
             meter.wake()
             assert not meter.resting
-            await asyncio.wait_for(looks.came.wait(), 10)
+            await asyncio.wait_for(looks.came.wait(), 60)
             assert looks.count == number
 
 
@@ -78,6 +78,6 @@ async def test_a_look_that_stood_still_has_not_worked_and_the_next_one_comes_as_
     async with asyncio.TaskGroup() as tasks:
         meter = LimitMonitor(calls, tasks)
         meter.wake()
-        await asyncio.wait_for(over.wait(), 30)
+        await asyncio.wait_for(over.wait(), 60)
         meter.close()
     assert order[:2] == ["look", "look"]  # in the order of their times, however late both are
