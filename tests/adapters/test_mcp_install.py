@@ -577,8 +577,8 @@ def test_a_code_of_the_directory_that_one_is_in_is_not_run(home: Path, path: str
 
 def test_what_makes_no_sense_is_said(home: Path) -> None:
     os.mkdir(os.fsencode(home) + b"/\xff")
-    assert "I know claude, copilot" in install(home, "emacs").stderr
-    assert "no file of Goose" in install(home, "goose", "--project").stderr
+    assert "Take one of: claude, copilot" in install(home, "emacs").stderr
+    assert "Goose has no file in a project" in install(home, "goose", "--project").stderr
     assert "--socket" in install(home, "cursor", "--project", "--socket", "x").stderr
     assert "UTF-8" in install(home, "-C", os.fsdecode(os.fsencode(home) + b"/\xff"), "cursor").stderr
     assert "opposites" in install(home, "claude", "--write", "--remove").stderr

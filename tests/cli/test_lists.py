@@ -165,6 +165,9 @@ def test_a_running_call_is_seen_and_aborted_by_somebody_else(daemon: Project) ->
         story = daemon.run("sessions", session["session_id"], "--json").json("sessions ID")
         call_id = story["calls"][0]["call_id"]
         assert story["calls"][0]["outcome"] is None
+        shown = daemon.run("sessions", session["session_id"]).out
+        assert "\ncalls      1 waiting or running, 0 ended\n" in shown
+        assert "_" not in shown.partition("\n\n")[0].replace(str(daemon.directory), "")
         assert " busy " in daemon.run("ps").out
         assert daemon.run("reload", "--json").json("reload")["tools"] == 1
         assert daemon.run("reload").out == "1 directory, 1 tool.\n"

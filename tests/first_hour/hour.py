@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.wheels import ROOT, build_wheel
 
-from .newcomer import HOME, Newcomer, newcomer
+from .newcomer import Newcomer, newcomer
 
 __all__ = ["plain", "walk"]
 
@@ -273,8 +273,8 @@ def _sdks(person: Newcomer, wheel: Path) -> None:
     assert person.types("python with_copilot.py").split()[0] == "duration"
     person.says("OpenCode loads a plugin, which the wheel has.")
     person.types("toolcell opencode install")
-    plugin = person.types("toolcell opencode path", quiet=True)
-    assert Path(plugin.replace(HOME, str(person.home))).stat().st_size > 100_000
+    plugin = person.run_python("from toolcell.adapters.opencode import plugin_path; print(plugin_path())")
+    assert Path(plugin.strip()).stat().st_size > 100_000
     loader = (person.home / ".config/opencode/plugins/toolcell.js").read_text()
     assert f'"{person.home}/venv/bin/toolcell"' in loader  # the next shell may not have the environment
     person.says(

@@ -174,8 +174,19 @@ async def sessions(context: CommandContext, session_id: str | None) -> Exit:
     if context.as_json:
         print_json({"session": record(found[0]), "calls": [_record(call) for call in running]})
         return Exit.OK
-    values = record(found[0]).items()
-    print_facts((name, "-" if value is None else str(value)) for name, value in values)
+    session = found[0]
+    print_facts(
+        [
+            ("session", session.session_id),
+            ("state", session.state),
+            ("agent", session.agent),
+            ("directory", session.directory),
+            ("opened", ago(time_of(session.opened), datetime.now(UTC))),
+            ("calls", f"{session.calls} waiting or running, {session.calls_ended} ended"),
+            ("catalog", f"generation {session.generation}"),
+            ("kept", f"{format_bytes(session.retained_bytes)} that its agent has not acknowledged"),
+        ]
+    )
     print()
     _print_calls(running)
     return Exit.OK

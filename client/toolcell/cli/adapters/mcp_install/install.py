@@ -79,13 +79,13 @@ def _checked(context: CommandContext, name: str, *, both: bool, project: bool) -
     host = HOSTS.get(name)
     if host is None:
         known = ", ".join(HOSTS)
-        raise Failure(Exit.USAGE, "usage", f"{name} is no host that I know.", f"I know {known}.")
+        raise Failure(Exit.USAGE, "usage", f"There is no host {name!r}.", f"Take one of: {known}")
     if both:
         raise Failure(Exit.USAGE, "usage", "--write and --remove are opposites.", "Take one of them.")
     if project and not host.project:
         known = ", ".join(key for key, other in HOSTS.items() if other.project)
         raise Failure(
-            Exit.USAGE, "usage", f"I know no file of {host.title} in a project.", f"There is one of {known}."
+            Exit.USAGE, "usage", f"{host.title} has no file in a project.", f"These have one: {known}"
         )
     if project and context.socket is not None:
         raise Failure(
