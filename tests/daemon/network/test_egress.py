@@ -335,4 +335,5 @@ async def test_a_host_that_does_not_read_keeps_no_socket_of_a_cell_that_has_ende
             writer.transport.abort()
         async with asyncio.timeout(30):
             while descriptors() != before:
-                await asyncio.sleep(0.01)  # a transport closes its socket in a turn of the loop that nothing tells
+                # A transport closes its socket in a turn of the loop that nothing tells.
+                await asyncio.sleep(0.01)
