@@ -185,7 +185,7 @@ def test_calls_go_on_with_a_full_disk_of_state(project: Project) -> None:
     done = written_to(project, str(out), "call", "greet", f"name={'x' * 60_000}", through=mounts)
     assert (done.returncode, done.stderr) == (
         0,
-        "greet: 58.6 KiB, of which nothing could be kept: No space left on device.\n",
+        "greet: 59 KiB, of which nothing could be kept: No space left on device.\n",
     )
 
 
