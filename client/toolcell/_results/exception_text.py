@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from toolcell._results.errors import ToolError
 from toolcell._results.json_value import whole
@@ -109,7 +109,8 @@ def _printed(error: BaseException) -> list[str]:
     subprocess = sys.modules.get("subprocess")
     if subprocess is None or not isinstance(error, subprocess.CalledProcessError):
         return []
-    for output in (error.stderr, error.stdout):
+    failed: Any = error
+    for output in (failed.stderr, failed.stdout):
         text = output[-PRINTED_MAX:] if isinstance(output, str | bytes) else ""
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         if lines := [line[:LINE_MAX] for line in text.splitlines() if line.strip()]:

@@ -1,6 +1,7 @@
 """What the model reads of an exception that was not meant for it."""
 
 import subprocess
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,7 +80,7 @@ def test_a_group_is_described_by_its_first_exceptions() -> None:
     ],
 )
 def test_a_failed_program_is_described_with_what_it_printed_last(
-    stdout: object, stderr: object, told: list[str]
+    stdout: Any, stderr: Any, told: list[str]
 ) -> None:
     error = subprocess.CalledProcessError(3, "x", stdout, stderr)
     first = "CalledProcessError: Command 'x' returned non-zero exit status 3."
