@@ -26,6 +26,7 @@ from toolcell._authoring.function import (
     yields,
 )
 from toolcell._authoring.libraries.offers import is_imported, offers
+from toolcell._authoring.lost import lost
 from toolcell._authoring.options import OPTIONS, checked
 from toolcell._authoring.pending import resolver
 from toolcell._authoring.rendering import Renderers, rendered
@@ -177,6 +178,9 @@ def exports(
                 handlers.append(found.on_session)
         except InvalidToolDefinition as error:
             problems.append(Problem(name, str(error), found.line))
+    if describe:
+        used = [found.function for _, found in candidates if isinstance(found, _Found)]
+        problems += (Problem("", message, line) for line, message in lost(namespace, used))
     return Exports(tuple(tools.values()), tuple(problems), _on_session(handlers) if handlers else None)
 
 

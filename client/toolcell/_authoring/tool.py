@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from toolcell._context.context import ToolContext
 
-__all__ = ["MARK", "Limits", "Options", "Tool", "tool"]
+__all__ = ["MARK", "MARKED", "Limits", "Options", "Tool", "tool"]
 
 # The attribute that carries the options of a decorated function.
 MARK = "__toolcell__"
+# The list of the functions that a module has decorated, a variable of that module.
+MARKED = "__toolcell_marked__"
 
 F = TypeVar("F", bound=Callable[..., object])
 M = TypeVar("M")
@@ -175,4 +177,7 @@ def _mark(function: F, options: Mapping[str, Any]) -> F:
         raise TypeError(
             f"{function!r} cannot be marked; put @tool above the def that it comes from"
         ) from None
+    names = getattr(function, "__globals__", None)
+    if isinstance(names, dict):
+        cast("dict[str, Any]", names).setdefault(MARKED, []).append(function)
     return function

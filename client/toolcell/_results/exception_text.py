@@ -109,7 +109,7 @@ def _printed(error: BaseException) -> list[str]:
     subprocess = sys.modules.get("subprocess")
     if subprocess is None or not isinstance(error, subprocess.CalledProcessError):
         return []
-    failed = cast("Any", error)
+    failed: Any = error
     for output in (failed.stderr, failed.stdout):
         text = output[-PRINTED_MAX:] if isinstance(output, str | bytes) else ""
         text = text.decode(errors="replace") if isinstance(text, bytes) else text

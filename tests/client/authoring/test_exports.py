@@ -184,6 +184,66 @@ def test_a_duration_is_seconds_or_text_as_in_the_configuration() -> None:
     ]
 
 
+LOST = """
+import functools
+
+def plain(function):
+    return lambda: function()
+
+def kind(function):
+    @functools.wraps(function)
+    def wrapper():
+        return function()
+    return wrapper
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "@tool\ndef a(): ...\n@tool(timeout=3)\ndef a(): ...",
+            "the tool a is lost, as line 17 defines a again",
+        ),
+        (
+            "@plain\n@tool\ndef a(): ...",
+            "the tool a is lost, as a is not the marked function any more; put @tool",
+        ),
+        (
+            "class Notes:\n    @tool\n    def add(self): ...",
+            "the method Notes.add has @tool, and the file exports no object of Notes; write, for example: tools = [Notes().add]",
+        ),
+    ],
+)
+def test_a_marked_function_that_is_not_exported_is_told(source: str, message: str) -> None:
+    found = run(f"{LOST}\n{source}\n@tool\ndef good() -> str: ...\n")
+    assert "orders_good" in names(found)
+    (problem,) = found.problems
+    assert problem.message.startswith(message), problem.message
+    assert (problem.tool, problem.line > 0) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@kind\n@tool\ndef a(): ...",
+        "@functools.cache\n@tool\ndef a(): ...",
+        "@tool\ndef a(): ...\ndel a",
+        "@tool\ndef a(): ...\nb = a",
+        "if 1 > 2:\n    @tool\n    def a(): ...\nelse:\n    @tool\n    def a(): ...",
+        "class Notes:\n    @tool\n    def add(self): ...\ntools = [Notes().add]",
+        "class Notes:\n    @staticmethod\n    @tool\n    def add(): ...\ntools = [Notes.add]",
+        "class Notes:\n    @tool\n    def add(self): ...\ndef tools(host):\n    return [Notes().add]",
+        "class A:\n    @tool\n    def add(self): ...\nclass B(A):\n    @tool\n    def add(self): ...\ntools = [B().add]",
+        "def make():\n    @tool\n    def a(): ...\n    return a\nx = make()\nmake()",
+        "def tools(host):\n    @tool\n    def a(): ...\n    @tool\n    def b(): ...\n    return [a]",
+    ],
+)
+def test_a_function_that_is_exported_or_taken_back_is_not_lost(source: str) -> None:
+    found = run(f"{LOST}\n{source}\n@tool\ndef good() -> str: ...\n")
+    assert found.problems == ()
+
+
 def test_what_was_imported_from_another_module_is_not_exported(modules: dict[str, ModuleType]) -> None:
     run(
         """
