@@ -155,6 +155,7 @@ class NowhereToKeep:
     """In the place of the spills: a full disk."""
 
     bytes_per_call = 0
+    failure = ""
     retention_seconds = None
 
     def now(self) -> float:

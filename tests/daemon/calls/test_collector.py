@@ -76,6 +76,7 @@ class NoDisk:
     """Spills that keep nothing."""
 
     bytes_per_call = 0
+    failure = ""
 
     def release(self, count_bytes: int) -> None:
         """Nothing was reserved."""

@@ -35,6 +35,7 @@ class NoDisk:
     """A spill store that keeps nothing."""
 
     bytes_per_call = 0
+    failure = ""
 
     def release(self, count_bytes: int) -> None:
         """Nothing was reserved."""
