@@ -144,14 +144,11 @@ def _not_granted(asked: op.GetTrustResponse) -> Iterator[str]:
     if tools:
         ask = "asks" if len(tools) == 1 else "ask"
         yield f"Not granted, as the project is not trusted with it: what {clean(', '.join(tools))} {ask} for."
-    own = [
-        asked.python and "the interpreter",
-        asked.requires and "the packages",
-        asked.programs and "the programs",
-    ]
-    if asked.state == "untrusted" and (parts := [part for part in own if part]):
-        yield f"Not used, as the project is not trusted: {', '.join(parts)} that its configuration names."
-    if tools or (asked.state == "untrusted" and any(own)):
+    named = {"the interpreter": asked.python, "the packages": asked.requires, "the programs": asked.programs}
+    unused = [what for what, given in named.items() if given and asked.state == "untrusted"]
+    if unused:
+        yield f"Not used, as the project is not trusted: {', '.join(unused)} that its configuration names."
+    if tools or unused:
         yield f"To see what it asks for, and to grant it: toolcell trust {clean(asked.directory)}"
 
 
