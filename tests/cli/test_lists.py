@@ -224,3 +224,22 @@ def test_a_socket_that_nobody_serves_any_more_is_no_daemon(daemon: Project, proj
     (stale / "daemon.sock").unlink()
     assert daemon.run("ps", "--socket", str(stale / "daemon.sock")).code == 69
     assert daemon.run("call", "add", "a=1", "b=1", "--socket", str(stale / "daemon.sock")).code == 69
+
+
+@pytest.mark.slow
+def test_check_tells_what_was_not_granted_and_not_used(daemon: Project) -> None:
+    daemon.tool("add", ADD)
+    assert daemon.run("check").err == ""
+    daemon.tool("asks", ADD.replace("timeout=60", 'network=["api.example.org"]').replace("add", "asks"))
+    (daemon.directory / ".toolcell/config.toml").write_text('programs = ["bin"]\n')
+    checked = daemon.run("check")
+    told = " ".join(checked.err.split())
+    assert checked.code == 0
+    assert told == (
+        "Not granted, as the project is not trusted with it: what asks asks for. "
+        "Not used, as the project is not trusted: the programs that its configuration names. "
+        f"To see what it asks for, and to grant it: toolcell trust {daemon.directory}"
+    )
+    assert daemon.run("check", "--quiet").err == ""
+    assert daemon.run("trust", "--yes").code == 0
+    assert daemon.run("check").err == ""

@@ -22,6 +22,7 @@ from toolcell.client import Catalog, Problem, connect
 from toolcell.client._transport.messages import read_catalog
 from toolcell.client._transport.operator import Operator, operate
 from toolcell.client.catalog import NOTES
+from toolcell_proto.v1 import operator_pb2 as op
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 __all__ = ["check", "tools"]
@@ -88,6 +89,7 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
     ):
         await session.reload()
         answer = await client.ask(client.tools.ListTools, pb.ListToolsRequest(directory=os.getcwd()))
+        asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=os.getcwd()))
     catalog = read_catalog([answer.catalog])
     reports = _reports(catalog, only)
     harmless = NOTES - {"unused"} if files else NOTES  # a file that is named should have a tool
@@ -100,7 +102,7 @@ async def check(context: CommandContext, files: Sequence[str]) -> Exit:
         print_json({"directory": os.getcwd(), "ok": not broken, "files": records})
     else:
         _print_reports(reports)
-        for remark in () if context.quiet else _remarks(catalog):
+        for remark in () if context.quiet else (*_remarks(catalog), *_not_granted(asked)):
             print(prose(remark, sys.stderr), file=sys.stderr)
     return Exit.FAILED if broken else Exit.OK
 
@@ -128,6 +130,26 @@ def _remarks(catalog: Catalog) -> Iterator[str]:
         if size > DESCRIPTION_BYTES_SHOWN:
             shown = f"Claude Code shows a model the first {DESCRIPTION_BYTES_SHOWN}"
             yield f"{found.name}: its description has {size} bytes, and {shown}."
+
+
+def _not_granted(asked: op.GetTrustResponse) -> Iterator[str]:
+    """Yield what the files were loaded without, because the project is not trusted with it."""
+    if asked.state not in ("untrusted", "changed"):
+        return
+    tools = [
+        tool.tool
+        for tool in asked.tools
+        if tool.state != "granted" and (tool.network or tool.secrets or tool.env)
+    ]
+    if tools:
+        ask = "asks" if len(tools) == 1 else "ask"
+        yield f"Not granted, as the project is not trusted with it: what {clean(', '.join(tools))} {ask} for."
+    named = {"the interpreter": asked.python, "the packages": asked.requires, "the programs": asked.programs}
+    unused = [what for what, given in named.items() if given and asked.state == "untrusted"]
+    if unused:
+        yield f"Not used, as the project is not trusted: {', '.join(unused)} that its configuration names."
+    if tools or unused:
+        yield f"To see what it asks for, and to grant it: toolcell trust {clean(asked.directory)}"
 
 
 def _print_reports(reports: Sequence[tuple[str, list[str], list[Problem]]]) -> None:
