@@ -47,6 +47,8 @@ def test_what_the_message_says_is_not_said_twice() -> None:
     failed = Outcome(Kind.tool_error, None, "no such table", (Text("no such table"),))
     assert outcome_text.result(failed) == ""
     assert outcome_text.result(replace(failed, content=(Text("partial"),))) == "partial"
+    denied = Outcome(Kind.denied, None, "Denied: Delete it?")
+    assert outcome_text.message("clean", denied) == "clean: denied: Delete it?"
 
 
 def test_what_the_model_reads_beside_a_result_is_told_to_the_person_too() -> None:

@@ -15,6 +15,7 @@ from .format import clean, until
 
 __all__ = ["message", "remarks", "result"]
 
+DENIED = "Denied: "  # how `context.ask` begins what a model reads; here the kind says it
 HANDLE_CHARACTERS_SHOWN = 10  # "o-" and 40 of its 128 bits: a beginning is enough, and it stays unambiguous
 
 
@@ -22,7 +23,7 @@ def message(tool: str, outcome: Outcome) -> str:
     """What to tell a person of a call that did not end well; empty where it did."""
     if outcome.ok:
         return ""
-    first, *rest = outcome.message.strip("\n").split("\n")
+    first, *rest = outcome.message.strip("\n").removeprefix(DENIED).split("\n")
     lines = [f"{tool}: {clean(ending_of(outcome))}{f': {first}' if first else '.'}"]
     lines += [line if line.startswith("  ") else f"  {line}" for line in rest if line.strip()]
     return "\n".join(lines)
