@@ -765,8 +765,8 @@ def test_a_restart_of_the_daemon_between_two_calls_goes_unnoticed(served: Runnin
 UPGRADE = """
 import sys
 if "toolcelld" in sys.orig_argv:
-    from toolcelld.rpc import encoding
-    encoding.PROTOCOL, encoding.VERSION = 2, "9.0.0"
+    from toolcelld.rpc.messages import decoding
+    decoding.PROTOCOL, decoding.VERSION = 2, "9.0.0"
 """
 """A module that Python loads first, with which the next daemon is one of a version whose protocol is another."""
 
