@@ -56,7 +56,7 @@ LOGGER_OF_GRPC: Final = "grpc._cython.cygrpc"
 STREAMS_MAX: Final = 256
 """Of one connection; each session of our own clients has a connection of its own."""
 PENDING_MAX: Final = 64 * STREAMS_MAX
-"""Requests that the daemon has not taken yet, at some 6 KiB. With more, grpc cancels new ones, whoever sent them; with its
+"""Requests that the daemon has not taken yet, at some 6 KiB. With more, grpc cancels new ones of every connection; with its
 own limit of 1,000 one connection could have those of all others cancelled."""
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),

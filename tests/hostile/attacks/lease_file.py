@@ -1,4 +1,4 @@
-"""Leases a file that it may only read, so that whoever writes to it waits."""
+"""Leases a file that it may only read, so that every open of it for writing waits."""
 
 import fcntl
 import os
