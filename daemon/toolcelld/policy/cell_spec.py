@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Final
 
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.environments.interpreter import Interpreter
@@ -55,6 +56,13 @@ class CellSpec:
     def __hash__(self) -> int:
         return self.hashed
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, CellSpec) or self.hashed != other.hashed:
+            return False
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
     def beside(self, interpreter: Interpreter | None) -> CellSpec:
         """Return the spec of a cell that has this interpreter, reads what belongs to it and has its programs on PATH."""
         if interpreter is None:
@@ -89,6 +97,9 @@ class CellSpec:
                 "python": asdict(_python_setup(self.interpreter)) if self.interpreter is not None else None,
             }
         ).encode()
+
+
+_COMPARED: Final = tuple(field.name for field in fields(CellSpec) if field.compare)
 
 
 def _python_setup(interpreter: Interpreter) -> PythonSetup:

@@ -94,5 +94,8 @@ class IdleWorkers:
                 return
             self._expired(worker)
 
+    def __len__(self) -> int:
+        return len(self._since)
+
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._since)

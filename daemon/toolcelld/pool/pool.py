@@ -3,10 +3,13 @@
 There is one queue, for a place in the session, a place among the calls of the tool and a worker, and
 one deadline for all three. The mutable state of the pool is this queue and the set of living workers,
 and both are changed only here. `_settle` is called whenever something was added, became idle or went
-away. It goes over the waiting calls once, sessions taking turns, and says for each what it gets: an
-idle worker, one that is on its way, a new one, or the room of the least recently used idle one. So
-no call waits behind a later one of another tool or of a busier session. It awaits nothing; tasks do
-what it decided.
+away. It goes over what waits, sessions taking turns, and says what it gets: an idle worker, one that
+is on its way, a new one, or the room of the least recently used idle one. So no call waits behind a
+later one of another tool or of a busier session. It awaits nothing; tasks do what it decided.
+
+Calls that the same workers can serve wait in one lane. Only the first call of a lane is looked at,
+and the next one only when something was done for it, so what an event costs depends on how many
+different workers are wanted and not on how many calls wait.
 
 A tool that fails delays no other tool: what dies of its tool is started again after a while
 only, and in the end not at all; see `quarantine`.
@@ -17,12 +20,13 @@ Longer than 400 lines because nothing else may change its state.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from toolcelld.catalog.describing.description import Broken, Description, Rejected
@@ -33,6 +37,7 @@ from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.pool.fair_queue import FairQueue, Places
 from toolcelld.pool.idle import IdleWorkers
+from toolcelld.pool.lease import Lane, Lease
 from toolcelld.pool.prefork import PreforkedCells
 from toolcelld.pool.quarantine import Quarantine, Quarantined
 from toolcelld.pool.startup import StartFailed
@@ -46,19 +51,6 @@ WAITING_MAX: Final = 1000
 """Calls with a place in their session that wait for a worker, all sessions together; each holds up to 16 MiB."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
-
-
-@dataclass(slots=True, eq=False)
-class Lease:
-    """A call's request for a worker and for a place in its session; `granted` has the state."""
-
-    spec: CellSpec
-    places: Places
-    granted: asyncio.Future[Worker]  # pending while it waits; cancelled when it was withdrawn
-    queue_seconds: float | None = None
-    tool: str = ""
-    concurrency: int | None = None  # how many calls of the tool may run at once
-    deadline: asyncio.TimerHandle | None = None
 
 
 class Pool:
@@ -87,7 +79,7 @@ class Pool:
         self._on_change = on_change
         self._on_shut_out = on_shut_out
         self._make_worker = make_worker
-        self._waiting: FairQueue[Lease] = FairQueue()
+        self._waiting: FairQueue[Lane, Lease] = FairQueue()
         self._running: dict[Worker, str] = {}  # those whose tools have a bound on concurrency, and the tool
         self._wakings: dict[str, asyncio.TimerHandle] = {}  # by digest: when a worker may be started again
         self._workers: dict[str, Worker] = {}
@@ -157,7 +149,7 @@ class Pool:
                 quota=f"waiting calls: {WAITING_MAX}",
             )
         lease = Lease(spec, places, self._loop.create_future(), queue_seconds, tool, concurrency)
-        self._waiting.add(places, lease)
+        self._waiting.add(places, lease, lease.lane)
         self._settle()
         if queue_seconds is not None and not lease.granted.done():
             lease.deadline = self._loop.call_later(queue_seconds, self._too_late, lease)
@@ -198,7 +190,7 @@ class Pool:
             lease.deadline.cancel()
 
     def _too_busy(self, lease: Lease, queue_seconds: float) -> Refusal:
-        if lease not in list(self._waiting):
+        if not self._waiting.has_place(lease.places, lease):
             return Refusal(
                 RefusalReason.BUSY,
                 "the session runs as many calls at once as it may, "
@@ -329,35 +321,48 @@ class Pool:
 
     def _missing(self) -> Iterator[tuple[Lease, Worker]]:
         """Serve who can be served; for every other call without a worker on its way: a new one, while there is room."""
-        living = self._workers.values()
-        leaving = sum(worker.state is WorkerState.STOPPING for worker in living)
+        leaving = sum(worker.state is WorkerState.STOPPING for worker in self._workers.values())
+        if not (leaving or self._idle or len(self._workers) < self.workers_max):
+            return
         coming = Counter(worker.spec for worker in self._starting if worker.state is not WorkerState.STOPPING)
-        promised: Counter[str] = Counter()  # places of tools with a bound, to calls that are before others
-        for lease in self._waiting:
-            file = lease.spec.file
-            if self._is_full(lease, promised[lease.tool]):
+        running = Counter(
+            self._running.values()
+        )  # of tools with a bound, and what is promised to earlier calls
+        # The lanes by their next call, each with how many of its calls are passed: they have something on its way.
+        turns = [(offers[0], lane, 0) for lane, offers in self._waiting.lanes.items()]
+        heapq.heapify(turns)
+        while turns:
+            (*_, lease), lane, passed = heapq.heappop(turns)
+            spec, file = lane.spec, lane.spec.file
+            if lane.bounded and running[lane.bounded] >= (lease.concurrency or 0):
                 continue
-            if (idle := self._take_current(lease.spec)) is not None:
+            running[lane.bounded] += 1
+            if (idle := self._take_current(spec)) is not None:
                 idle.fire(WorkerEvent.LEASE)
                 self._grant(lease, idle)
-                continue
-            promised[lease.tool] += 1
-            if coming[lease.spec]:
-                coming[lease.spec] -= 1
-            elif lease.spec.serial and any(worker.spec == lease.spec for worker in living):
+                passed -= 1
+            elif coming[spec]:
+                coming[spec] -= 1
+            elif spec.serial and any(worker.spec == spec for worker in self._workers.values()):
                 continue  # its one worker is busy, or is going
             elif (wait := self.quarantine.wait_seconds(file)) > 0:
                 self._settle_after(wait, file)
+                continue
             elif len(self._workers) < self.workers_max:
-                worker = self._make_worker(f"w-{next(self._ids)}", lease.spec, self._changed)
+                worker = self._make_worker(f"w-{next(self._ids)}", spec, self._changed)
                 self._workers[worker.id] = worker
                 self._starting.add(worker)
                 self._emptied.clear()
                 yield lease, worker
             elif leaving:
                 leaving -= 1  # there will be room
-            else:
+            elif self._idle:
                 self._evict()
+            else:
+                return
+            offers = self._waiting.lanes.get(lane, ())
+            if passed + 1 < len(offers):
+                heapq.heappush(turns, (offers[passed + 1], lane, passed + 1))
 
     def _grant(self, lease: Lease, worker: Worker) -> None:
         self._waiting.serve(lease.places, lease)
@@ -367,11 +372,11 @@ class Pool:
             self._running[worker] = lease.tool
         lease.granted.set_result(worker)
 
-    def _is_full(self, lease: Lease, promised: int = 0) -> bool:
-        """Whether its tool runs as often as it may, with what is promised already."""
+    def _is_full(self, lease: Lease) -> bool:
+        """Whether its tool runs as often as it may."""
         if lease.concurrency is None:
             return False
-        return sum(tool == lease.tool for tool in self._running.values()) + promised >= lease.concurrency
+        return sum(tool == lease.tool for tool in self._running.values()) >= lease.concurrency
 
     def _settle_after(self, seconds: float, file: ToolFile) -> None:
         if file.digest not in self._wakings:
@@ -382,10 +387,9 @@ class Pool:
         self._settle()
 
     def _evict(self) -> None:
-        """Retire the least recently used idle worker, if there is one; its room comes free when it is gone."""
-        wanted = {lease.spec for lease in self._waiting}
-        if idle := list(self._idle):
-            self.retire(min(idle, key=lambda worker: (worker.spec in wanted, worker.since)))
+        """Retire the least recently used idle worker; its room comes free when it is gone."""
+        wanted = {lane.spec for lane in self._waiting.lanes}
+        self.retire(min(self._idle, key=lambda worker: (worker.spec in wanted, worker.since)))
 
     # What dies
 
@@ -427,7 +431,9 @@ class Pool:
     def _fail(self, lease: Lease, failure: StartFailed) -> None:
         """Tell it to the call that the worker was started for, or to the first of its like."""
         if lease.granted.done():
-            lease = next((waiting for waiting in self._waiting if waiting.spec == lease.spec), lease)
+            lanes = self._waiting.lanes.items()
+            alike = [offers[0] for lane, offers in lanes if lane.spec == lease.spec]
+            lease = min(alike).item if alike else lease
         if not lease.granted.done():
             self._remove(lease)
             lease.granted.set_exception(failure)

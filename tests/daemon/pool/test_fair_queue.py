@@ -21,10 +21,10 @@ STEPS = st.lists(
 
 
 def test_owners_take_turns_and_their_items_keep_their_order() -> None:
-    queue: FairQueue[str] = FairQueue()
+    queue: FairQueue[None, str] = FairQueue()
     owners = {name: Places(MANY) for name in OWNERS}
     for item in ("a1", "a2", "a3", "b1", "c1", "c2"):
-        queue.add(owners[item[0]], item)
+        queue.add(owners[item[0]], item, None)
     assert list(queue) == ["a1", "b1", "c1", "a2", "c2", "a3"]
     queue.serve(owners["a"], "a1")
     assert list(queue) == ["b1", "c1", "a2", "c2", "a3"]
@@ -33,11 +33,11 @@ def test_owners_take_turns_and_their_items_keep_their_order() -> None:
 
 
 def test_an_owner_is_offered_no_more_than_it_has_places_for_in_order_of_arrival() -> None:
-    queue: FairQueue[str] = FairQueue()
+    queue: FairQueue[None, str] = FairQueue()
     few, many = Places(1), Places(MANY)
     for item in ("f1", "f2", "f3"):
-        queue.add(few, item)
-    queue.add(many, "m1")
+        queue.add(few, item, None)
+    queue.add(many, "m1", None)
     assert list(queue) == ["f1", "m1"]
     assert (few.queued, queue.offered, queue.count) == (2, 2, 4)
     queue.serve(few, "f1")
@@ -48,10 +48,10 @@ def test_an_owner_is_offered_no_more_than_it_has_places_for_in_order_of_arrival(
 
 
 def test_a_new_item_passes_none_that_waits() -> None:
-    queue: FairQueue[str] = FairQueue()
+    queue: FairQueue[None, str] = FairQueue()
     places = Places(1)
     assert places.free > places.waiting
-    queue.add(places, "a")
+    queue.add(places, "a", None)
     assert places.free <= places.waiting
     queue.serve(places, "a")
     assert places.free <= places.waiting
@@ -60,15 +60,15 @@ def test_a_new_item_passes_none_that_waits() -> None:
 
 
 def test_a_place_taken_back_after_a_question_is_one_too_many_for_a_while() -> None:
-    queue: FairQueue[str] = FairQueue()
+    queue: FairQueue[None, str] = FairQueue()
     places = Places(1)
-    queue.add(places, "a")
+    queue.add(places, "a", None)
     queue.serve(places, "a")
     places.give()  # its call asks a question
-    queue.add(places, "b")
+    queue.add(places, "b", None)
     queue.serve(places, "b")  # meanwhile another runs
     places.take()  # answered
-    queue.add(places, "c")
+    queue.add(places, "c", None)
     places.give()
     assert list(queue) == []
     places.give()
@@ -77,7 +77,7 @@ def test_a_place_taken_back_after_a_question_is_one_too_many_for_a_while() -> No
 
 @given(STEPS, st.integers(1, 3))
 def test_what_waits_is_what_was_added_and_neither_served_nor_given_up(steps: list[Step], places: int) -> None:
-    queue: FairQueue[int] = FairQueue()
+    queue: FairQueue[None, int] = FairQueue()
     owners = {name: Places(places) for name in OWNERS}
     waiting: dict[int, str] = {}
     running, asking = dict.fromkeys(OWNERS, 0), dict.fromkeys(OWNERS, 0)
@@ -85,7 +85,7 @@ def test_what_waits_is_what_was_added_and_neither_served_nor_given_up(steps: lis
         offered = list(queue)
         match what:
             case "add":
-                queue.add(owners[owner], number)
+                queue.add(owners[owner], number, None)
                 waiting[number] = owner
             case "serve" if offered:
                 item = offered[choice % len(offered)]
@@ -118,11 +118,11 @@ def test_what_waits_is_what_was_added_and_neither_served_nor_given_up(steps: lis
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=6), st.lists(st.booleans(), max_size=40))
 def test_nobody_is_served_twice_while_another_waits(rows: list[int], more: list[bool]) -> None:
-    queue: FairQueue[tuple[int, int]] = FairQueue()
+    queue: FairQueue[None, tuple[int, int]] = FairQueue()
     places = [Places(MANY) for _ in rows]
     for owner, count in enumerate(rows):
         for number in range(count):
-            queue.add(places[owner], (owner, number))
+            queue.add(places[owner], (owner, number), None)
     served_since: dict[int, set[int]] = {owner: set() for owner in range(len(rows))}
     asked_again = iter(more)
     while (first := next(iter(queue), None)) is not None:
@@ -133,7 +133,7 @@ def test_nobody_is_served_twice_while_another_waits(rows: list[int], more: list[
         served_since[owner] = set()
         queue.serve(places[owner], first)
         if next(asked_again, False):  # it comes back at once, and does not get before the others by it
-            queue.add(places[owner], (owner, number + 1000))
+            queue.add(places[owner], (owner, number + 1000), None)
         for idle in range(len(rows)):
             if not any(waiting[0] == idle for waiting in queue):
                 served_since[idle] = set()

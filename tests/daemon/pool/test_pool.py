@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -65,6 +66,7 @@ class FakeWorker(Worker):
 @pytest.fixture(autouse=True)
 def workers() -> list[FakeWorker]:
     FakeWorker.born = []
+    PLACES.served = PLACES.rank = 0  # as of a session that no pool has served yet
     return FakeWorker.born
 
 
@@ -462,6 +464,55 @@ async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[F
         assert await second is workers[2]
         pool.give_back(workers[1], WorkerEvent.DONE, PLACES)
         pool.give_back(workers[2], WorkerEvent.DONE, PLACES)
+
+
+@pytest.mark.parametrize("files", [1, 5])
+async def test_what_an_event_costs_does_not_grow_with_what_waits(
+    workers: list[FakeWorker], files: int
+) -> None:
+    steps = {
+        waiting: await _steps_of_a_call_that_ends(workers, waiting, files) for waiting in (50, 200, 1000)
+    }
+    assert steps[1000] <= steps[200] * 1.25, steps
+    assert steps[200] <= steps[50] * 1.25, steps
+
+
+async def _steps_of_a_call_that_ends(workers: list[FakeWorker], waiting: int, files: int) -> float:
+    """Count the functions that run while one call after the other ends, for each of them."""
+    workers.clear()
+    specs = [spec(f"tool{number}") for number in range(files)]
+    steps, ended = 0, 9
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    async with a_pool(workers, workers_max=2) as pool:
+        places = [Places(8) for _ in range(waiting // 10 + 1)]
+        leases = [
+            pool.lease(specs[number % files], places[number // 10], None) for number in range(waiting + ended)
+        ]
+        await settled()
+        for _ in range(ended):
+            worker = next(worker for worker in workers if worker.state is not WorkerState.DEAD)
+            if not worker.hatched.done():
+                worker.hatch()
+            await settled()
+            if worker.state is WorkerState.STOPPING:
+                worker.die()
+                await settled()
+                continue
+            lease = next(
+                lease for lease in leases if lease.granted.done() and lease.granted.result() is worker
+            )
+            leases.remove(lease)
+            sys.setprofile(count)
+            pool.give_back(worker, WorkerEvent.DONE, lease.places)
+            sys.setprofile(None)
+            await settled()
+        for lease in leases:
+            pool.withdraw(lease)
+    return steps / ended
 
 
 async def test_a_full_queue_says_when_to_come_again(
