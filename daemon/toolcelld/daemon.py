@@ -197,7 +197,13 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
     async def distrust(self, directory: str) -> bool:
         """Revoke the trust in a project. Return whether the decision was stored."""
         self.ruleset = replace(self.ruleset, trusts=self.ruleset.trusts.without(directory))
+        self._reconsider()
         return await trust.forget(self.store, directory)
+
+    def _reconsider(self) -> None:
+        """Withdraw the open questions about calls that the rules no longer allow."""
+        for session in self.sessions.all:
+            session.reconsider()
 
     @property
     def cells_ready(self) -> int:
@@ -326,6 +332,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
         trusts = await trust.recall(self.store)  # another daemon of this user may have been told of more
         hooks = await self._load_hooks(self.config)
         self.ruleset = replace(self.ruleset, config=self.config, trusts=trusts, hooks=hooks)
+        self._reconsider()
         self.sessions.retention.limits = self.config.daemon
         self.pool.workers_max = self.config.daemon.workers
         self.pool.keep_idle(self.config.daemon.worker_idle_seconds)

@@ -657,3 +657,39 @@ async def test_a_message_over_the_bound_of_the_transport_ends_its_stream_and_no_
         error = await Line(wire.tools.CallTool(request, metadata=wire.agent)).ending()
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await the_neighbour_is_served()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("rule", [True, False], ids=["asked by a rule", "asked by the tool"])
+async def test_a_session_that_is_resumed_with_an_open_question_ends_with_its_client(
+    daemon: RunningDaemon, answers: bool, rule: bool
+) -> None:
+    daemon.tool("add", TOOLS)
+    if rule:
+        daemon.configure('\n[permissions]\n"add" = "ask"\n')
+    async with dialled(daemon) as wire:
+        opening: dict[str, Any] = {"protocol": 1, "directory": str(daemon.project), "linger_seconds": 60.0}
+        first = wire.tools.Attach(metadata=wire.agent)
+        line = Line(first)
+        await line.send(open=pb.Open(**opening, answers=True))
+        line.welcome = await line.expect("welcome")
+        tool, arguments = ("add", b'{"a": 1, "b": 2}') if rule else ("ask", b"{}")
+        await line.send(call=pb.Call(call_id="c", tool=tool, arguments=arguments))
+        await line.expect("ask")
+        opening |= {"session_id": line.welcome.session_id, "resume_token": line.welcome.resume_token}
+        first.cancel()
+
+        second = wire.tools.Attach(metadata=wire.agent)
+        line = Line(second)
+        await line.send(open=pb.Open(**{**opening, "linger_seconds": 0.0}, answers=answers))
+        assert (await line.expect("welcome")).resumed
+        await line.send(close=pb.Close())
+        while await second.read() is not grpc.aio.EOF:
+            pass
+        while any(
+            session.session_id == opening["session_id"]
+            for session in (
+                await wire.operator.ListSessions(op.ListSessionsRequest(), metadata=wire.person)
+            ).sessions
+        ):
+            await asyncio.sleep(0.02)  # no client is notified

@@ -102,6 +102,23 @@ async def test_a_reload_of_the_rules_reaches_a_session_that_is_open(ruled: Runni
         refused(await session.call("deploy"))
 
 
+async def test_a_deny_that_is_loaded_withdraws_the_question_of_the_rule_before(ruled: RunningDaemon) -> None:
+    ruled.configure('\n[permissions]\n"deploy" = "ask"\n')
+    asked, denied = asyncio.Event(), asyncio.Event()
+
+    async def late(_: Ask) -> Answer:
+        asked.set()
+        await denied.wait()
+        return True
+
+    async with ruled.connect(ask=late) as session:
+        call = session.call("deploy")
+        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.to_thread(ruled.configure, '"deploy*" = "deny"\n')
+        denied.set()
+        assert '[permissions] "deploy*" = "deny"' in refused(await call)
+
+
 async def test_a_rule_asks_before_the_tool_runs_with_its_arguments_in_full(ruled: RunningDaemon) -> None:
     ruled.configure('\n[permissions]\n"deploy" = "ask"\n')
     person = Person(True, False)

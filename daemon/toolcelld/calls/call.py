@@ -184,6 +184,15 @@ class Call(Machine[CallState, CallEvent]):
         else:
             self.end(CallEvent.REFUSED, ending)
 
+    @property
+    def asks_permission(self) -> bool:
+        """Whether a person is asked whether it may run."""
+        return self._permission is not None and self._permission.is_open
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Withdraw the question whether it may run, and refuse it."""
+        self.end(CallEvent.REFUSED, refusal)
+
     def _start(self, plan: Plan) -> None:
         pool, places = self.session.pool, self.session.places
         try:
@@ -250,12 +259,7 @@ class Call(Machine[CallState, CallEvent]):
         Args:
             text: What is done; empty when it is done, which starts the clocks again.
         """
-        if (
-            self.run is not None
-            or self.ended
-            or self._hooks is not None
-            or (self._permission is not None and self._permission.is_open)
-        ):
+        if self.run is not None or self.ended or self._hooks is not None or self.asks_permission:
             return
         lease = self._lease
         if not text:

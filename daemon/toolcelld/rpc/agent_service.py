@@ -94,16 +94,12 @@ class ToolCell(rpc.ToolCellServicer):
     ) -> None:
         async with refusals(context):
             session, welcome = await self._open(context)
-            number = session.attach()
-            superseded = session.superseded
-            try:
+            with session.attached() as superseded:
                 await context.write(pb.AttachResponse(events=[_welcome(session, resumed=welcome)]))
                 for part in events.published(session.offered):
                     await context.write(_response([part]))
                 session.session_events.begin()
                 await self._pump(session, context, superseded)
-            finally:
-                session.detach(number)
 
     async def _open(self, context: AttachContext) -> tuple[Session, bool]:
         try:
@@ -245,8 +241,8 @@ class ToolCell(rpc.ToolCellServicer):
                 at_once=True,  # its call waits for what it needs
             )
             session = await self._daemon.sessions.open(opened, field="directory")
-            number = session.attach()
-            try:
+            # It ends when the client is gone or its deadline has passed, too: then its end stops the call.
+            with session.attached():
                 session.admit(wanted)
                 over = False
                 while not over:
@@ -260,9 +256,6 @@ class ToolCell(rpc.ToolCellServicer):
                             encode_event(event, response.event)
                             yield response
                         over = over or _is_last(event)
-            finally:
-                # Also when the client is gone or its deadline has passed: then this stops the call.
-                session.detach(number)
 
     # Tools
 

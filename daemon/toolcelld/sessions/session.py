@@ -14,10 +14,11 @@ lets each call end once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -145,23 +146,31 @@ class Session(Machine[SessionState, SessionEvent]):
 
     # Streams
 
-    def attach(self) -> int:
-        """Connect a stream, which replaces the one before; return its number for `detach`."""
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[asyncio.Event]:
+        """Connect a stream for as long as the context lasts; it replaces the one before.
+
+        The event is set when another stream has replaced this one.
+        """
         self.fire(SessionEvent.ATTACH)
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
         self.superseded.set()
-        self.superseded = asyncio.Event()
+        superseded = self.superseded = asyncio.Event()
         self.stream += 1
-        if self.stream > 1:
-            self.outbox.rewind()
-            for call in self.calls.values():
-                for questions in call.questions:
-                    questions.ask_again(self.outbox.holds)
-        return self.stream
+        stream = self.stream
+        try:
+            if stream > 1:
+                self.outbox.rewind()
+                for call in list(self.calls.values()):  # a question that is refused can end its call
+                    for questions in call.questions:
+                        questions.ask_again(self.outbox.holds)
+            yield superseded
+        finally:
+            self._detach(stream)
 
-    def detach(self, stream: int) -> None:
+    def _detach(self, stream: int) -> None:
         """Disconnect a stream. If it was the current one, the linger begins."""
         if stream != self.stream or self.state is SessionState.CLOSED:
             return
@@ -314,6 +323,15 @@ class Session(Machine[SessionState, SessionEvent]):
                     call.prepare(text)
             else:
                 self._waiting.prepare(call, path, text)
+
+    def reconsider(self) -> None:
+        """Withdraw the open questions about calls that the rules, which have changed, no longer allow."""
+        for call in list(self.calls.values()):
+            if call.asks_permission:
+                try:
+                    self.plan_for(call.request.tool)
+                except Refusal as refusal:
+                    call.refuse(refusal)
 
     def hold_arguments(self, size: int) -> None:
         """Count arguments that begin to come, or are complete if negative. Raises `Refusal` if there is no room."""
