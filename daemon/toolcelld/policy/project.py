@@ -103,7 +103,7 @@ def find_project(
                 root, repository = step.path, common_directory(step.path, home, safe)
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
-    finder = _Finder(root, names)
+    finder = _Finder(root, names, home)
     finder.hold(root)
     for step in chain:
         if is_below(step.path, root):
@@ -147,8 +147,9 @@ def _status(path: str) -> os.stat_result | None:
 class _Finder:
     """Collects the places of a project."""
 
-    def __init__(self, root: str, names: Sequence[str]) -> None:
+    def __init__(self, root: str, names: Sequence[str], home: str) -> None:
         self._root = root
+        self._home = home
         self._names = names
         self._held: dict[str, Place] = {}
         self._protected: dict[str, Place] = {}
@@ -247,7 +248,7 @@ class _Finder:
         if not git:
             return
         self.protect(git)
-        for named in named_by(git):
+        for named in named_by(git, os.path.dirname(path), self._home):
             self.protect(named)
         if not is_below(git, path):  # a link or a file: what it names belongs to this worktree
             return

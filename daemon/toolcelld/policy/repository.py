@@ -1,7 +1,8 @@
 """What in a git repository decides what git runs: found by reading its metadata, and no program is started.
 
-`.git` itself is protected as a whole. Besides, git runs or reads what lies outside of it and is named in it: hooks by
-`core.hooksPath`, configuration by `include.path`, whatever a link in it leads to, and the `.git` of each submodule.
+`.git` itself is protected as a whole. Besides, git runs or reads what lies outside of it and is named in it: what a link
+in it leads to, the `.git` of each submodule, and what its configuration names (`git_config`): hooks, included
+configuration, scripts of filters, editors and aliases. The user's own configuration counts as well.
 The metadata came with the repository, so it is read without following links, up to bounds, and a line that is not
 understood names nothing.
 
@@ -13,47 +14,61 @@ says the same of this worktree, in a place that the project's author cannot writ
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from toolcelld.files.owners import walk
 from toolcelld.files.paths import Place, is_below, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.policy import git_config
 
 __all__ = ["common_directory", "gitdir_named", "named_by", "submodules"]
 
-FILE_BYTES_MAX: Final = 2**20  # of a configuration
+FILE_BYTES_MAX: Final = 2**18  # of a configuration
+SYSTEM_CONFIG: Final = "/etc/gitconfig"
 PATH_BYTES_MAX: Final = 4096 + 1  # PATH_MAX, and a newline
-INDEX_BYTES_MAX: Final = 64 * 2**20  # an index of half a million files
+INDEX_BYTES_MAX: Final = 16 * 2**20  # an index of some 150,000 files
+GITLINKS_MAX: Final = 10_000
+"""Places of an index that look like a submodule; names and hashes can have these bytes, too."""
 ENTRIES_MAX: Final = 512  # of .git and of its hooks
+SETTINGS_MAX: Final = 10_000  # of one configuration
+GITDIR_LINES_MAX: Final = 16  # git writes one
 SUBMODULES_MAX: Final = 256
 WORKTREES_MAX: Final = 1024
 """Of one repository; with more of them its directory is not opened."""
 GITLINK: Final = (0o160000).to_bytes(4, "big")
 HASH_BYTES: Final = (20, 32)  # SHA-1 and SHA-256
-_PATHS: Final = re.compile(rb'^\s*(?:hookspath|path)\s*=\s*"?([^"\n]*?)"?\s*$', re.IGNORECASE | re.MULTILINE)
-_GITDIR: Final = re.compile(rb"^gitdir:\s*([^\n]+?)\s*$", re.MULTILINE)
 
 
-def named_by(git: str) -> Iterator[str]:
+def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
     """Yield the paths outside of a git directory that git runs or reads as configuration; they may not exist.
 
     Args:
         git: The path of the git directory.
+        worktree: The directory in which git works with it.
+        home: The user's home directory.
     """
-    worktree = os.path.dirname(git)
+    common = _path_in(git, "commondir") or git  # a linked worktree has the configuration of its repository
     for directory in (git, os.path.join(git, "hooks"), os.path.join(git, "info")):
         yield from _links(directory)
-    config = _read(os.path.join(git, "config"), FILE_BYTES_MAX)
-    for found in _PATHS.findall(config)[:ENTRIES_MAX]:
-        name = os.fsdecode(found)
-        if name and "\0" not in name:
-            # core.hooksPath is relative to the worktree, include.path to the file that names it.
-            yield os.path.normpath(os.path.join(worktree, name))
-            yield os.path.normpath(os.path.join(git, name))
+    for path in (
+        os.path.join(common, "config"),
+        os.path.join(git, "config.worktree"),
+        os.path.join(home, ".gitconfig"),
+        os.path.join(home, ".config", "git", "config"),
+        SYSTEM_CONFIG,
+    ):
+        entries = git_config.read_with_includes(path, _read_config, home)
+        for file, entry in itertools.islice(entries, SETTINGS_MAX):
+            yield from git_config.named_files(file, entry, worktree, home)
+
+
+def _read_config(path: str) -> bytes:
+    """Return the content of a configuration file, which may be behind a link of the user's."""
+    return _read(path, FILE_BYTES_MAX, opened=os.open)
 
 
 def _links(directory: str) -> Iterator[str]:
@@ -65,10 +80,11 @@ def _links(directory: str) -> Iterator[str]:
 
 def gitdir_named(file: str) -> str:
     """Return the git directory that a `.git` file names; "" if it names none."""
-    found = _GITDIR.search(_read(file, FILE_BYTES_MAX))
-    if found is None or b"\0" in found[1]:
-        return ""
-    return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(found[1])))
+    for line in _read(file, FILE_BYTES_MAX).splitlines()[:GITDIR_LINES_MAX]:
+        prefix, colon, named = line.partition(b":")
+        if prefix == b"gitdir" and colon and (name := named.strip()) and b"\0" not in name:
+            return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(name)))
+    return ""
 
 
 def common_directory(worktree: str, home: str, safe: Collection[str] = ()) -> tuple[Place, ...]:
@@ -130,11 +146,15 @@ def submodules(git: str) -> list[str]:
     A name that only looks like one may be among them; the caller looks whether it has a `.git`.
     """
     names: dict[str, None] = {}
-    for found in _PATHS.findall(_read(os.path.join(os.path.dirname(git), ".gitmodules"), FILE_BYTES_MAX)):
-        names[os.fsdecode(found)] = None
+    modules = os.fsdecode(_read(os.path.join(os.path.dirname(git), ".gitmodules"), FILE_BYTES_MAX))
+    for entry in itertools.islice(git_config.parse(modules), SETTINGS_MAX):
+        if entry.name == "submodule.path":
+            names[entry.value] = None
     index = _read(os.path.join(git, "index"), INDEX_BYTES_MAX)
     position = index.find(GITLINK)
-    while position >= 0 and len(names) < SUBMODULES_MAX:
+    for _ in range(GITLINKS_MAX):
+        if position < 0 or len(names) >= SUBMODULES_MAX:
+            break
         for hash_bytes in HASH_BYTES:
             start = position + 16 + hash_bytes + 2  # the mode, the owner, the group and the size; the flags
             end = index.find(b"\0", start, start + 4096)
@@ -148,9 +168,9 @@ def _is_plain(name: str) -> bool:
     return "\0" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
-def _read(path: str, bytes_max: int) -> bytes:
-    """Return the content of a regular file at a path without links; nothing where there is none."""
+def _read(path: str, bytes_max: int, *, opened: Callable[[str, int], int] = open_plain) -> bytes:
+    """Return the content of a regular file; nothing where there is none. By default no component may be a link."""
     try:
-        return read_regular(path, bytes_max, opened=open_plain)
-    except (OSError, NotRegularError, TooLargeError):
+        return read_regular(path, bytes_max, opened=opened)
+    except (OSError, ValueError, NotRegularError, TooLargeError):
         return b""

@@ -175,7 +175,19 @@ def test_what_gits_configuration_names_is_protected(place: Path) -> None:
     (place / ".git/hooks").mkdir()
     (place / ".git/hooks/pre-push").symlink_to("../../scripts/check")
     assert protected(find(place)) == [".git", "git/config", "my hooks", "scripts/check"]
-    assert str(place / "x") in set(named_by(str(place / ".git")))
+    assert str(place / "x") in set(named_by(str(place / ".git"), str(place), "/nonexistent"))
+
+
+def test_what_git_would_run_is_protected_however_it_is_named(place: Path, tmp_path: Path) -> None:
+    put(place / ".git/config", "[include] path = ../shared.gitconfig # ours\n")
+    put(place / "shared.gitconfig", '[include] path = more.gitconfig\n[core] hooksPath = .git"hooks"\n')
+    put(place / "more.gitconfig", '[core] fsmonitor = ./fsm.sh\n[filter "x"] clean = sh clean.sh %f\n')
+    put(tmp_path / "home/.gitconfig", "[core] hooksPath = .husky-of-all\n")
+    for name in ("fsm.sh", "clean.sh", ".githooks/pre-commit", ".husky-of-all/pre-commit", "other.sh"):
+        put(place / name)
+    assert protected(find(place, home=str(tmp_path / "home"))) == [
+        ".git", ".githooks", ".husky-of-all", "clean.sh", "fsm.sh", "more.gitconfig", "shared.gitconfig",
+    ]  # fmt: skip
 
 
 def test_a_file_in_place_of_git_is_protected_with_the_directory_that_it_names(place: Path) -> None:
