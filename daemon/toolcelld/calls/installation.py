@@ -23,6 +23,7 @@ from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
+from toolcelld.environments.engine import project_directories
 from toolcelld.environments.packages import (
     INSTALLED,
     MANIFEST,
@@ -127,9 +128,10 @@ class Installations:
         paths = self._host_paths()
         path = paths.environment.get("PATH", os.defpath)
         failures: list[str] = []
+        avoid = project_directories(manifest.directory, paths.home)  # it gets the credentials of the registry
         for lock in manifest.locks:
             try:
-                return lock, find_manager(lock.engine, path, paths.home)
+                return lock, find_manager(lock.engine, path, paths.home, avoid)
             except PackagesError as error:
                 failures.append(f"{os.path.join(manifest.directory, lock.name)}: {error}")
         raise PackagesError("\n".join(failures))

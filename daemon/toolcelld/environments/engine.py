@@ -3,16 +3,31 @@
 An engine is a program: `bun`, else `node`. It is looked for on PATH and where Bun's installer puts it, and known by its
 resolved path. What is no program itself, such as the script or the launcher of a version manager, is passed over, because
 the cell executes one file. Which version it is, it says itself in the cell.
+
+The engine runs the user's own tools with their secrets, so it never comes from where a tool or another user can write.
+`npm run`, `npx` and direnv put directories of a project first on the PATH that the daemon may be started with.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-__all__ = ["ENGINES", "INSTALLING", "Engine", "EngineName", "engine_here", "find_engine"]
+from toolcelld.files.paths import is_below
+
+__all__ = [
+    "ENGINES",
+    "INSTALLING",
+    "Engine",
+    "EngineName",
+    "engine_here",
+    "find_engine",
+    "passed_over",
+    "project_directories",
+]
 
 EngineName: TypeAlias = Literal["bun", "node"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
@@ -24,6 +39,10 @@ INSTALLING: Final = (
     "so that it is on the PATH that the daemon starts with"
 )
 MAGIC: Final = b"\x7fELF"
+PROJECT_MARKS: Final = (".toolcell", ".atomic")
+"""What a project has whose tools are run; below the home directory it is the user's own."""
+LINKS: Final = os.path.join("node_modules", ".bin")
+"""Where npm links the programs of a project's packages; those of packages for all are in `bin`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +61,90 @@ class Engine:
         return f"{self.name} {self.program} {self.state}"
 
 
-def engine_here(wanted: EngineName | None = None) -> Engine | None:
-    """Return the engine for a source of tools in this process's environment; `wanted` is as in `find_engine`."""
-    return find_engine(wanted, os.environ.get("PATH", os.defpath), os.path.expanduser("~"))
+def engine_here(wanted: EngineName | None = None, directory: str = "") -> Engine | None:
+    """Return the engine for a source of tools in this process's environment.
+
+    Args:
+        wanted: As in `find_engine`.
+        directory: The session's directory: nothing is taken from its project. "", the default, for none.
+    """
+    home = os.path.expanduser("~")
+    avoid = () if not directory else project_directories(directory, home)
+    return find_engine(wanted, os.environ.get("PATH", os.defpath), home, avoid)
 
 
-def find_engine(wanted: EngineName | None, path: str, home: str) -> Engine | None:
+def project_directories(directory: str, home: str) -> tuple[str, ...]:
+    """Return a session's directory and the git worktrees around it, but for one that contains the home directory."""
+    found, above = [directory], directory
+    while above != os.path.dirname(above):
+        if not is_below(home, above) and os.path.lexists(os.path.join(above, ".git")):
+            found.append(above)
+        above = os.path.dirname(above)
+    return tuple(found)
+
+
+def fault_of(path: str, home: str, avoid: Collection[str] = ()) -> str:
+    """Say why a program must not be taken from a path; empty if it may be.
+
+    Args:
+        path: The absolute path of a program or a directory.
+        home: The user's home directory.
+        avoid: Directories of projects.
+    """
+    if f"/{LINKS}/" in f"{path}/":
+        return "it belongs to the packages of a project"
+    above = path
+    while above != (parent := os.path.dirname(above)):
+        above = parent
+        if above in avoid or (not is_below(home, above) and _has_tools(above)):
+            return f"it lies in the project {above}, where tools can write"
+        try:
+            status = os.stat(above)
+        except OSError as error:
+            return f"{above}: {error.strerror}"
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            return f"every user can write in {above}"
+    return ""
+
+
+def _has_tools(directory: str) -> bool:
+    return any(os.path.isdir(os.path.join(directory, mark)) for mark in PROJECT_MARKS)
+
+
+def find_engine(
+    wanted: EngineName | None, path: str, home: str, avoid: Collection[str] = ()
+) -> Engine | None:
     """Return the engine for a source of tools, or None if there is none.
 
     Args:
         wanted: The one that its configuration names; None for the first that there is.
         path: Directories to look in, as in the variable PATH; relative ones are passed over.
         home: The user's home directory.
+        avoid: Directories of projects, from which none is taken.
     """
     places = [place for place in path.split(os.pathsep) if os.path.isabs(place)]
     places += [os.path.join(home, place) for place in INSTALLED]
     for name in ENGINES if wanted is None else (wanted,):
         for place in places:
-            if (engine := _engine_at(name, os.path.join(place, name))) is not None:
+            candidate = os.path.join(place, name)
+            if (engine := _engine_at(name, candidate)) is None:
+                continue
+            if not any(fault_of(each, home, avoid) for each in (candidate, engine.program)):
                 return engine
     return None
+
+
+def passed_over(path: str, home: str, avoid: Collection[str] = ()) -> list[str]:
+    """Return what is an engine and is not taken, each with the reason; for arguments as of `find_engine`."""
+    found: dict[str, None] = {}
+    for place in path.split(os.pathsep):
+        for name in ENGINES if os.path.isabs(place) else ():
+            candidate = os.path.join(place, name)
+            if (engine := _engine_at(name, candidate)) is not None:
+                faults = (fault_of(each, home, avoid) for each in (candidate, engine.program))
+                if fault := next(filter(None, faults), ""):
+                    found[f"{candidate} is not used: {fault}"] = None
+    return [*found]
 
 
 def _engine_at(name: EngineName, path: str) -> Engine | None:

@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
@@ -234,18 +234,19 @@ def _keys(directory: str, facts: tuple[tuple[str | int, ...], ...], opened: Open
     return ()
 
 
-def find_manager(engine: EngineName, path: str, home: str) -> Manager:
+def find_manager(engine: EngineName, path: str, home: str, avoid: Collection[str] = ()) -> Manager:
     """Return the program that installs from the lock files of an engine.
 
     Args:
         engine: As `Lock.engine`.
         path: As in `find_engine`.
         home: As in `find_engine`.
+        avoid: As in `find_engine`.
 
     Raises:
         PackagesError: It is not there.
     """
-    found = find_engine(engine, path, home)
+    found = find_engine(engine, path, home, avoid)
     if engine == "bun":
         if found is None:
             raise PackagesError(

@@ -18,7 +18,7 @@ from toolcelld import linux
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.resolution.settings import resolve
-from toolcelld.environments.engine import INSTALLING, engine_here
+from toolcelld.environments.engine import INSTALLING, engine_here, passed_over
 from toolcelld.environments.kept import Usage
 from toolcelld.errors import Refusal
 from toolcelld.files.regular import read_regular
@@ -157,9 +157,11 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
     """Tell which engine runs TypeScript, and its version, which it says itself in a cell."""
     name = "engine for TypeScript"
     engine = await asyncio.to_thread(engine_here)
+    path, home = ruleset.host_paths.environment.get("PATH", ""), ruleset.host_paths.home
+    others = "".join(f"; {one}" for one in await asyncio.to_thread(passed_over, path, home))
     if engine is None:
-        return Finding("host", name, "missing", "there is neither bun nor node", INSTALLING)
-    where = f"{engine.name}, {engine.program}"
+        return Finding("host", name, "missing", f"there is neither bun nor node{others}", INSTALLING)
+    where = f"{engine.name}, {engine.program}{others}"
     path = os.path.join(worker.SOURCES, "version.mjs")
     content = await asyncio.to_thread(read_regular, path, VERSION_BYTES_MAX)
     place = os.path.dirname(path)
@@ -174,7 +176,7 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
         )
         return Finding("host", name, "missing", f"{where}: {reason}", INSTALLING)
     return Finding(
-        "host", name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}"
+        "host", name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}{others}"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.environments.engine import MAGIC, Engine, find_engine
+from toolcelld.environments.engine import MAGIC, Engine, find_engine, passed_over, project_directories
 
 
 def program(path: Path, content: bytes = MAGIC + b"\1") -> Path:
@@ -77,3 +77,36 @@ def test_a_replaced_engine_has_another_key(tmp_path: Path) -> None:
     assert isinstance(before, Engine)
     assert isinstance(after, Engine)
     assert before.key != after.key
+
+
+def test_an_engine_never_comes_from_where_a_tool_can_write(tmp_path: Path) -> None:
+    real = program(tmp_path / "usr/bin/bun")
+    linked = tmp_path / "one/node_modules/.bin/bun"
+    program(tmp_path / "one/node_modules/bun/bin/bun.exe")
+    linked.parent.mkdir()
+    linked.symlink_to("../bun/bin/bun.exe")
+    program(tmp_path / "two/bin/bun")
+    (tmp_path / "two/.toolcell").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/bun").symlink_to(tmp_path / "two/bin/bun")
+    program(tmp_path / "open/bun").parent.chmod(0o777)
+    places = [linked.parent, tmp_path / "two/bin", tmp_path / "outside", tmp_path / "open"]
+    assert found(*places, tmp_path / "usr/bin") == ("bun", str(real))
+    path = os.pathsep.join(map(str, places))
+    assert [line.partition(" is not used: ")[0] for line in passed_over(path, "/nowhere")] == [
+        str(place / "bun") for place in places
+    ]
+
+
+def test_an_engine_never_comes_from_the_project_of_the_session(tmp_path: Path) -> None:
+    program(tmp_path / "work/tools/bun")
+    (tmp_path / "work/.git").mkdir()
+    (tmp_path / "work/deep").mkdir()
+    avoid = project_directories(str(tmp_path / "work/deep"), "/nowhere")
+    assert avoid == (str(tmp_path / "work/deep"), str(tmp_path / "work"))
+    places = str(tmp_path / "work/tools")
+    assert find_engine(None, places, "/nowhere", avoid) is None
+    assert find_engine(None, places, "/nowhere") is not None
+    assert project_directories(str(tmp_path / "work"), str(tmp_path / "work/home")) == (
+        str(tmp_path / "work"),
+    )

@@ -73,8 +73,9 @@ def scan(sources: Sequence[Source], directory: str) -> Scan:
                 continue  # the home directory is the project: its files were scanned already
             directories.add(looked)
             look = _scan_listed if source.listed else _scan_directory
+            engine = engine_here(source.runtime, directory)
             try:
-                for entry in look(source, place, resolved, paths, budget):
+                for entry in look(source, place, resolved, paths, budget, engine):
                     found.append(entry)
                     budget -= len(entry.content) if isinstance(entry, ToolFile) else 0
             except OSError as error:  # of a file system that fails between two looks at the same entry
@@ -89,19 +90,29 @@ def _place_of_mistakes(source: Source) -> str:
 
 
 def _scan_listed(
-    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
+    source: Source,
+    place: str,
+    resolved: str,
+    paths: dict[str, str],
+    budget: int,
+    engine: Engine | None,
 ) -> Iterator[ToolFile | Problem]:
     """Scan for the one file of a source; its directory may be that of another source, which has it already."""
     path = os.path.join(resolved, source.only)
     if any(first == path or first.startswith(path + os.sep) for first in paths.values()):
         return
-    found = tuple(_scan_directory(source, place, resolved, paths, budget))
+    found = tuple(_scan_directory(source, place, resolved, paths, budget, engine))
     message = f"is listed in {source.listed}, and is not there or no tool file; correct it there"
     yield from found or (Problem(path, "", "broken", message),)
 
 
 def _scan_directory(
-    source: Source, place: str, resolved: str, paths: dict[str, str], budget: int
+    source: Source,
+    place: str,
+    resolved: str,
+    paths: dict[str, str],
+    budget: int,
+    engine: Engine | None,
 ) -> Iterator[ToolFile | Problem]:
     flavour, is_plugins = flavour_of(place), place in source.plugins
     # A project comes with links of its author's choice, which could lead to any directory of the user.
@@ -125,7 +136,6 @@ def _scan_directory(
         entries = [entry for entry in entries if entry.name == source.only]
     else:
         entries = [entry for entry in entries if not _paths.is_test(entry.name, names)]
-    engine = engine_here(source.runtime)
     find = _plugin_candidate if is_plugins else _candidate_or_script if engine is not None else _candidate
     candidates = [candidate for entry in entries if (candidate := find(place, entry))]
     if len(candidates) > FILES_MAX:
