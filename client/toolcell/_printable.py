@@ -15,8 +15,9 @@ from typing import Any, Final
 __all__ = ["json_text", "printable"]
 
 _ESCAPED: Final = (
-    "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+    "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
 _IN_LINES: Final = re.compile(rf"(?!\t|\r?\n)[{_ESCAPED}]")
 _IN_A_LINE: Final = re.compile(f"[{_ESCAPED}]")

@@ -19,11 +19,15 @@ import contextlib
 import errno
 import logging
 import os
+import secrets
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from toolcell._printable import printable
+from toolcelld.calls.outcomes.moved import Moved
 from toolcelld.files.paths import Place, open_place
 from toolcelld.policy.project import Looked, Project, names_in
 
@@ -40,7 +44,10 @@ again without another time."""
 MOVED_MAX: Final = 100
 """Lines about moved places that wait for an outcome."""
 NAMES_TRIED: Final = 100
-"""Of a place that is moved aside: .envrc.moved-aside, .envrc.moved-aside-2, and so on."""
+"""Of a place that is moved aside: .envrc.moved-aside, .envrc.moved-aside-2, and so on. A random name comes after them."""
+
+
+OWNER_WRITES: Final = stat.S_IWUSR | stat.S_IXUSR
 
 
 class ProjectWatch:
@@ -67,7 +74,7 @@ class ProjectWatch:
         self.project = project
         self._directories: list[tuple[int, Looked]] = []
         self._changed_ns: list[tuple[int, int]] = []
-        self._moved: list[str] = []
+        self._moved: list[Moved] = []
         self._open()
 
     def close(self) -> None:
@@ -93,8 +100,8 @@ class ProjectWatch:
             self._move_new_aside()
         self._compare()
 
-    def after_call(self) -> tuple[str, ...]:
-        """Move aside what has appeared at protected names; return what was moved since the last call ended, as text."""
+    def after_call(self) -> tuple[Moved, ...]:
+        """Move aside what has appeared at protected names; return what was moved since the last call ended."""
         if self._changed():
             self._move_new_aside()
             self._compare()
@@ -104,12 +111,9 @@ class ProjectWatch:
 
     def after_exit(self) -> None:
         """Move aside what has appeared at protected names while a worker exited; the next outcome says it."""
-        said = len(self._moved)
         if self._changed():
             self._move_new_aside()
             self._compare()
-        for moved in self._moved[said:]:
-            logger.warning("%s: moved aside after a worker's exit: %s", self.project.directory, moved)
         del self._moved[:-MOVED_MAX]
 
     def renew(self) -> None:
@@ -202,9 +206,11 @@ class ProjectWatch:
         try:
             aside = _move_aside(directory, name)
         except OSError as error:
-            self._moved.append(f"{os.path.join(path, name)} (NOT moved: {error.strerror})")
+            moved = Moved(os.path.join(path, name), "", error.strerror or type(error).__name__)
         else:
-            self._moved.append(f"{os.path.join(path, name)} to {aside}")
+            moved = Moved(os.path.join(path, name), aside)
+        self._moved.append(moved)
+        logger.warning("%s", printable(moved.note))
 
 
 class ProjectWatches:
@@ -290,12 +296,34 @@ def _is_there(place: Place) -> bool:
 
 
 def _move_aside(directory: int, name: str) -> str:
-    """Rename an entry of a directory to a name that does not count; return that name."""
-    for number in range(1, NAMES_TRIED + 1):
-        aside = f"{name}.moved-aside" + (f"-{number}" if number > 1 else "")
+    """Rename an entry of a directory to a name that does not count; return that name.
+
+    A tool can have taken names beforehand, made them too long for a suffix, and taken away the right to write in the
+    directory, so there is another way for each. Raises `OSError`.
+    """
+    mode = os.fstat(directory).st_mode
+    names = [f"{name}.moved-aside", *(f"{name}.moved-aside-{number}" for number in range(2, NAMES_TRIED + 1))]
+    names.append(f"moved-aside-{secrets.token_hex(8)}")
+    for aside in names:
         try:
             os.lstat(aside, dir_fd=directory)
         except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                continue
+            raise
+        else:
+            continue
+        try:
             os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-            return aside
-    raise OSError(errno.EEXIST, f"{NAMES_TRIED} were moved aside before")
+        except PermissionError:
+            if mode & OWNER_WRITES == OWNER_WRITES:
+                raise
+            os.fchmod(directory, stat.S_IMODE(mode) | OWNER_WRITES)
+            try:
+                os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+            finally:
+                os.fchmod(directory, stat.S_IMODE(mode))
+        return aside
+    raise OSError(errno.EEXIST, "every name is taken")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,12 +87,52 @@ def test_files_that_do_not_count_leave_the_project_as_it_is(watched: Watched) ->
 def test_what_a_call_made_is_moved_aside_and_said_once(watched: Watched, name: str) -> None:
     made(watched.directory, name)
     first = name.partition("/")[0]
-    assert watched.watch.after_call() == (f"{watched.directory / first} to {first}.moved-aside",)
+    (moved,) = watched.watch.after_call()
+    assert str(moved) == f"{watched.directory / first} to {first}.moved-aside"
+    assert f"mv {watched.directory}/{first}.moved-aside {watched.directory}/{first}" in moved.note
     assert not (watched.directory / first).exists()
     assert (watched.directory / f"{first}.moved-aside").exists()
     assert watched.watch.after_call() == ()
     made(watched.directory, name)
-    assert watched.watch.after_call() == (f"{watched.directory / first} to {first}.moved-aside-2",)
+    assert [*map(str, watched.watch.after_call())] == [
+        f"{watched.directory / first} to {first}.moved-aside-2"
+    ]
+
+
+def test_what_a_call_made_is_moved_aside_where_its_other_names_are_taken(watched: Watched) -> None:
+    for number in range(1, 101):
+        (watched.directory / (".envrc.moved-aside" + (f"-{number}" if number > 1 else ""))).touch()
+    made(watched.directory, ".envrc")
+    (moved,) = watched.watch.after_call()
+    assert not (watched.directory / ".envrc").exists()
+    assert (watched.directory / moved.aside).read_text() == "planted"
+
+
+def test_a_name_that_leaves_no_room_for_a_suffix_is_moved_aside(watched: Watched) -> None:
+    name = "a" * (255 - len(".code-workspace")) + ".code-workspace"
+    made(watched.directory, name)
+    (moved,) = watched.watch.after_call()
+    assert not (watched.directory / name).exists()
+    assert (watched.directory / moved.aside).read_text() == "planted"
+
+
+def test_a_directory_that_was_made_read_only_keeps_nothing(watched: Watched) -> None:
+    made(watched.directory, ".envrc")
+    watched.directory.chmod(0o555)
+    (moved,) = watched.watch.after_call()
+    mode = watched.directory.stat().st_mode
+    watched.directory.chmod(0o755)
+    assert stat.S_IMODE(mode) == 0o555
+    assert moved.aside == ".envrc.moved-aside"
+    assert not (watched.directory / ".envrc").exists()
+
+
+def test_a_pattern_counts_beyond_thousands_of_other_names(watched: Watched) -> None:
+    for number in range(5000):
+        (watched.directory / f"{number}.txt").touch()
+    for number in range(50):
+        made(watched.directory, f"{number}.code-workspace")
+    assert len(watched.watch.after_call()) == 50
 
 
 def test_a_link_is_moved_and_not_what_it_leads_to(
@@ -104,7 +145,7 @@ def test_a_link_is_moved_and_not_what_it_leads_to(
     (watched.directory / ".github").symlink_to(other)
     change_time_moves(watched.directory, before)
     moved = watched.watch.after_call()
-    assert [text.rpartition("/")[2] for text in moved] == [
+    assert [str(text).rpartition("/")[2] for text in moved] == [
         ".envrc to .envrc.moved-aside",
         ".github to .github.moved-aside",
     ]
@@ -231,5 +272,5 @@ def test_a_name_that_appears_while_a_worker_exits_is_moved_aside_and_said_by_the
     shared.exit()
     assert kept.read_text() == "kept"
     assert not planted.exists()
-    assert [line.partition(" to ")[0] for line in shared.watch.after_call()] == [str(planted)]
+    assert [moved.path for moved in shared.watch.after_call()] == [str(planted)]
     shared.watches.leave(shared.directory)

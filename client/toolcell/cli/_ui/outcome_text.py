@@ -45,11 +45,6 @@ def remarks(tool: str, outcome: Outcome, now: datetime) -> Iterator[str]:
         yield f"{tool}: {log.source}: {_kept(log, now)}"
     if outcome.facts.state_lost:
         yield f"{tool}: what it had kept from the calls before is gone: its process had to be replaced."
-    for moved in outcome.facts.moved_aside:
-        yield (
-            f"{tool}: moved {clean(moved)}, because programs outside of the sandbox would run or read it. "
-            "To let tools make it, list the other names in [defaults] protected."
-        )
     if outcome.kind is Kind.ok and (left := outcome.facts.leftover_threads):
         what = "1 thread or task was" if left == 1 else f"{left} threads or tasks were"
         yield f"{tool}: {what} still running when it returned, and ended with its process; wait for them before returning."

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from toolcell._printable import printable
+from toolcelld.calls.outcomes.moved import Moved
 from toolcelld.calls.outcomes.outcome import Evidence, Facts, Kind, Outcome, Stop, judge
 from toolcelld.network.refusals import Refused
 from toolcelld.output.result import Result
@@ -37,7 +39,7 @@ class CallRecord:
     stop_wished = 0.0
     leftovers = 0  # processes besides the worker when it reported; -1 when the keeper did not say
     refused: tuple[Refused, ...] = ()  # hosts
-    moved_aside: tuple[str, ...] = ()  # protected places that have appeared, each with its new name
+    moved_aside: tuple[Moved, ...] = ()  # protected places that have appeared
     stopped = 0.0  # the cell was seen empty, or given back
 
     def __init__(self, plan: Plan, accepted: float, worker_id: str, *, state_lost: bool) -> None:
@@ -100,12 +102,14 @@ class CallRecord:
             killed_processes=death.killed if death is not None and stop is not None else 0,
             logs=logs,
             refused_hosts=tuple(dict.fromkeys(each.entry for each in self.refused)) if self.refused else (),
-            moved_aside=self.moved_aside,
+            moved_aside=tuple(map(str, self.moved_aside)) if self.moved_aside else (),
         )
         verdict = judge(evidence)
         notes = plan.notes
         if verdict.kind is Kind.INVALID_ARGUMENTS and plan.redefined:
             notes = (*notes, plan.redefined)
+        if self.moved_aside:
+            notes = (*notes, *(printable(moved.note) for moved in self.moved_aside))
         return Outcome(
             kind=verdict.kind,
             cause=verdict.cause,
