@@ -203,6 +203,9 @@ def _policy(
 ) -> SandboxPolicy:
     if enclosure == "none":
         return OPEN
+    if project is not None and project.sources and file.directory not in project.sources:
+        # The tools of the user that lie all over it have more rights than this one: their files stay as they are.
+        settings = replace(settings, read_only=True)
     hosts = network if isinstance(network, tuple) else ()
     place = () if is_below(host_paths.home, file.directory) else (Place(file.directory, 0, 0),)
     held = (*place, *(project.held if project is not None else ()))

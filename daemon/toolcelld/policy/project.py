@@ -21,7 +21,7 @@ import fnmatch
 import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from toolcelld.config.protected import ALWAYS
@@ -59,6 +59,9 @@ class Project:
     looked: tuple[Looked, ...] = ()
     repository: tuple[Place, ...] = ()  # the git directory of a linked worktree's repository
     fault: str = ""  # why it cannot be trusted: which other users can write in it; empty where none can
+    sources: tuple[
+        str, ...
+    ] = ()  # the user's directories of tools that it is, or is in: only their tools write in it
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -72,6 +75,7 @@ def find_project(
     home: str,
     names: Sequence[str] = (),
     tools: Iterable[str] = (),
+    sources: Iterable[str] = (),
     safe: Collection[str] = (),
     project: str = "",
 ) -> Project:
@@ -83,6 +87,7 @@ def find_project(
         names: The names and patterns to protect, beside those that always are.
         tools: Absolute paths of directories of tools and of interpreters' environments, wherever they are; those in
             the project are protected.
+        sources: Those directories of tools that the user's configuration names, wherever they are.
         safe: Directories that are accepted although other users can write in them.
         project: The directory above that has the tools; the root where there is no repository. "", the default, for
             the session's directory.
@@ -111,9 +116,10 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    return finder.project(
-        worktree, repository, next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
-    )
+    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
+    found = finder.project(worktree, repository, fault)
+    around = dict.fromkeys(place for place in map(os.path.realpath, sources) if is_below(root, place))
+    return replace(found, sources=tuple(around))
 
 
 def _owner(path: str) -> int | None:

@@ -205,6 +205,7 @@ class Ruleset:
             home=self.host_paths.home,
             names=self.config.defaults.protected,
             tools=(*tools, *own_places()),
+            sources=[place for source in sources if source.name != PROJECT for place in source.places],
             safe=self.config.daemon.safe_directories,
             project=project_above(
                 directory, self.config.daemon.safe_directories, self.config.daemon.flavours

@@ -497,3 +497,13 @@ def test_what_is_within_and_what_is_lacking_are_all_that_was_asked_for(asked: Gr
     assert bool(asked.lacking(most)) == bool(asked.lacking(within))
     assert not asked.lacking(asked.beside(most))
     assert not most.lacking(asked.beside(most))
+
+
+def test_in_a_source_of_the_user_only_its_own_tools_write() -> None:
+    project = replace(PROJECT, sources=(WORK,))
+    team = ToolFile(f"{WORK}/t.py", "team", "local", "t", b"", "d", WORK)
+    asked = config(source={"team": {"directory": WORK}})
+    assert permitted(asked, file=team, source="team", project=project).policy.writable
+    for source in ("project", "user"):
+        policy = permitted(asked, source=source, project=project).policy
+        assert (policy.writable, WORK in policy.readable) == ((), True)

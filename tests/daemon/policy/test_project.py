@@ -388,3 +388,13 @@ def test_a_directory_that_the_user_accepts_is_no_fault(place: Path) -> None:
     place.chmod(0o777)
     assert find(place).fault
     assert not find_project(str(place), home="/", safe=(str(place),)).fault
+
+
+def test_a_source_of_the_user_that_is_the_project_or_around_it_is_told(place: Path) -> None:
+    def sources(*paths: Path) -> tuple[str, ...]:
+        named = [str(path) for path in paths]
+        return find_project(str(place), home="/home/me", tools=named, sources=named).sources
+
+    assert sources(place) == (str(place),)
+    assert sources(place.parent) == (str(place.parent),)
+    assert sources(place / "below", place.parent / "beside") == ()
