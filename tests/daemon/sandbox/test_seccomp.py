@@ -100,6 +100,17 @@ def say_to_the_log() -> int:
     return 0
 
 
+def allocate(place: Path, mode: int) -> int:
+    with (place / "project/sparse").open("wb") as file:
+        return call("fallocate", file.fileno(), mode, 0, 65536)
+
+
+def name_a_pair() -> int:
+    one, other = socket.socketpair()
+    with one, other:
+        return error_of(lambda: one.bind("\0toolcell-test"))
+
+
 ATTACKS: dict[str, tuple[Callable[[Path], int], int]] = {
     "a user namespace": (lambda _: call("unshare", 0x10000000), errno.EPERM),
     "being traced": (lambda _: call("ptrace", 0, 0, 0, 0), errno.EPERM),
@@ -122,6 +133,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], int], int]] = {
     "a set-user-id file": (set_id, errno.EPERM),
     "a set-user-id file from its beginning": (set_id_at_birth, errno.EPERM),
     "a named socket": (lambda _: error_of(lambda: socket.socket(socket.AF_UNIX).close()), errno.EAFNOSUPPORT),
+    "a name for a pair": (lambda _: name_a_pair(), errno.EACCES),
+    "space beyond the end of a file": (lambda place: allocate(place, 1), errno.EOPNOTSUPP),
+    "zeros beyond the end of a file": (lambda place: allocate(place, 0x11), errno.EOPNOTSUPP),
     "datagrams to a named socket": (lambda _: error_of(say_to_the_log), errno.EPERM),
     "tcp": (lambda _: error_of(lambda: socket.socket(socket.AF_INET).close()), errno.EAFNOSUPPORT),
     "udp": (lambda _: error_of(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()), errno.EAFNOSUPPORT),

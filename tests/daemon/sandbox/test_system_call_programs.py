@@ -182,6 +182,11 @@ def test_an_engine_cannot_answer_for_its_own_programs(
         ("personality", (0xFFFFFFFF,), 0),
         ("personality", (0x0040000,), errno.EPERM),
         ("personality", (HIGH_HALF | 0x0040000,), errno.EPERM),
+        ("fallocate", (3, 0), 0),
+        ("fallocate", (3, 3), 0),  # a hole
+        ("fallocate", (3, 1), errno.EOPNOTSUPP),
+        ("fallocate", (3, 0x11), errno.EOPNOTSUPP),
+        ("ioctl", (0, 0x40305828), errno.EOPNOTSUPP),
         ("ioctl", (0, 0x5401), 0),
         ("ioctl", (0, 0x5412), errno.EPERM),
         ("ioctl", (0, HIGH_HALF | 0x5412), errno.EPERM),

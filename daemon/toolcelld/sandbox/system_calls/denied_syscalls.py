@@ -37,6 +37,10 @@ LEASES: Final = (1024, 1040)  # F_SETLEASE, F_SETDELEG
 O_TMPFILE: Final = os.O_TMPFILE & ~os.O_DIRECTORY
 SEGMENT_BITS: Final = 0xFFFFE000
 """One of them is set in every size from two pages on; the kernel has 4096 segments at most."""
+KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE
+PUNCH_HOLE: Final = 3  # with KEEP_SIZE, which it needs
+RESERVE: Final = (0x40305828, 0x4030582A, 0x40305839)
+"""FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which keep the size, too."""
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 ALL_BITS: Final = 0xFFFFFFFF
 
@@ -157,7 +161,10 @@ def _memory_of_ipc() -> dict[str, Sequence[DeniedSyscall]]:
 
 
 def _files() -> dict[str, Sequence[DeniedSyscall]]:
-    """Refuse the creation of devices and of setuid or setgid files, and leases, for which others wait."""
+    """Refuse devices, setuid and setgid files, leases, for which others wait, and space beyond the size of a file.
+
+    The limit on the size of a file does not count what is allocated beyond its end. Programs go on without it.
+    """
 
     def modes(argument: int, *when: Is) -> list[DeniedSyscall]:
         return [DeniedSyscall(errno.EPERM, (*when, Is(argument, (0,), SET_ID, inverted=True)))]
@@ -173,6 +180,11 @@ def _files() -> dict[str, Sequence[DeniedSyscall]]:
         "chmod": modes(1), "fchmod": modes(1), "fchmodat": modes(2), "fchmodat2": modes(2), "creat": modes(1),
         "open": modes(2, creates(1)), "openat": modes(3, creates(2)), "mknod": nodes(1), "mknodat": nodes(2),
         "fcntl": [DeniedSyscall(errno.EACCES, (Is(1, LEASES),))],
+        "fallocate": [
+            DeniedSyscall(
+                errno.EOPNOTSUPP, (Is(1, (KEEP_SIZE,), KEEP_SIZE), Is(1, (PUNCH_HOLE,), inverted=True))
+            )
+        ],
     }  # fmt: skip
 
 
@@ -184,7 +196,10 @@ def _namespaces_and_terminals() -> dict[str, Sequence[DeniedSyscall]]:
         "clone": none_of(CLONE_NEW),
         "unshare": none_of(CLONE_NEW | CLONE_NEWTIME),
         "personality": [DeniedSyscall(errno.EPERM, (Is(0, SAME_PERSONALITY, inverted=True),))],
-        "ioctl": [DeniedSyscall(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),))],  # insert input into a terminal
+        "ioctl": [
+            DeniedSyscall(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),)),  # insert input into a terminal
+            DeniedSyscall(errno.EOPNOTSUPP, (Is(1, RESERVE),)),  # as `fallocate`
+        ],
     }
 
 
@@ -195,7 +210,9 @@ def _sockets(wanted: Filter) -> dict[str, Sequence[DeniedSyscall]]:
         DeniedSyscall(errno.EPERM, (Is(1, paired, SOCKET_KIND, inverted=True),)),
     ]
     if not wanted.network:
-        return {"socket": [DeniedSyscall(errno.EAFNOSUPPORT)], "socketpair": pairs}
+        # A pair could be given an abstract name, which the user's other programs could not have meanwhile.
+        bind = [DeniedSyscall(errno.EACCES)]
+        return {"socket": [DeniedSyscall(errno.EAFNOSUPPORT)], "socketpair": pairs, "bind": bind}
     internet, kinds = (socket.AF_INET, socket.AF_INET6), (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     return {
         "socketpair": pairs,

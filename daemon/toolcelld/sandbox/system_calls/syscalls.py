@@ -17,7 +17,8 @@ acct               163  89      add_key            248 217      adjtimex        
 bpf                321 280      chmod               90   -      chroot             161  51
 clock_adjtime      305 266      clock_settime      227 112      clone               56 220
 clone3             435 435      creat               85   -      delete_module      176 106
-execve              59 221      execveat           322 281      fanotify_init      300 262
+bind                49 200      execve              59 221      execveat           322 281
+fallocate          285  47      fanotify_init      300 262
 fchmod              91  52      fchmodat           268  53      fchmodat2          452 452
 fcntl               72  25
 finit_module       313 273      fsconfig           431 431      fsmount            432 432
