@@ -17,11 +17,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 __all__ = [
+    "OPEN_FILES_MIN",
     "format_bytes",
     "format_seconds",
     "optional",
     "parse_bytes",
     "parse_count",
+    "parse_open_files",
     "parse_seconds",
     "show_bytes",
     "show_seconds",
@@ -29,6 +31,7 @@ __all__ = [
 
 SECONDS_MAX = 366 * 86_400.0  # what every clock and timer of ours can still count; longer is "off"
 COUNT_MAX = 2**31 - 1  # the wire's and the kernel's counts are of 32 bits
+OPEN_FILES_MIN = 16  # a worker has seven, and opens a directory and a file at a time while it is confined
 SIZE_BYTES_MAX = 2**60  # 1 EiB; the kernel's sizes are signed 64 bits
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -78,6 +81,16 @@ def parse_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not _in_range(value, 1, COUNT_MAX):
         raise ValueError("should be a whole number from 1; write it without quotes")
     return value
+
+
+def parse_open_files(value: object) -> int:
+    """Read a limit on open files, which a worker needs some of itself. Raises ValueError."""
+    count = parse_count(value)
+    if count < OPEN_FILES_MIN:
+        raise ValueError(
+            f"should be {OPEN_FILES_MIN} or more; a worker needs as many before the tool has any"
+        )
+    return count
 
 
 def _in_range(value: float, low: float, high: float) -> bool:

@@ -308,3 +308,30 @@ time.sleep(SECONDS_MAX)
     assert outcome.facts.killed_processes == 2
     assert outcome.facts.cpu_seconds >= 0.49, "a tick less than it used"
     assert outcome.facts.memory_peak_bytes >= 100 * 2**20
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        *({"open_files": count} for count in (1, 2, 4, 8, 15, 16, 17)),
+        *({"processes": count} for count in (1, 2, 3)),
+        *({"memory": size} for size in (1, "1MiB", "8MiB")),
+        *({"file_size": size} for size in (1, "1KiB")),
+        *({"output_lines": 1, "output_bytes": count} for count in (1, 10)),
+    ],
+    ids=str,
+)
+async def test_a_limit_below_what_a_worker_needs_is_refused_in_words_or_works(
+    shared_daemon: RunningDaemon, limits: Limits
+) -> None:
+    shared_daemon.tool("nothing", "from toolcell import tool\n@tool\ndef nothing() -> None: ...")
+
+    async with shared_daemon.connect() as session:
+        outcome = await session.call("nothing", limits=limits)
+
+    assert outcome.kind in ("ok", "refused", "limit_exceeded", "invalid_arguments"), outcome
+    if limits.get("open_files", 16) < 16:
+        assert outcome.kind == "refused"
+        assert "open_files: expected 16 or more" in outcome.message
+    elif "open_files" in limits:
+        assert outcome.ok

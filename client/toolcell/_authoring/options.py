@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from toolcell._arguments.messages import VALUE_CHARACTERS_MAX, got, shortened
 from toolcell._arguments.parameters import InvalidToolDefinition
 from toolcell._authoring.tool import Options
-from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
+from toolcell._units import optional, parse_bytes, parse_count, parse_open_files, parse_seconds
 
 __all__ = ["OPTIONS", "checked"]
 
@@ -46,7 +46,8 @@ def _mistake(name: str, value: object) -> str:
             else f"is not there; write {', '.join(map(_quoted, words))}"
         )
     else:
-        mistake = _MISTAKES[takes](value).replace("NAME", name)
+        mistakes = _MISTAKES_OF.get(name) or _MISTAKES[takes]
+        mistake = mistakes(value).replace("NAME", name)
     return f"option {name}: {_shown(value)} {mistake}" if mistake else ""
 
 
@@ -97,6 +98,8 @@ _MISTAKES: Final[Mapping[Any, Callable[[object], str]]] = {
     bool | Sequence[str]: _of_hosts,
 }
 """By the type of an option in `Options`."""
+_MISTAKES_OF: Final[Mapping[str, Callable[[object], str]]] = {"open_files": _of_parser(parse_open_files)}
+"""Of options with a bound of their own."""
 
 
 def _quoted(word: str) -> str:

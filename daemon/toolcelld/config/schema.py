@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from toolcell._units import optional, parse_bytes, parse_count, parse_seconds
+from toolcell._units import optional, parse_bytes, parse_count, parse_open_files, parse_seconds
 from toolcelld.config.hosts import ports_of
 from toolcelld.config.permissions import NO_PATTERN, RULES_MAX, Action, is_pattern
 from toolcelld.config.protected import NAMES_MAX, PROTECTED, protected_name
@@ -146,6 +146,7 @@ Count = Annotated[int, BeforeValidator(parse_count)]
 SecondsLimit = Annotated[float | None, BeforeValidator(optional(parse_seconds))]
 BytesLimit = Annotated[int | None, BeforeValidator(optional(parse_bytes))]
 CountLimit = Annotated[int | None, BeforeValidator(optional(parse_count))]
+OpenFilesLimit = Annotated[int | None, BeforeValidator(optional(parse_open_files))]
 Names = Annotated[
     tuple[str, ...], BeforeValidator(strings("names of environment variables", _ENVIRONMENT_NAME))
 ]
@@ -189,7 +190,7 @@ class LimitKeys(Section):
     idle_seconds: SecondsLimit = Field(default=None, alias="idle")
     memory_bytes: BytesLimit = Field(default=None, alias="memory")
     processes: CountLimit = None
-    open_files: CountLimit = None
+    open_files: OpenFilesLimit = None
     file_size_bytes: BytesLimit = Field(default=None, alias="file_size")
     disk_bytes: BytesLimit = Field(default=None, alias="disk")  # in the private temporary directory
     output_lines: CountLimit = None
@@ -268,7 +269,7 @@ class DefaultsSection(LimitKeys):
     queue_seconds: SecondsLimit = Field(default=30.0, alias="queue")
     memory_bytes: BytesLimit = Field(default=512 * 2**20, alias="memory")
     processes: CountLimit = 64
-    open_files: CountLimit = 1024
+    open_files: OpenFilesLimit = 1024
     file_size_bytes: BytesLimit = Field(default=2**30, alias="file_size")
     # In `strict` the directory is made of memory, which half of the default memory can hold.
     disk_bytes: BytesLimit = Field(default=256 * 2**20, alias="disk")
@@ -289,7 +290,7 @@ class MaxSection(LimitKeys):
     queue_seconds: SecondsLimit = Field(default=3600.0, alias="queue")
     memory_bytes: BytesLimit = Field(default=4 * 2**30, alias="memory")
     processes: CountLimit = 1024
-    open_files: CountLimit = 65_536
+    open_files: OpenFilesLimit = 65_536
     file_size_bytes: BytesLimit = Field(default=64 * 2**30, alias="file_size")
     disk_bytes: BytesLimit = Field(default=16 * 2**30, alias="disk")
     output_lines: CountLimit = 100_000

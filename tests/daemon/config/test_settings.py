@@ -33,8 +33,8 @@ def test_configuration_contract_file_and_client_have_the_same_limits() -> None:
     assert {field.name for field in pb.Limits.DESCRIPTOR.fields} == {*asdict(Limits())} == {*KEYS.values()}
     assert {*client.Limits.__annotations__} == {*KEYS}
     assert {*client.Limits.__annotations__} <= {*OPTIONS}
-    sevens = dict.fromkeys(KEYS.values(), 7)
-    assert decode_limits(pb.Limits(**sevens), "call.limits") == Limits(**sevens)
+    seventeens = dict.fromkeys(KEYS.values(), 17)
+    assert decode_limits(pb.Limits(**seventeens), "call.limits") == Limits(**seventeens)
 
 
 @given(LIMITS, LIMITS)

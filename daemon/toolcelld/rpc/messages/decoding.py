@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from toolcell._session_reasons import DATA_BYTES_MAX
+from toolcell._units import OPEN_FILES_MIN
 from toolcell._version import VERSION
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.calls.request import Request
@@ -152,6 +153,9 @@ def decode_limits(wire: pb.Limits, field: str) -> Limits:
     for descriptor, value in wire.ListFields():
         if not value >= 0 or value == math.inf:
             raise _bad(f"{field}.{descriptor.name}", f"a number from 0, got {value}")
+        if descriptor.name == "open_files" and 0 < value < OPEN_FILES_MIN:
+            expected = f"{OPEN_FILES_MIN} or more, as a worker needs so many itself, or 0 for no other limit"
+            raise _bad(f"{field}.open_files", f"{expected}; got {value}")
         if value:
             given[descriptor.name] = value
         elif descriptor.name in ("timeout_seconds", "queue_seconds"):
