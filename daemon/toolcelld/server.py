@@ -69,6 +69,13 @@ SERVER_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 2**31 - 1),
 )
 
+WITHOUT_EFFECT: Final = (
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
+    signal.SIGSTKFLT, signal.SIGXCPU, signal.SIGXFSZ,
+)  # fmt: skip
+"""Signals that would end the daemon, and its cells with it. They have handlers and are not ignored, because programs that
+the daemon starts would inherit that."""
+
 
 async def run(
     options: DaemonOptions,
@@ -96,6 +103,8 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
+        for number in WITHOUT_EFFECT:
+            loop.add_signal_handler(number, _note_signal, number)
         if options.private:
             loop.add_reader(0, _watch_owner, daemon)
         try:
@@ -105,6 +114,10 @@ async def run(
             logging.getLogger(LOGGER_OF_GRPC).removeFilter(_is_no_clients)
             if options.private:
                 loop.remove_reader(0)
+
+
+def _note_signal(number: signal.Signals) -> None:
+    logger.warning("received %s, which has no effect here; SIGTERM stops the daemon", number.name)
 
 
 async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[[], None]) -> None:
