@@ -27,6 +27,7 @@ from toolcelld.cell.cgroup import Cgroup, CgroupTree, CgroupUsage
 from toolcelld.cell.channel import WorkerChannel, open_pipe, refuse_descriptors
 from toolcelld.cell.exit import CellExit, Proof
 from toolcelld.cell.handover import Handover
+from toolcelld.cell.patience import patience
 from toolcelld.cell.processes.processes import CellProcesses
 from toolcelld.cell.stdio import SOURCES, Source, StdioReader
 from toolcelld.cell.zygote import Spawned, Zygote, ZygoteEnded, ZygoteFailed
@@ -124,7 +125,7 @@ class Cell:
                 cell._handover = Handover(handover)
             await cell.channel.open(protocol)
             try:
-                async with asyncio.timeout(SPAWN_SECONDS_MAX):
+                async with patience(SPAWN_SECONDS_MAX):
                     cell._spawned = await zygote.spawn(
                         child_ends, enclosure=enclosure, host_network=host_network
                     )
