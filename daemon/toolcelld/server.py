@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -69,6 +69,10 @@ SERVER_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 2**31 - 1),
 )
 
+WATCHDOG_PARTS: Final = 3
+"""Signs of life within the time that the service manager allows; it advises two."""
+WATCHDOG_SECONDS_MIN: Final = 0.05
+WATCHDOG_DIGITS_MAX: Final = 15  # thirty years, in microseconds
 WITHOUT_EFFECT: Final = (
     signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
     signal.SIGSTKFLT, signal.SIGXCPU, signal.SIGXFSZ,
@@ -136,6 +140,8 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
         gc.freeze()
         daemon.fire(DaemonEvent.BOUND)
         notify_systemd("READY=1", f"STATUS=Serving {daemon.socket}")
+        if seconds := watchdog_seconds(os.environ, os.getpid()):
+            _feed_watchdog(asyncio.get_running_loop(), seconds / WATCHDOG_PARTS)
         on_serving()
         logger.info("toolcelld %s serves %s", toolcelld.version(), daemon.socket)
         await daemon.stopped()
@@ -220,6 +226,26 @@ def _watch_owner(daemon: Daemon) -> None:
     if not written:
         asyncio.get_running_loop().remove_reader(0)
         daemon.stop("its owner is gone")
+
+
+def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float:
+    """Return the time within which the service manager wants a sign of life; 0 for none. See sd_watchdog_enabled(3).
+
+    Args:
+        environment: The daemon's.
+        pid: The daemon's.
+    """
+    of = environment.get("WATCHDOG_PID", str(pid))
+    text = environment.get("WATCHDOG_USEC", "")
+    if of != str(pid) or not (text.isascii() and text.isdigit() and len(text) <= WATCHDOG_DIGITS_MAX):
+        return 0.0
+    return int(text) / 1_000_000
+
+
+def _feed_watchdog(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Notify the service manager from the loop that serves: what keeps the loop from running keeps this from running."""
+    notify_systemd("WATCHDOG=1")
+    loop.call_later(max(seconds, WATCHDOG_SECONDS_MIN), _feed_watchdog, loop, seconds)
 
 
 def notify_systemd(*lines: str) -> None:

@@ -25,6 +25,7 @@ LATE_SECONDS: Final = 1.0
 async def patience(seconds: float) -> AsyncGenerator[None]:
     """Raise `TimeoutError` after so many seconds; they begin anew whenever the event loop was late itself."""
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
     async with asyncio.timeout(seconds) as bound:
 
         def look(due: float) -> None:
@@ -41,4 +42,4 @@ async def patience(seconds: float) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            timer.cancel()
+            timer.cancel()  # the newest one
