@@ -160,3 +160,62 @@ async def test_the_daemons_environment_does_not_reach_a_tool(
     assert "PATH" in names
     assert not [name for name in names if name.startswith(("TOOLCELL", "XDG", "PYTEST", "NOTIFY"))]
     assert "TOKEN" not in names
+
+
+CUTS = '''
+import os, sys
+from toolcell import tool, ToolContext, ToolError, ToolResult
+
+@tool(secrets=["TOKEN"])
+def cuts(where: str, before: int, context: ToolContext) -> object:
+    """Tell it where it is cut."""
+    text = "x" * before + os.environ["TOKEN"]
+    if where == "raises":
+        raise ValueError(text)
+    elif where == "group":
+        raise ExceptionGroup(text, [ValueError(text), KeyError(text)])
+    elif where == "notes":
+        error = ValueError("bad")
+        error.add_note(text)
+        raise error
+    elif where == "exits":
+        sys.exit(text)
+    elif where == "tool error":
+        raise ToolError(text)
+    elif where == "progress":
+        context.progress(1, 2, text)
+    elif where == "metadata":
+        context.metadata(text)
+    elif where == "title":
+        return ToolResult("done", title=text)
+    elif where == "logs":
+        context.log.warning(text)
+    elif where == "moved":
+        open(".envrc", "w").close()
+        open(text[:200] + ".code-workspace", "w").close()
+    return "done"
+'''
+
+
+@pytest.mark.parametrize("length", [190, 600, 6000])
+@pytest.mark.parametrize(
+    "where",
+    ["raises", "group", "notes", "exits", "tool error", "progress", "metadata", "title", "logs", "moved"],
+)
+async def test_nothing_of_a_long_secret_is_left_behind_a_cut(
+    daemon: RunningDaemon, where: str, length: int
+) -> None:
+    value = "eyJhbGciOi" + "".join(chr(ord("A") + (7 * n + n // 26) % 26) for n in range(length))
+    (daemon.directory / "token").write_text(value)
+    daemon.tool("cuts", CUTS)
+    seen: list[str] = []
+    async with daemon.connect() as session, daemon.operate() as operator:
+        for before in (0, 372, 472, 900):
+            call = session.call("cuts", {"where": where, "before": before})
+            seen += [repr(event) async for event in call]
+            seen.append(repr(await call))
+            seen.append(
+                str(await operator.ask(operator.operator.GetCall, op.GetCallRequest(call_id=call.id)))
+            )
+    seen.append(daemon.log.read_text())
+    assert [text for text in seen if value[:8] in text] == []

@@ -101,7 +101,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _code(error: SystemExit) -> str:
     code = cast("object", error.code)
-    return repr(code)[:DESCRIPTION_CHARACTERS_MAX] if type(code) in (str, int) else ""
+    return _cut(repr(code)) if type(code) in (str, int) else ""
 
 
 def _printed(error: BaseException) -> list[str]:
@@ -123,3 +123,10 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001  a tool's own exception with a __str__ that raises
         return "(its message cannot be shown)"
+
+
+def _cut(text: str) -> str:
+    """Return a text or its beginning. The ellipsis says so: a secret is looked for before it that is not whole."""
+    if len(text) <= DESCRIPTION_CHARACTERS_MAX:
+        return text
+    return text[: DESCRIPTION_CHARACTERS_MAX - 1] + "…"

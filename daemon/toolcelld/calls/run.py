@@ -311,7 +311,10 @@ class Run:
 
     def _look_at_project(self) -> None:
         """Move aside what the call may have made in its project and programs outside would run or read."""
-        self.record.moved_aside = self.call.session.project.after_call()
+        moved = self.call.session.project.after_call()
+        if moved and (redactor := self.worker.cell.redactor) is not None:
+            moved = tuple(each.redacted(redactor.text) for each in moved)
+        self.record.moved_aside = moved
 
     def _give_back(self, event: WorkerEvent) -> None:
         self.worker.call_id = ""

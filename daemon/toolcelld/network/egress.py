@@ -58,10 +58,17 @@ class Egress:
         granted: The entries of its list of hosts.
         name: Of the worker, for the log.
         on_refused: Called with the first refusals of each call.
+        redact: Returns a text without the values of the tool's secrets; the text itself by default.
     """
 
-    def __init__(self, granted: Sequence[str], name: str, on_refused: Callable[[Refused], None]) -> None:
-        self.refusals = Refusals(on_refused)
+    def __init__(
+        self,
+        granted: Sequence[str],
+        name: str,
+        on_refused: Callable[[Refused], None],
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.refusals = Refusals(on_refused, redact)
         self._granted = granted
         self._name = name
         self._names = Names(granted, self.refusals)

@@ -27,16 +27,19 @@ class Refusals:
 
     Args:
         on_first: Called with each refusal that is kept, at once.
+        redact: Returns a text without the values of secrets, as a tool can ask for a host of that name.
     """
 
-    def __init__(self, on_first: Callable[[Refused], None]) -> None:
+    def __init__(self, on_first: Callable[[Refused], None], redact: Callable[[str], str] = str) -> None:
         self._on_first = on_first
+        self._redact = redact
         self._kept: dict[Refused, None] = {}
         self._count = 0
 
     def add(self, refused: Refused) -> None:
         """Count a refusal."""
         self._count += 1
+        refused = Refused(self._redact(refused.entry), self._redact(refused.why))
         if refused not in self._kept and len(self._kept) < KEPT_MAX:
             self._kept[refused] = None
             self._on_first(refused)

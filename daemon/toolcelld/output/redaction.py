@@ -3,6 +3,10 @@
 All data of a tool leaves its cell as bytes of its pipes or as frames. Redaction is done there, in one place, so it
 covers every log record, message and event.
 
+Texts such as the message of an exception are cut in the worker, so that of a value that is longer than the cut, or stands
+across it, only the beginning arrives. In complete data the beginning of a value is therefore redacted, too, where a text
+ends or is cut.
+
 Each byte of a value becomes an asterisk. The text keeps its length, because the header of a result has the lengths of
 its parts, and must stay correct. Bytes that may be the beginning of a value are held back until the next bytes
 decide, or until the stream ends.
@@ -25,6 +29,12 @@ LINE_BYTES_MIN = 8
 """Each line of a value is also redacted on its own, unless it is shorter and may occur in other texts."""
 
 
+BEGINNING_BYTES_MIN = 8
+"""A shorter beginning of a value may be any word."""
+EDGES = (b'"', b'\\"', b"'", b"\n", b"\\n", b"\\u2026", "…".encode(), b"...")
+"""What can follow where a text was cut: its end, an ellipsis, or the end of a string or a line, in JSON too."""
+
+
 class Redactor:
     """Redacts the values of some secrets, in every spelling that our own encoders produce.
 
@@ -38,13 +48,34 @@ class Redactor:
         }
         # The longest first: an alternation matches the first alternative, not the longest.
         self.spellings = sorted(spellings - {b""}, key=lambda spelling: (-len(spelling), spelling))
-        self._pattern = re.compile(b"|".join(map(re.escape, self.spellings)))
+        pattern = b"|".join(map(re.escape, self.spellings))
+        self._pattern = re.compile(pattern)
+        self._in_any_case = re.compile(pattern, re.IGNORECASE)
         self._body: StreamRedactor | None = None  # of a message that comes in several frames
         self._body_remaining = 0
 
     def redacted(self, data: bytes) -> bytes:
         """Return complete data with all values redacted."""
-        return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
+        return self._pattern.sub(_stars, data)
+
+    def whole(self, data: bytes) -> bytes:
+        """Return complete data with all values redacted, and the beginnings of values where a text was cut."""
+        data = self.redacted(data)
+        for spelling in self.spellings:
+            start, seed = 0, spelling[:BEGINNING_BYTES_MIN]
+            if len(spelling) <= BEGINNING_BYTES_MIN:
+                continue
+            while (start := data.find(seed, start)) >= 0:
+                end = start + _common(data, start, spelling)
+                if end == len(data) or data.startswith(EDGES, end):
+                    data = data[:start] + b"*" * (end - start) + data[end:]
+                start = end
+        return data
+
+    def text(self, text: str) -> str:
+        """Return a text of the daemon's own about the tool, redacted; the names of hosts in it are in lower case."""
+        shown = self.whole(text.encode(errors="surrogatepass"))
+        return self._in_any_case.sub(_stars, shown).decode(errors="surrogatepass")
 
     def stream(self) -> StreamRedactor:
         """Return a redactor for one stream."""
@@ -66,7 +97,7 @@ class Redactor:
             size = header.get("size")
             remaining = size - len(payload) if isinstance(size, int) else 0
             if remaining <= 0:
-                return Frame(self._value(header), self.redacted(payload))
+                return Frame(self._value(header), self.whole(payload))
             self._body, self._body_remaining = self.stream(), remaining
             return Frame(self._value(header), self._body.feed(payload))
         if self._body is None:
@@ -81,13 +112,29 @@ class Redactor:
     def _value(self, value: Any) -> Any:
         """Return a JSON value with all of its strings redacted; keys are kept."""
         if isinstance(value, str):
-            return self.redacted(value.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+            return self.whole(value.encode(errors="surrogatepass")).decode(errors="surrogatepass")
         if isinstance(value, dict):
             pairs = cast("Mapping[str, Any]", value).items()
             return {key: self._value(item) for key, item in pairs}
         if isinstance(value, list):
             return [self._value(item) for item in cast("list[object]", value)]
         return value
+
+
+def _stars(match: re.Match[bytes]) -> bytes:
+    return b"*" * len(match[0])
+
+
+def _common(data: bytes, start: int, spelling: bytes) -> int:
+    """Return how many bytes of the data, from a position on, are the beginning of a spelling."""
+    low, high = 0, min(len(spelling), len(data) - start)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if data.startswith(spelling[:middle], start):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class StreamRedactor:

@@ -234,7 +234,13 @@ class Worker(Machine[WorkerState, WorkerEvent], Receiver):
         except OSError as error:
             raise StartFailed("spawn", f"it has no temporary directory: {error}") from error
         if spec.policy.network == "proxy":
-            self.egress = Egress(spec.policy.hosts, f"{self.id} {spec.file.stem}", self._on_refused)
+            redactor = Redactor(secrets.values()) if secrets else None
+            self.egress = Egress(
+                spec.policy.hosts,
+                f"{self.id} {spec.file.stem}",
+                self._on_refused,
+                redactor.text if redactor is not None else str,
+            )
         cell.receive_sockets(self.egress.serve if self.egress is not None else None)
         memory_held = cell.limit(spec.limits)
         if secrets:

@@ -114,3 +114,32 @@ def test_a_value_across_three_frames_of_one_message_is_redacted() -> None:
     second = redactor.frame(Frame({"type": "chunk"}, body[5:9]))
     last = redactor.frame(Frame({"type": "chunk"}, body[9:]))
     assert first.payload + second.payload + last.payload == b"a " + b"*" * len(TOKEN) + b" b"
+
+
+JWT = "eyJhbGciOiJIUzI1NiJ9." + "".join(chr(ord("A") + (7 * n + n // 26) % 26) for n in range(10_000))
+
+
+@given(
+    st.integers(16, 10_000),
+    st.integers(0, 600),
+    st.integers(9, 2000),
+    st.sampled_from(["", "…", "...", "\n", "'", '"']),
+)
+def test_what_is_left_of_a_value_behind_a_cut_is_redacted(
+    length: int, before: int, cut: int, edge: str
+) -> None:
+    value = JWT[:length]
+    text = ("x" * before + value)[: before + cut] + edge
+    told = Redactor([value]).frame(Frame({"type": "broken", "message": text}, json.dumps([text]).encode()))
+    for shown_text in (told.header["message"], told.payload.decode()):
+        assert value[:8] not in shown_text
+
+
+def test_a_beginning_of_a_value_that_goes_on_as_something_else_stays() -> None:
+    url = "https://user:password@example.com/path"
+    text = "see https://example.org for more"
+    assert Redactor([url]).frame(Frame({"type": "broken", "message": text}, b"")).header["message"] == text
+
+
+def test_a_host_that_is_called_like_a_value_is_redacted_in_any_case() -> None:
+    assert TOKEN.lower() not in Redactor([TOKEN.upper()]).text(f"{TOKEN.lower()}.example.com is not granted")

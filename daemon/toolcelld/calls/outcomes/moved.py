@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from typing import NamedTuple
 
 __all__ = ["Moved"]
@@ -18,6 +19,10 @@ class Moved(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path} to {self.aside}" if self.aside else f"{self.path} (NOT moved: {self.failure})"
+
+    def redacted(self, redact: Callable[[str], str]) -> Moved:
+        """Return it with its texts redacted: a tool can make a file of any name."""
+        return Moved(redact(self.path), redact(self.aside), self.failure)
 
     @property
     def note(self) -> str:
