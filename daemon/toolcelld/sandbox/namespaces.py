@@ -38,9 +38,8 @@ BYTES_PER_INODE: Final = 16 * 1024
 INODES_MIN: Final = 1024
 PID_MAX_SINCE: Final = (6, 14)
 RESERVED_PIDS: Final = 300
-"""The kernel gives these numbers only until the first wrap."""
-PIDS_PER_PROCESS: Final = 4
-"""So that a number is not used again at once; a fork bomb gets as many processes."""
+"""The kernel gives these numbers only until the first wrap, so a cell begins behind them: they would be a reserve for a
+fork bomb. A number may be used again at once; what must not confuse two processes holds a pidfd."""
 OF_NETWORK: Final = {
     "ipv4/tcp_rmem": "4096 65536 262144",
     "ipv4/tcp_wmem": "4096 65536 262144",
@@ -100,7 +99,9 @@ def bound_processes(processes: int) -> bool:
     """
     if not bounds_processes():
         return False
-    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * PIDS_PER_PROCESS))
+    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes))
+    with contextlib.suppress(OSError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        _write("/proc/sys/kernel/ns_last_pid", b"%d" % RESERVED_PIDS)
     return True
 
 
