@@ -47,8 +47,9 @@ __all__ = ["Lease", "Pool"]
 
 logger = logging.getLogger(__name__)
 
-WAITING_MAX: Final = 1000
-"""Calls with a place in their session that wait for a worker, all sessions together; each holds up to 16 MiB."""
+WAITING_MAX: Final = 4000
+"""Calls with a place in their session that wait for a worker, all sessions together: 500 sessions that use every place.
+Each is some kilobytes beside its arguments, which are bounded on their own."""
 CALLS_PER_WORKER_MAX: Final = 10_000
 """After so many calls a worker is worn out: what leaks in a tool goes with it."""
 
