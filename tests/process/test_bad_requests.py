@@ -681,7 +681,8 @@ async def test_a_session_that_is_resumed_with_an_open_question_ends_with_its_cli
 
         second = wire.tools.Attach(metadata=wire.agent)
         line = Line(second)
-        await line.send(open=pb.Open(**{**opening, "linger_seconds": 0.0}, answers=answers))
+        opening["linger_seconds"] = 0.0
+        await line.send(open=pb.Open(**opening, answers=answers))
         assert (await line.expect("welcome")).resumed
         await line.send(close=pb.Close())
         while await second.read() is not grpc.aio.EOF:

@@ -209,13 +209,13 @@ async def test_nothing_of_a_long_secret_is_left_behind_a_cut(
     (daemon.directory / "token").write_text(value)
     daemon.tool("cuts", CUTS)
     seen: list[str] = []
-    async with daemon.connect() as session, daemon.operate() as operator:
+    async with daemon.connect() as session:
         for before in (0, 372, 472, 900):
             call = session.call("cuts", {"where": where, "before": before})
             seen += [repr(event) async for event in call]
             seen.append(repr(await call))
             seen.append(
-                str(await operator.ask(operator.operator.GetCall, op.GetCallRequest(call_id=call.id)))
+                str(daemon.ask("Operator/GetCall", op.GetCallRequest(call_id=call.id), op.GetCallResponse))
             )
     seen.append(daemon.log.read_text())
     assert [text for text in seen if value[:8] in text] == []

@@ -32,7 +32,7 @@ class Places:
         places: the number of places, all of them free.
     """
 
-    __slots__ = ("_row", "free", "rank", "served", "waiting")
+    __slots__ = ("free", "rank", "row", "served", "waiting")
 
     def __init__(self, places: int) -> None:
         # The mutable state. `free` is below zero while places that were given up for a question are taken back.
@@ -41,7 +41,7 @@ class Places:
         self.waiting = 0  # items in the queue
         self.served = 0  # the round of the last item served
         self.rank = 0  # its place in a round
-        self._row: _Row[Any, Any] | None = None  # while items wait
+        self.row: _Row[Any, Any] | None = None  # while items wait
 
     @property
     def queued(self) -> int:
@@ -51,14 +51,14 @@ class Places:
     def take(self) -> None:
         """Take a place, also where that makes one too many."""
         self.free -= 1
-        if self._row is not None:
-            self._row.fit(self.free)
+        if self.row is not None:
+            self.row.fit(self.free)
 
     def give(self) -> None:
         """Give a place back."""
         self.free += 1
-        if self._row is not None:
-            self._row.fit(self.free)
+        if self.row is not None:
+            self.row.fit(self.free)
 
 
 class Offer(NamedTuple, Generic[T]):
@@ -127,7 +127,7 @@ class FairQueue(Generic[L, T]):
     def add(self, owner: Places, item: T, lane: L) -> None:
         """Queue an item; an owner that had none goes behind all others."""
         if (row := self._owners.get(owner)) is None:
-            row = owner._row = self._owners[owner] = _Row(self, owner)
+            row = owner.row = self._owners[owner] = _Row(self, owner)
         self._added += 1
         row.pending[item] = lane, self._added
         self.count += 1
@@ -150,7 +150,7 @@ class FairQueue(Generic[L, T]):
         self.count -= 1
         owner.waiting -= 1
         if not owner.waiting:
-            owner._row = None
+            owner.row = None
             del self._owners[owner]
         else:
             row.fit(owner.free)

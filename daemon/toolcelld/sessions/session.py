@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -147,7 +147,7 @@ class Session(Machine[SessionState, SessionEvent]):
     # Streams
 
     @contextlib.contextmanager
-    def attached(self) -> Iterator[asyncio.Event]:
+    def attached(self) -> Generator[asyncio.Event]:
         """Connect a stream for as long as the context lasts; it replaces the one before.
 
         The event is set when another stream has replaced this one.
