@@ -93,6 +93,7 @@ def test_an_exit_is_no_result() -> None:
     assert describe_exception(SystemExit()) == f"the tool called sys.exit(){why}"
     assert describe_exception(SystemExit("no licence")) == f"the tool called sys.exit('no licence'){why}"
     assert describe_exception(SystemExit(object())) == f"the tool called sys.exit(){why}"
+    assert f"x…){why}" in describe_exception(SystemExit("x" * 600))
 
 
 @given(st.text(), st.lists(st.from_regex(r"/[a-z]{1,5}(/[a-z]{1,5}){0,3}", fullmatch=True)))

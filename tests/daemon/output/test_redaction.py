@@ -143,3 +143,8 @@ def test_a_beginning_of_a_value_that_goes_on_as_something_else_stays() -> None:
 
 def test_a_host_that_is_called_like_a_value_is_redacted_in_any_case() -> None:
     assert TOKEN.lower() not in Redactor([TOKEN.upper()]).text(f"{TOKEN.lower()}.example.com is not granted")
+
+
+def test_the_beginning_of_a_short_value_stays() -> None:
+    frame = Frame({"type": "broken", "message": "1234567"}, b"")
+    assert Redactor(["12345678"]).frame(frame) == frame
