@@ -61,6 +61,7 @@ class Redactor:
     def whole(self, data: bytes) -> bytes:
         """Return complete data with all values redacted, and the beginnings of values where a text was cut."""
         data = self.redacted(data)
+        shown: bytearray | None = None
         for spelling in self.spellings:
             start, seed = 0, spelling[:BEGINNING_BYTES_MIN]
             if len(spelling) <= BEGINNING_BYTES_MIN:
@@ -68,9 +69,10 @@ class Redactor:
             while (start := data.find(seed, start)) >= 0:
                 end = start + _common(data, start, spelling)
                 if end == len(data) or data.startswith(EDGES, end):
-                    data = data[:start] + b"*" * (end - start) + data[end:]
+                    shown = bytearray(data) if shown is None else shown
+                    shown[start:end] = b"*" * (end - start)
                 start = end
-        return data
+        return data if shown is None else bytes(shown)
 
     def text(self, text: str) -> str:
         """Return a text of the daemon's own about the tool, redacted; the names of hosts in it are in lower case."""

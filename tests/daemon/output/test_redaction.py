@@ -148,3 +148,10 @@ def test_a_host_that_is_called_like_a_value_is_redacted_in_any_case() -> None:
 def test_the_beginning_of_a_short_value_stays() -> None:
     frame = Frame({"type": "broken", "message": "1234567"}, b"")
     assert Redactor(["12345678"]).frame(frame) == frame
+
+
+def test_two_values_that_begin_alike_are_both_redacted_behind_a_cut() -> None:
+    values = ["eyJhbGciOi" + "a" * 40, "eyJhbGciOi" + "b" * 40]
+    message = "eyJhbGciOiaaa\neyJhbGciOibbb…"
+    told = Redactor(values).frame(Frame({"type": "broken", "message": message}, b"")).header["message"]
+    assert told == "*" * 13 + "\n" + "*" * 13 + "…"
