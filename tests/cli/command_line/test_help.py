@@ -89,6 +89,8 @@ OF_OTHERS = {
     "VIRTUAL_ENV": "set for the tool in its cell",
     "PYTHONPATH": "set for a build of the package",
     "NOTIFY_SOCKET": "set by systemd",
+    "WATCHDOG_PID": "set by systemd",
+    "WATCHDOG_USEC": "set by systemd",
     "JOURNAL_STREAM": "set by systemd",
 }
 
