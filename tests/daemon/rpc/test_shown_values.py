@@ -31,6 +31,22 @@ def test_texts_under_secret_names_are_masked_however_deep() -> None:
     assert shown_arguments(b'{"author": "me", "pass": "x"}', 29) == '{"author": "me", "pass": "x"}'
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pass\u200bword",
+        "\u2060token",
+        "se\u00adcret",
+        "\uff50\uff41\uff53\uff53\uff57\uff44",
+        "to\ufe0fken",
+        "api\u3164key",
+    ],
+)
+def test_a_name_that_only_looks_like_a_secret_one_is_masked(name: str) -> None:
+    given = json.dumps({name: SECRET})
+    assert json.loads(shown_arguments(given.encode(), len(given))) == {name: MASK}
+
+
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_no_cut_shows_a_secret_or_fails(ascii_only: bool) -> None:  # a parameter of pytest
     whole = json.dumps(

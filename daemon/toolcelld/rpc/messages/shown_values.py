@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -24,6 +25,9 @@ _SECRET: Final = re.compile(
     r"pass(?:word|wd|phrase|code)|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key|cookie",
     re.IGNORECASE,
 )
+
+_SHAPELESS: Final = re.compile("[^!-~]")
+"""What is no visible letter of ASCII; the names of secrets are."""
 
 
 def shown_arguments(beginning: bytes, size: int) -> str:
@@ -86,7 +90,14 @@ def _masked(value: object, *, secret: bool = False) -> object:
         return MASK if secret and value else value
     if isinstance(value, dict):
         pairs = cast("Mapping[str, object]", value).items()
-        return {key: _masked(item, secret=secret or bool(_SECRET.search(key))) for key, item in pairs}
+        return {key: _masked(item, secret=secret or bool(_SECRET.search(_plain(key)))) for key, item in pairs}
     if isinstance(value, list):
         return [_masked(item, secret=secret) for item in cast("list[object]", value)]
     return value
+
+
+def _plain(name: str) -> str:
+    """Return a name as it looks: without characters that have no shape, and full-width letters as ordinary ones."""
+    if name.isascii():
+        return name
+    return _SHAPELESS.sub("", unicodedata.normalize("NFKC", name))
