@@ -694,3 +694,15 @@ async def test_a_session_that_is_resumed_with_an_open_question_ends_with_its_cli
             ).sessions
         ):
             await asyncio.sleep(0.02)  # no client is notified
+
+
+async def test_a_question_shows_the_values_that_the_tool_gets(daemon: RunningDaemon) -> None:
+    daemon.tool("add", TOOLS)
+    daemon.configure('\n[permissions]\n"size" = "ask"\n')
+    async with dialled(daemon) as wire, attached(wire, daemon, answers=True) as line:
+        arguments = b'{"data": "harmless",' + b" " * 40_000 + b'"data": "evil"}'
+        await line.send(call=pb.Call(call_id="c", tool="size", arguments=arguments))
+        ask = await line.expect("ask")
+        assert ask.question == 'Run size of project with {"data": "evil"}?'
+        await line.send(answer=pb.Answer(call_id="c", ask_id=ask.ask_id, allowed=True))
+        assert (await line.expect("outcome")).kind == pb.OUTCOME_KIND_OK

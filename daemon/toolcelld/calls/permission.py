@@ -9,9 +9,12 @@ remembered under its name, and those of rules under a name that no tool can have
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json
 
 from toolcell._printable import printable
 from toolcelld.calls.outcomes import outcome
@@ -28,6 +31,10 @@ __all__ = ["PERMISSION_NUMBER", "Permission"]
 
 PERMISSION_NUMBER: Final = NUMBER_MAX
 """The number of the question within its call; tools count theirs from 1."""
+
+
+READ_BYTES_MAX: Final = 2**20
+"""Arguments that are larger fill no question either, which has 48 KiB at most."""
 
 
 class Permission:
@@ -61,7 +68,7 @@ class Permission:
     def ask(self, arguments: bytes) -> None:
         """Put the question; the arguments are shown in full, or the call is refused."""
         tool = self._plan.tool
-        shown = printable(arguments.decode(errors="replace"))
+        shown = printable(_shown(arguments))
         source = f" of {tool.file.source}" if tool.file.source else ""
         self.questions.ask(
             AskMessage(
@@ -97,3 +104,11 @@ class Permission:
             f'  To run it without a question, in the configuration of the user: [permissions] "{name}" = "allow"',
             field="call.tool",
         )
+
+
+def _shown(arguments: bytes) -> str:
+    """Return arguments as the tool gets them: of a name that comes twice the last value, and no blanks between."""
+    if len(arguments) <= READ_BYTES_MAX:
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.dumps(from_json(arguments, allow_inf_nan=False), ensure_ascii=False)
+    return arguments.decode(errors="replace")  # the worker refuses what is no JSON
