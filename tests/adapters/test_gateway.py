@@ -675,6 +675,9 @@ async def test_the_description_is_openapi_and_says_what_is_answered(gateway: Gat
     }
     assert listed.keys() == described["components"]["schemas"]["Tools"]["properties"].keys()
     assert outcome.keys() >= described["components"]["schemas"]["OutcomeBody"]["properties"].keys()
+    for name, answers in (("Tool", listed["tools"]), ("Tools", [listed]), ("OutcomeBody", [outcome])):
+        for answer in answers:
+            assert answer.keys() >= {*described["components"]["schemas"][name].get("required", ())}, name
 
 
 @pytest.mark.slow

@@ -56,9 +56,9 @@ class Tool(_Documented):
     """ "local", "global", or the name of a source."""
     path: str
     read_only: bool
-    destructive: bool | None
+    destructive: bool | None = None
     idempotent: bool
-    network: bool | None
+    network: bool | None = None
     title: str
     ends_turn: bool
     output_schema: dict[str, Any] | None = None
