@@ -15,16 +15,23 @@ ALWAYS: Final = (
 )  # fmt: skip
 """Protected whatever the setting says: git runs hooks and filters, and the others hold tools."""
 READ_OR_RUN: Final = (
-    ".venv", "venv", ".claude", ".mcp.json", ".cursor", ".cursorrules", ".vscode", "*.code-workspace", ".idea", ".zed",
-    ".opencode", "opencode.json", "opencode.jsonc", ".codex", ".gemini", ".windsurf", ".clinerules", ".roo",
-    ".aider.conf.yml", ".devcontainer", ".devcontainer.json", ".envrc", "mise.toml", ".mise.toml", ".exrc", ".nvim.lua",
-    ".dir-locals.el", ".gdbinit", ".cargo", "rust-toolchain.toml", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs",
+    ".venv", "venv",
+    # agents
+    ".aider*.y*ml", ".amazonq", ".claude", ".clinerules", ".codex", ".continue", ".copilot", ".crush*", "crush.json",
+    ".cursor", ".cursorrules", ".gemini", ".junie", ".kilocode", ".kiro", ".mcp.json", ".opencode", "opencode.json*", ".qwen",
+    ".roo", ".roomodes", ".trae", ".windsurf", ".windsurfrules",
+    # editors and debuggers
+    ".devcontainer", ".devcontainer.json", ".dir-locals.el", ".exrc", ".gdbinit", ".idea", ".lldbinit", ".lvimrc",
+    ".nvim.lua", ".nvimrc", ".vimrc", ".vscode", "*.code-workspace", ".zed",
+    # shells, versions, packages and builds
+    ".bazelrc", "bunfig.toml", ".cargo", ".config/mise*", ".envrc", ".irbrc", ".mise*", "mise*.toml", "mise/config.toml",
+    ".npmrc", ".pnp.*", ".pnpmfile.*", ".pryrc", "rust-toolchain.toml", ".yarnrc*",
 )  # fmt: skip
 """Read or run by interpreters, editors, agents and package managers without a question."""
-AT_COMMITS: Final = (".husky", ".pre-commit-config.yaml", "lefthook.yml")
+AT_COMMITS: Final = (".husky", ".lefthook*", "lefthook*", ".pre-commit-config.y*ml")
 ORDERS: Final = (
-    "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
-    ".github/hooks",
+    "AGENTS*.md", "CLAUDE*.md", "GEMINI*.md", ".goosehints", ".rules", ".github/agents", ".github/chatmodes",
+    ".github/hooks", ".github/*instructions*", ".github/prompts",
 )  # fmt: skip
 """Told to agents."""
 PROTECTED: Final = (*READ_OR_RUN, *AT_COMMITS, *ORDERS)

@@ -39,7 +39,9 @@ INODES_MIN: Final = 1024
 PID_MAX_SINCE: Final = (6, 14)
 RESERVED_PIDS: Final = 300
 """The kernel gives these numbers only until the first wrap, so a cell begins behind them: they would be a reserve for a
-fork bomb. A number may be used again at once; what must not confuse two processes holds a pidfd."""
+fork bomb."""
+NUMBERS_PER_PROCESS: Final = 2
+"""A process that has ended holds its number until it is reaped: a chain of processes that fork and exit needs as many again."""
 OF_NETWORK: Final = {
     "ipv4/tcp_rmem": "4096 65536 262144",
     "ipv4/tcp_wmem": "4096 65536 262144",
@@ -99,7 +101,7 @@ def bound_processes(processes: int) -> bool:
     """
     if not bounds_processes():
         return False
-    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes))
+    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * NUMBERS_PER_PROCESS))
     with contextlib.suppress(OSError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
         _write("/proc/sys/kernel/ns_last_pid", b"%d" % RESERVED_PIDS)
     return True

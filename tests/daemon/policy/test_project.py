@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from toolcelld.config.protected import PROTECTED
 from toolcelld.files import owners as module
+from toolcelld.files.paths import is_below
 from toolcelld.policy import repository
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.repository import named_by, submodules
@@ -398,3 +400,20 @@ def test_a_source_of_the_user_that_is_the_project_or_around_it_is_told(place: Pa
     assert sources(place) == (str(place),)
     assert sources(place.parent) == (str(place.parent),)
     assert sources(place / "below", place.parent / "beside") == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lefthook.yaml", "lefthook-local.toml", ".lefthook.yml", "mise.local.toml", ".mise.local.toml", ".mise/config.toml",
+        "mise/config.toml", ".config/mise.toml", "AGENTS.override.md", "CLAUDE.local.md", ".github/agents/a.md",
+        ".github/prompts/p.md", ".github/copilot-instructions.md", ".github/instructions/i.md", ".copilot/mcp.json", ".yarnrc",
+        ".yarnrc.yml", ".pnp.cjs", ".pnpmfile.cjs", ".nvimrc", ".vimrc", ".pre-commit-config.yml", ".kilocode/x",
+        ".amazonq/x", ".junie/x", ".kiro/x", ".trae/x", ".continue/x", "crush.json", ".crush.json", ".goosehints", ".rules",
+        ".lldbinit", ".bazelrc", ".irbrc", "bunfig.toml", "opencode.jsonc", ".aider.conf.yml",
+    ],
+)  # fmt: skip
+def test_every_name_that_a_program_reads_unasked_is_protected(place: Path, name: str) -> None:
+    put(place / name)
+    found = find_project(str(place), home="/home/me", names=PROTECTED)
+    assert any(is_below(str(place / name), its.path) for its in found.protected)

@@ -140,7 +140,7 @@ def test_the_processes_of_a_cell_are_bounded_for_root_too(place: Path, wrap: Wra
             os.waitpid(child, 0)
         return len(children)
 
-    assert in_child(wrap(apart(policy(place), breed, processes=10))) == 10
+    assert in_child(wrap(apart(policy(place), breed, processes=10))) == 10 * namespaces.NUMBERS_PER_PROCESS
     assert Path("/proc/sys/kernel/pid_max").read_text() == machine
 
 
