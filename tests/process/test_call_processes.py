@@ -471,3 +471,66 @@ def is_stopped(template: int) -> bool:
     except OSError:
         return True
     return set(states) == {"T"}
+
+
+CHANGES = """
+    import pathlib
+
+    shared = mmap.mmap(-1, 4096, prot=0) if MAPPED else None
+
+    @tool(isolation="call", timeout=20)
+    def t(does: str = "") -> dict:
+        place = tempfile.gettempdir()
+        protocol = socket.socket(fileno=os.dup(4))
+        found = {
+            "attributes": os.listxattr(place), "time": os.stat(place).st_mtime_ns,
+            "low": protocol.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT),
+            "pipe": fcntl.fcntl(1, fcntl.F_GETPIPE_SZ),
+        }
+        lock = fcntl.flock(0, fcntl.LOCK_EX | fcntl.LOCK_NB) if does == "lock" else None
+        if does == "attribute":
+            os.setxattr(place, "user.left", b"data")
+        elif does == "time":
+            os.utime(place, ns=(1, 1))
+        elif does == "low":
+            protocol.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 100_000)
+        elif does == "pipe":
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 4096)
+        elif does == "shut":
+            protocol.shutdown(socket.SHUT_RD)
+        elif does == "deaf":
+            socket.socket(fileno=os.dup(5)).shutdown(socket.SHUT_RD)
+        elif does == "write":
+            libc = ctypes.CDLL(None)
+            address = next(int(line.split(b"-")[0], 16) for line in open("/proc/self/maps", "rb") if b"/dev/zero" in line)
+            libc.mprotect(ctypes.c_void_p(address), 4096, 3)
+            found["left"] = ctypes.string_at(address, 4).decode("latin-1")
+            ctypes.memmove(address, b"left", 4)
+        return found
+"""
+
+
+@pytest.mark.parametrize("profile", ["baseline", "strict"])
+@pytest.mark.parametrize("does", ["", "attribute", "time", "low", "pipe", "shut", "deaf", "lock", "write"])
+async def test_a_call_leaves_nothing_in_what_the_template_keeps(
+    daemon: RunningDaemon, profile: str, does: str
+) -> None:
+    configure(daemon, profile)
+    daemon.tool("t", HEAD + CHANGES.replace("MAPPED", str(does == "write")))
+    async with daemon.connect() as first, daemon.connect() as second:
+        before = (await first.call("t")).check().details
+        changed = await first.call("t", {"does": does})
+        then = (await second.call("t", {"does": "write"} if does == "write" else {})).check()
+    if changed.kind is Kind.tool_error and "Operation not supported" in changed.text:
+        pytest.skip("the file system has no attributes")
+    assert changed.ok, changed
+    after = then.details
+    if does == "write":
+        assert after["left"] == "\0\0\0\0"
+    else:
+        assert {**after, "time": 0} == {**before, "time": 0}
+        assert after["time"] != 1
+    if does in ("", "time", "lock"):  # what can be set again costs no cell
+        assert then.facts.worker_id == changed.facts.worker_id
+    else:
+        assert then.facts.worker_id != changed.facts.worker_id

@@ -21,8 +21,8 @@ SEGMENTS: Final = "/proc/sysvipc/shm"
 REMOVED_MAX: Final = 10_000
 """Entries that are removed after one call; it takes less time to make a new cell than to remove more."""
 
-_Identity: TypeAlias = tuple[int, int, int]
-"""The mode, the device and the inode of a directory."""
+_Identity: TypeAlias = tuple[int, int, int, tuple[tuple[str, bytes], ...]]
+"""The mode, the device, the inode and the extended attributes of a directory."""
 
 
 class Leftovers:
@@ -47,6 +47,7 @@ class Leftovers:
                     self._kept[path] = None
                     while (path := os.path.dirname(path)) != root:
                         self._kept.setdefault(path, _identity(path))
+        self._times = {path: _times(path) for path, found in self._kept.items() if found is not None}
         self._removed = 0
 
     def is_clean(self) -> bool:
@@ -65,6 +66,7 @@ class Leftovers:
                 for name in os.listdir(directory):
                     if (path := os.path.join(directory, name)) not in self._kept:
                         self._remove(path, device)
+                os.utime(directory, ns=self._times[directory])
         except (OSError, RecursionError):
             return False
         return self.is_clean()
@@ -103,7 +105,17 @@ class Leftovers:
 
 def _identity(path: str) -> _Identity:
     found = os.lstat(path)
-    return found.st_mode, found.st_dev, found.st_ino
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:  # a file system that has none
+        names = []
+    attributes = tuple((name, os.getxattr(path, name, follow_symlinks=False)) for name in sorted(names))
+    return found.st_mode, found.st_dev, found.st_ino, attributes
+
+
+def _times(path: str) -> tuple[int, int]:
+    found = os.lstat(path)
+    return found.st_atime_ns, found.st_mtime_ns
 
 
 def _mount_points() -> set[str]:

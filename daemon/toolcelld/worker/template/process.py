@@ -13,7 +13,6 @@ and of the cell's init.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import itertools
 import os
@@ -23,16 +22,15 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from toolcelld import linux
-from toolcelld.sandbox.setup import ABORT, ABORT_SIGNAL, PROTOCOL, REPORTS, Plan
+from toolcelld.sandbox.setup import ABORT_SIGNAL, Plan
 from toolcelld.sandbox.system_calls import seccomp
+from toolcelld.worker.template.descriptors import SharedDescriptors
 from toolcelld.worker.template.leftovers import Leftovers
 
 __all__ = ["FINISHED", "Template"]
 
 FINISHED: Final = 200
 """The exit status of a process whose call is over. A tool that exits with it itself has broken the protocol."""
-SHARED_DESCRIPTORS: Final = (0, 1, 2, PROTOCOL, ABORT, REPORTS)
-"""Their status flags belong to what is open, and so to all processes that have it."""
 
 
 class Template:
@@ -58,7 +56,7 @@ class Template:
         """
         signal.signal(ABORT_SIGNAL, self._forward)
         program = seccomp.protecting((1, self._pid)) if self._scoped else b""
-        flags = [fcntl.fcntl(number, fcntl.F_GETFL) for number in SHARED_DESCRIPTORS]
+        shared = SharedDescriptors()
         gc.freeze()
         for call in itertools.count(1):
             self._child = os.fork()
@@ -68,9 +66,7 @@ class Template:
             _, status = os.waitpid(self._child, 0)
             if (code := os.waitstatus_to_exitcode(status)) != FINISHED:
                 _exit_as(code)
-            for number, value in zip(SHARED_DESCRIPTORS, flags, strict=True):
-                fcntl.fcntl(number, fcntl.F_SETFL, value)
-            if not self._leftovers.remove():
+            if not (shared.reset() and self._leftovers.remove()):
                 os._exit(0)  # and the cell ends with what is left
             gone(call)
 

@@ -20,6 +20,8 @@ from toolcelld.worker.template.leftovers import Leftovers
 
 __all__ = ["ImportTraces"]
 
+PERMISSIONS: Final = 1
+"""Which field of a mapping they are: `mprotect` changes them."""
 TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -102,13 +104,16 @@ def _descriptors() -> Mapping[str, str]:
 
 
 def _shared_mappings() -> set[bytes]:
-    """The mappings that a fork would share for writing."""
-    lines = _read("/proc/self/maps").splitlines()
-    return {
-        line
-        for line in lines
-        if line.split(None, 2)[1].startswith(b"rw") and line.split(None, 2)[1].endswith(b"s")
-    }
+    """The mappings that a fork would share and that can be written, now or after `mprotect`."""
+    found: set[bytes] = set()
+    mapping = b""
+    for line in _read("/proc/self/smaps").splitlines():
+        name, _, rest = line.partition(b":")
+        if name == b"VmFlags" and {b"sh", b"mw"} <= set(rest.split()):
+            found.add(mapping)
+        elif b"-" in name.partition(b" ")[0]:
+            mapping = b" ".join(part for place, part in enumerate(line.split()) if place != PERMISSIONS)
+    return found
 
 
 def _read(path: str) -> bytes:
