@@ -6,9 +6,8 @@ thousand workers delays another one's first call by one call; order of arrival a
 In each round the owners have the same order. An item that waits for a place of its owner is not offered: only the first
 items of an owner are, as many as it has free places.
 
-What is offered is kept in lanes, of items that can be served by the same thing, each in the order of serving. Whoever
-serves one looks at the first items of the lanes, so that an event costs as much as there are lanes and not as much as
-items wait.
+What is offered is kept in lanes, of items that can be served by the same thing, each in the order of serving. Serving
+needs the first items of the lanes only, so an event costs as much as there are lanes and not as much as items wait.
 """
 
 from __future__ import annotations
