@@ -186,6 +186,7 @@ def test_an_engine_cannot_answer_for_its_own_programs(
         ("fallocate", (3, 3), 0),  # a hole
         ("fallocate", (3, 1), errno.EOPNOTSUPP),
         ("fallocate", (3, 0x11), errno.EOPNOTSUPP),
+        ("fallocate", (3, 0x20), errno.EOPNOTSUPP),  # a range is inserted, and the file gets longer
         ("ioctl", (0, 0x40305828), errno.EOPNOTSUPP),
         ("ioctl", (0, 0x5401), 0),
         ("ioctl", (0, 0x5412), errno.EPERM),
