@@ -313,7 +313,7 @@ time.sleep(SECONDS_MAX)
 @pytest.mark.parametrize(
     "limits",
     [
-        *({"open_files": count} for count in (1, 2, 4, 8, 15, 16, 17)),
+        *({"open_files": count} for count in (1, 2, 4, 8, 31, 32, 33)),
         *({"processes": count} for count in (1, 2, 3)),
         *({"memory": size} for size in (1, "1MiB", "8MiB")),
         *({"file_size": size} for size in (1, "1KiB")),
@@ -330,8 +330,8 @@ async def test_a_limit_below_what_a_worker_needs_is_refused_in_words_or_works(
         outcome = await session.call("nothing", limits=limits)
 
     assert outcome.kind in ("ok", "refused", "limit_exceeded", "invalid_arguments"), outcome
-    if limits.get("open_files", 16) < 16:
+    if limits.get("open_files", 32) < 32:
         assert outcome.kind == "refused"
-        assert "open_files: expected 16 or more" in outcome.message
+        assert "open_files: expected 32 or more" in outcome.message
     elif "open_files" in limits:
         assert outcome.ok

@@ -134,7 +134,7 @@ _TYPES: Final = [
     (schema.SecondsLimit, 'duration or `"off"`'),
     (schema.BytesLimit, 'size or `"off"`'),
     (schema.CountLimit, 'count or `"off"`'),
-    (schema.OpenFilesLimit, 'count from 16 or `"off"`'),
+    (schema.OpenFilesLimit, 'count from 32 or `"off"`'),
     (schema.Seconds, "duration"),
     (schema.Bytes, "size"),
     (schema.Count, "count"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolcell import client
 from toolcell._authoring.options import OPTIONS
+from toolcell._units import OPEN_FILES_MIN
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcelld.config.load import Config
 from toolcelld.config.resolution.declaration import DeclarationError, Preset
@@ -18,7 +19,7 @@ from toolcelld.config.resolution.settings import KEYS, Limits, lower, resolve
 from toolcelld.config.schema import DefaultsSection, MaxSection, SourceSection, ToolSection
 from toolcelld.rpc.messages.decoding import decode_limits
 
-VALUES = st.integers(min_value=1, max_value=10_000) | st.none()
+VALUES = st.integers(min_value=OPEN_FILES_MIN, max_value=10_000) | st.none()
 LIMITS = st.builds(Limits, **dict.fromkeys(KEYS.values(), VALUES))
 SAID = st.dictionaries(
     st.sampled_from(sorted(KEYS)), VALUES.map(lambda value: "off" if value is None else value)
@@ -33,8 +34,8 @@ def test_configuration_contract_file_and_client_have_the_same_limits() -> None:
     assert {field.name for field in pb.Limits.DESCRIPTOR.fields} == {*asdict(Limits())} == {*KEYS.values()}
     assert {*client.Limits.__annotations__} == {*KEYS}
     assert {*client.Limits.__annotations__} <= {*OPTIONS}
-    seventeens = dict.fromkeys(KEYS.values(), 17)
-    assert decode_limits(pb.Limits(**seventeens), "call.limits") == Limits(**seventeens)
+    sixties = dict.fromkeys(KEYS.values(), 60)
+    assert decode_limits(pb.Limits(**sixties), "call.limits") == Limits(**sixties)
 
 
 @given(LIMITS, LIMITS)
