@@ -31,7 +31,7 @@ __all__ = [
 
 SECONDS_MAX = 366 * 86_400.0  # what every clock and timer of ours can still count; longer is "off"
 COUNT_MAX = 2**31 - 1  # the wire's and the kernel's counts are of 32 bits
-OPEN_FILES_MIN = 32  # Node needs 24 before it has loaded a file; a Python worker has seven, and opens some at a time
+OPEN_FILES_MIN = 32  # Node needs 24 before it has loaded a file, a Python worker a dozen
 SIZE_BYTES_MAX = 2**60  # 1 EiB; the kernel's sizes are signed 64 bits
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
