@@ -20,10 +20,10 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
+from toolcelld.files import git_config
 from toolcelld.files.owners import walk
 from toolcelld.files.paths import Place, is_below, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
-from toolcelld.policy import git_config
 
 __all__ = ["common_directory", "gitdir_named", "named_by", "submodules"]
 

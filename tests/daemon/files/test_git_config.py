@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcelld.policy.git_config import Entry, named_files, parse, read_with_includes
+from toolcelld.files.git_config import Entry, named_files, parse, read_with_includes
 from toolcelld.policy.repository import INDEX_BYTES_MAX, submodules
 
 PIECES = st.sampled_from(
@@ -100,7 +100,7 @@ def test_includes_within_includes_are_read_and_a_circle_ends() -> None:
 
 HOSTILE = """
 import itertools, string, sys
-from toolcelld.policy.git_config import parse
+from toolcelld.files.git_config import parse
 for piece in [*string.printable, *map("".join, itertools.product('[]"\\\\\\n =#;a.', repeat=2)), "[a", '[a "', "a=", 'a="', "a=\\\\\\n"]:
     for _ in parse(piece * (2**17 // len(piece))):
         pass
