@@ -21,10 +21,11 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Generic, Literal, TypeVar
 
+import grpc
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from toolcell._session_reasons import SessionReason
@@ -156,6 +157,7 @@ def connect(
     Raises Unavailable, whose text says what to do, and RuntimeError in the thread of a running event loop.
     """
     _refuse_a_running_loop()
+    _keep_grpc_running()
     with ExitStack() as stack:
         running = start_blocking_portal(name="toolcell session")
         stay = _Stay(running.__enter__())
@@ -181,6 +183,15 @@ def connect(
             )
         )
         yield Session(stay)
+
+
+@cache
+def _keep_grpc_running() -> None:
+    """Hold what the channels of all loops share, until the process ends.
+
+    grpc.aio 1.8x closes its pipe with the last channel, in the thread that has it, while another thread's loop reads.
+    """
+    grpc.aio.init_grpc_aio()
 
 
 class _Stay:

@@ -19,10 +19,8 @@ def memory_in_system_v(target: dict[str, Any]) -> str:
     segment = checked(libc.shmget(target["key"], ctypes.c_size_t(200 * 2**20), 0o1600))
     address = libc.shmat(segment, None, 0)
     ctypes.memset(address, 1, 200 * 2**20)
-    # For the meter to look: who lets go between two looks is not seen without a control group.
-    time.sleep(0.3)
+    # For the meter to look, late on a busy machine: who lets go between two looks is not seen without a control group.
+    time.sleep(5)
     libc.shmdt(ctypes.c_void_p(address))
-
-    time.sleep(2)
     Path("survived").touch()
     return "it was kept"
