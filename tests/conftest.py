@@ -19,6 +19,7 @@ import select
 import signal
 import sqlite3
 import stat
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -201,6 +202,17 @@ def spared() -> Callable[[], frozenset[int]]:
     from tests.daemons import kept_processes  # now, as it imports gRPC, which reads the variable above
 
     return kept_processes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def what_is_kept_has_started() -> None:
+    """Start what a process keeps for its life, before a test's world is looked at: the inspector, threads of looks."""
+    if sys.platform == "linux":
+        from toolcelld.files import looks
+        from toolcelld.inspector import process
+
+        looks.start()
+        process.confinement()
 
 
 @pytest.fixture(autouse=True)

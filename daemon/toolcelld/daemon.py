@@ -38,6 +38,8 @@ from toolcelld.environments.kept import Kept, Place
 from toolcelld.environments.packages import Lock, Manager, Manifest
 from toolcelld.errors import Refusal
 from toolcelld.event_log import Broadcast, EventLog, LogLine, OperatorEvent
+from toolcelld.files.looks import look
+from toolcelld.inspector import process as inspector
 from toolcelld.lifecycle import DAEMON, DaemonEvent, DaemonState, Machine, WorkerState
 from toolcelld.output.spill import SpillStore
 from toolcelld.policy import trust
@@ -294,7 +296,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
     async def _describe(self, file: ToolFile) -> Description:
         try:
-            spec = await asyncio.to_thread(self.ruleset.describing, file)
+            spec = await look(file.directory, self.ruleset.describing, file)
             description = await self.pool.describe(spec)
         except Refusal as refusal:
             return Description(broken=Broken("setup", refusal.message))
@@ -352,6 +354,7 @@ class Daemon(Machine[DaemonState, DaemonEvent]):
 
         On an exception within, the cells are ended, and the rest is left to the end of the process.
         """
+        inspector.start()
         await self.store.start()
         await self.spills.start()
         await self._temporary_directories.start()

@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -31,6 +30,7 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
 from toolcelld.event_log import EventLogHandler
+from toolcelld.files import looks
 from toolcelld.lifecycle import DaemonEvent
 from toolcelld.rpc.agent_service import ToolCell
 from toolcelld.rpc.auth import TokenInterceptor
@@ -39,7 +39,7 @@ from toolcelld.rpc.operator_service import Operator
 from toolcelld.runtime_directory import RuntimeDirectory
 from toolcelld.worker.zygote.launch import LaunchedZygote
 
-__all__ = ["SERVER_OPTIONS", "run", "started_threads"]
+__all__ = ["SERVER_OPTIONS", "run"]
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,8 @@ async def run(
         on_serving: Called when the socket answers.
     """
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(started_threads(THREADS))
+    loop.set_default_executor(looks.started(ThreadPoolExecutor(THREADS, "toolcell"), THREADS))
+    looks.start()
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
@@ -151,24 +152,6 @@ async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[
         await daemon.sessions.drain(0 if daemon.options.private else daemon.options.drain_seconds)
         await server.stop(grace=1)
     daemon.fire(DaemonEvent.GONE)
-
-
-def started_threads(count: int) -> ThreadPoolExecutor:
-    """Return an executor whose threads all run: one more cannot be started where the user has no process left.
-
-    Raises:
-        RuntimeError: They cannot be started.
-    """
-    threads = ThreadPoolExecutor(count, "toolcell")
-    together = threading.Barrier(count + 1)
-    try:
-        for _ in range(count):
-            threads.submit(together.wait)  # none is idle until all are there, so each begins another one
-        together.wait()
-    except BaseException:
-        together.abort()
-        raise
-    return threads
 
 
 class _Health(health_pb2_grpc.HealthServicer):

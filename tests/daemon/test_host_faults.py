@@ -12,6 +12,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,7 @@ from toolcelld.config.schema import HookSection
 from toolcelld.daemon import Daemon
 from toolcelld.environments import kept as kept_module
 from toolcelld.environments.kept import Kept
+from toolcelld.files.looks import started
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.output import spill as spill_module
 from toolcelld.output.spill import SpillStore
@@ -401,7 +403,7 @@ async def threads_of_the_daemon(_: asyncio.TaskGroup, __: Path, patch: pytest.Mo
     def refuse(_: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
-    threads = server.started_threads(3)
+    threads = started(ThreadPoolExecutor(3), 3)
     patch.setattr(threading.Thread, "start", refuse)
     loop = asyncio.get_running_loop()
     together = threading.Barrier(3)

@@ -27,7 +27,7 @@ LINE_MAX = 200
 PRINTED_MAX = 8 * LINES_MAX * LINE_MAX
 
 _PLACES = re.compile(
-    r"""(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S+)   # kept
+    r"""(?P<url>\b(?!file:)[a-z][a-z0-9+.-]{0,31}://\S+)   # kept
       | (?P<quote>['"])(?P<quoted>/[^'"\n]*)(?P=quote)  # may contain spaces
       | (?<![\w.)])(?P<bare>/+[^\s'":,;()<>|*?\[\]{}]+)""",
     re.VERBOSE | re.IGNORECASE,

@@ -26,6 +26,7 @@ from toolcelld.catalog.discovery.sources import ToolFile, sources_of
 from toolcelld.catalog.permissions import denied_by
 from toolcelld.catalog.problem import Problem
 from toolcelld.config.load import Config
+from toolcelld.files.looks import look
 
 __all__ = ["Pin", "WatchedDirectory"]
 
@@ -145,7 +146,9 @@ class WatchedDirectory:
     async def _rescan(self) -> None:
         async with self._rescan_lock:
             self._queued = None  # a later request may follow an edit that this rescan does not see
-            seen = await asyncio.to_thread(_look, self._config(), self.catalog.directory, self.scanned)
+            seen = await look(
+                self.catalog.directory, _look, self._config(), self.catalog.directory, self.scanned
+            )
             cached = await self._descriptions.cached(
                 [file.digest for file in seen.files if file.digest not in self._known]
             )

@@ -19,6 +19,7 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo
 from toolcelld.catalog.describing.descriptions import Cache, Describe, DescriptionCache
 from toolcelld.catalog.directory import Pin, WatchedDirectory
 from toolcelld.config.load import Config
+from toolcelld.files.looks import look
 from toolcelld.files.paths import is_below
 
 __all__ = ["CatalogRegistry", "DirectoryError", "Pin", "resolved"]
@@ -93,7 +94,7 @@ class CatalogRegistry:
 
         Raises `DirectoryError`. When cancelled, it leaves no pin.
         """
-        watched = self._watched(await asyncio.to_thread(resolved, directory))
+        watched = self._watched(await look(directory, resolved, directory))
         pin = watched.pin()
         try:
             enough = None if at_once else watched.known
@@ -107,7 +108,7 @@ class CatalogRegistry:
 
     async def refresh(self, directory: str, *, wait_seconds: float | None = None) -> Catalog:
         """Rescan a directory, broken files included; return its newest catalog after at most `wait_seconds`."""
-        pin = self._watched(await asyncio.to_thread(resolved, directory)).pin()
+        pin = self._watched(await look(directory, resolved, directory)).pin()
         try:
             return await self._refreshed(pin, wait_seconds)
         finally:
@@ -118,7 +119,7 @@ class CatalogRegistry:
 
         Raises `DirectoryError`.
         """
-        pin = self._watched(await asyncio.to_thread(resolved, directory)).pin()
+        pin = self._watched(await look(directory, resolved, directory)).pin()
         try:
             await pin.watched.read()
         finally:

@@ -36,6 +36,7 @@ from toolcelld import linux
 from toolcelld.catalog.discovery.digest import UNWATCHED
 from toolcelld.catalog.discovery.sources import PROJECT, Source
 from toolcelld.catalog.registry import DirectoryError
+from toolcelld.files.looks import look
 
 __all__ = ["Watch"]
 
@@ -205,7 +206,7 @@ class Watch:
         while True:
             edits = follower.begin()
             try:
-                places = await asyncio.to_thread(self._places_of, directory)
+                places = await look(directory, self._places_of, directory)
             except (OSError, ValueError) as error:
                 if not fails:
                     logger.warning("edits below %s are not seen: %s; it is tried again", directory, error)

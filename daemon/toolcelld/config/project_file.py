@@ -31,7 +31,8 @@ from toolcelld.config.permissions import Stricter, stricter_rules
 from toolcelld.config.schema import Hosts, LimitKeys, Names, SecretNames, Section, strings
 from toolcelld.environments.requirements import RequirementsError, checked
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
-from toolcelld.files.toml import TomlError, parse_toml
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -116,8 +117,8 @@ def read(project: str) -> tuple[ProjectFile, bytes] | None:
 def parse(path: str, raw: bytes) -> ProjectFile:
     """Parse the content of such a file; `path` is for messages. Raises `ConfigError`."""
     try:
-        table = parse_toml(raw)
-    except TomlError as error:
+        table = answers.toml(raw)
+    except InspectionError as error:
         raise ConfigError(path, [Mistake("", "", str(error))]) from error
     try:
         return ProjectFile.model_validate(table)

@@ -23,6 +23,8 @@ from typing import Final
 
 from toolcelld.files.paths import is_below
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 
 __all__ = [
     "LOADED",
@@ -133,13 +135,10 @@ def find(executable: str, home: str) -> Interpreter:
 def _configuration(prefix: str) -> Mapping[str, str] | None:
     """Return the keys of an environment's `pyvenv.cfg`; None if the directory is no environment."""
     try:
-        text = read_regular(os.path.join(prefix, "pyvenv.cfg"), CONFIGURATION_BYTES_MAX).decode(
-            errors="replace"
-        )
-    except (OSError, NotRegularError, TooLargeError):
+        raw = read_regular(os.path.join(prefix, "pyvenv.cfg"), CONFIGURATION_BYTES_MAX)
+        return answers.python_environment(raw)
+    except (OSError, NotRegularError, TooLargeError, InspectionError):
         return None
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
 
 
 def _follow(executable: str) -> tuple[str, tuple[str, ...]]:

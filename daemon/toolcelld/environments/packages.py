@@ -6,8 +6,9 @@ They are kept under the digest of both files, as environments of Python are, so 
 never changes what a worker uses, and nothing is written into a project, where programs outside of cells would run it.
 The engine looks there after the project's own `node_modules`.
 
-Only these two files are read, and only as bytes; what they say is for the program that installs, in its cell. Of the
-configuration of the project only what `registries` says counts, as it could name another registry, or send it a token.
+Only these two files are read, and parsed by the inspector alone; what they say is for the program that installs, in its
+cell. Of the configuration of the project only what `registries` says counts, as it could name another registry, or send it
+a token.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import os
 import platform
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from toolcelld.environments.engine import EngineName, find_engine
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 
 __all__ = [
     "INSTALLED", "MANIFEST", "Lock", "Manager", "Manifest", "Opened", "PackagesError", "Setting", "declares", "find_manager", "installed",
@@ -42,7 +45,6 @@ FOREIGN: Final = {"yarn.lock": "yarn", "pnpm-lock.yaml": "pnpm"}
 MANIFEST_BYTES_MAX: Final = 2**20
 LOCK_BYTES_MAX: Final = 32 * 2**20
 """A lock of ten thousand packages has a third of it."""
-SECTIONS: Final = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 OPTIONS: Final[Mapping[EngineName, tuple[str, ...]]] = {
     "bun": ("install", "--frozen-lockfile", "--ignore-scripts", "--no-progress", "--backend", "copyfile"),
     "node": ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"),
@@ -132,9 +134,9 @@ def read_manifest(directory: str, opened: Opened) -> Manifest | None:
     """
     content = _read(os.path.join(directory, MANIFEST), MANIFEST_BYTES_MAX, opened)
     asked = _parsed(content, os.path.join(directory, MANIFEST))
-    if not any(asked.get(section) for section in SECTIONS):
+    if not asked.packages:
         return None
-    if asked.get("workspaces"):
+    if asked.workspaces:
         raise PackagesError(
             f"{directory}/{MANIFEST} has workspaces, whose packages lie elsewhere in the project.\n"
             f"  Install them there: bun install --ignore-scripts   or   npm ci --ignore-scripts"
@@ -175,14 +177,11 @@ def _read(path: str, bytes_max: int, opened: Opened) -> bytes:
         raise PackagesError(f"{path} has more than {bytes_max // 2**20} MiB.") from error
 
 
-def _parsed(content: bytes, path: str) -> Mapping[str, Any]:
+def _parsed(content: bytes, path: str) -> answers.NpmManifest:
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise PackagesError(f"{path} is not JSON: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise PackagesError(f"{path} is no JSON object.")
-    return cast("Mapping[str, Any]", found)
+        return answers.npm_manifest(content)
+    except InspectionError as error:
+        raise PackagesError(f"{path} {str(error).removesuffix('.')}.") from None
 
 
 def declares(directory: str, package: str, opened: Opened) -> bool:
@@ -191,10 +190,7 @@ def declares(directory: str, package: str, opened: Opened) -> bool:
         manifest = read_manifest(directory, opened)
     except PackagesError:
         return False
-    if manifest is None:
-        return False
-    asked = _parsed(manifest.content, MANIFEST)
-    return any(isinstance(names := asked.get(section), dict) and package in names for section in SECTIONS)
+    return manifest is not None and package in _parsed(manifest.content, MANIFEST).packages
 
 
 def installed(place: str, directory: str, opened: Opened) -> str:
@@ -273,8 +269,6 @@ def read_settings(path: str, opened: Opened = os.open) -> tuple[Setting, ...]:
         opened: As in `read_manifest`.
     """
     try:
-        lines = read_regular(path, MANIFEST_BYTES_MAX, opened=opened).decode(errors="replace").splitlines()
-    except (OSError, NotRegularError, TooLargeError):
+        return answers.npm_settings(read_regular(path, MANIFEST_BYTES_MAX, opened=opened))
+    except (OSError, NotRegularError, TooLargeError, InspectionError):
         return ()
-    pairs = (line.partition("=") for line in lines if not line.lstrip().startswith((";", "#", "[")))
-    return tuple((key.strip(), value.strip().strip("\"'")) for key, _, value in pairs)

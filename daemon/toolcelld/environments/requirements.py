@@ -1,31 +1,17 @@
-"""Reads which packages a tool file asks for: the `# /// script` block of PEP 723, without running anything.
-
-    # /// script
-    # requires-python = ">=3.12"
-    # dependencies = ["numpy", "requests<3"]
-    # ///
-
-The block is read line by line, so that its time grows with its length only, and parsed as TOML within bounds.
-A dependency is a name with versions, extras and markers. Addresses, paths and options are refused: they would name code
-outside of the package index, or change the index. `[tool.…]` tables are not read.
-"""
+"""The packages that tool files in Python ask for, as `inspector.requirements` reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
-from toolcelld.files.toml import TomlError, parse_toml
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 
 __all__ = ["NO_REQUIREMENTS", "Requirements", "RequirementsError", "checked", "has_block", "in_file"]
 
-BLOCK_BYTES_MAX: Final = 64 * 1024
-"""A hundred requirements of sixty characters are a tenth of it."""
-PACKAGES_MAX: Final = 200
-PACKAGE_CHARACTERS_MAX: Final = 500
-BEGIN: Final = "# /// script"
-END: Final = "# ///"
+BEGIN: Final = b"# /// script"
 
 
 class RequirementsError(ValueError):
@@ -53,7 +39,7 @@ NO_REQUIREMENTS: Final = Requirements()
 
 def has_block(content: bytes) -> bool:
     """Whether a file may have a block; cheap, for files that have none."""
-    return BEGIN.encode() in content
+    return BEGIN in content
 
 
 def in_file(content: bytes) -> Requirements:
@@ -65,32 +51,12 @@ def in_file(content: bytes) -> Requirements:
     Raises:
         RequirementsError: The block cannot be used.
     """
-    text = _block(content) if has_block(content) else None
-    if text is None:
-        return Requirements()
-    if len(text) > BLOCK_BYTES_MAX:
-        raise RequirementsError(f"its script block is longer than {BLOCK_BYTES_MAX // 1024} KiB")
+    if not has_block(content):
+        return NO_REQUIREMENTS
     try:
-        table = parse_toml(text.encode())
-    except TomlError as error:
-        raise RequirementsError(f"its script block {error}") from None
-    dependencies: Any = table.get("dependencies", [])
-    if not isinstance(dependencies, list) or not all(
-        isinstance(one, str) for one in cast("list[object]", dependencies)
-    ):
-        raise RequirementsError(
-            '`dependencies` of its script block should be a list: ["numpy", "requests<3"]'
-        )
-    python = table.get("requires-python", "")
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # for the few files that ask for packages
-
-    try:
-        specifier = str(SpecifierSet(python)) if isinstance(python, str) and len(python) < 200 else None
-    except InvalidSpecifier:
-        specifier = None
-    if specifier is None:
-        raise RequirementsError('`requires-python` of its script block should be versions, as ">=3.12"')
-    return Requirements(checked(cast("list[str]", dependencies)), specifier)
+        return Requirements(*answers.script_block(content))
+    except InspectionError as error:
+        raise RequirementsError(str(error)) from None
 
 
 def checked(packages: Iterable[str]) -> tuple[str, ...]:
@@ -102,49 +68,7 @@ def checked(packages: Iterable[str]) -> tuple[str, ...]:
     Raises:
         RequirementsError: One of them is not a name with versions, or there are too many.
     """
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    found: set[str] = set()
-    for package in packages:
-        shown = ascii(package[:60])
-        # A line break would begin another line, and so an option, in a file of requirements.
-        if not package.isprintable() or len(package) > PACKAGE_CHARACTERS_MAX:
-            raise RequirementsError(f'{shown} is no requirement; write a name and versions, as "requests<3"')
-        try:
-            requirement = Requirement(package)
-        except InvalidRequirement:
-            raise RequirementsError(
-                f'{shown} is no requirement; write a name and versions, as "requests<3"'
-            ) from None
-        if requirement.url is not None:
-            raise RequirementsError(
-                f"{shown} has an address; packages come from the index that uv is configured with, "
-                f'so write "{requirement.name}" and its versions'
-            )
-        found.add(str(requirement))
-        if len(found) > PACKAGES_MAX:
-            raise RequirementsError(f"more than {PACKAGES_MAX} requirements")
-    return tuple(sorted(found))
-
-
-def _block(content: bytes) -> str | None:
-    """Return the text of the block, or None; raise `RequirementsError` for two of them, or one without an end."""
-    found: list[str] = []
-    lines: list[str] | None = None  # of the block that is being read
-    for line in content.decode(errors="replace").split("\n"):
-        line = line.removesuffix("\r")
-        if lines is None:
-            lines = [] if line == BEGIN else None
-        elif line == END:
-            found.append("\n".join(lines))
-            lines = None
-        elif line == "#" or line.startswith("# "):
-            lines.append(line[2:])
-        else:
-            break
-    if lines is not None:
-        # Read as no block, it would be a tool that misses its packages, and no word of why.
-        raise RequirementsError(f'its script block has no end: write a line "{END}" below it')
-    if len(found) > 1:
-        raise RequirementsError("it has two script blocks; join them")
-    return found[0] if found else None
+    try:
+        return answers.requirements(packages)
+    except InspectionError as error:
+        raise RequirementsError(str(error)) from None

@@ -17,6 +17,7 @@ Of a linked git worktree the repository's own directory is found too, so that it
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import stat
@@ -27,6 +28,7 @@ from typing import Final, NamedTuple
 from toolcelld.config.protected import ALWAYS
 from toolcelld.files.owners import user_name, walk
 from toolcelld.files.paths import Place, is_below
+from toolcelld.inspector.process import InspectionError
 from toolcelld.policy.repository import common_directory, gitdir_named, named_by, submodules
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]
@@ -58,7 +60,9 @@ class Project:
     git: tuple[str, ...] = ()  # those of the protected places that are git's metadata
     looked: tuple[Looked, ...] = ()
     repository: tuple[Place, ...] = ()  # the git directory of a linked worktree's repository
-    fault: str = ""  # why it cannot be trusted: which other users can write in it; empty where none can
+    fault: str = (
+        ""  # why it cannot be trusted: which other users can write in it, or what of git's cannot be read
+    )
     sources: tuple[
         str, ...
     ] = ()  # the user's directories of tools that it is, or is in: only their tools write in it
@@ -105,7 +109,9 @@ def find_project(
             ours = owner in (0, os.geteuid()) or step.path in safe
             worktree = step.path
             if ours and not is_below(home, step.path):
-                root, repository = step.path, common_directory(step.path, home, safe)
+                root = step.path
+                with contextlib.suppress(InspectionError):  # then it is a fault, below
+                    repository = common_directory(root, home, safe)
             break
     faults = (step.fault_within if is_below(step.path, root) else step.fault_above for step in chain)
     finder = _Finder(root, names, home)
@@ -116,7 +122,7 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
+    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe) or finder.fault
     found = finder.project(worktree, repository, fault)
     around = dict.fromkeys(place for place in map(os.path.realpath, sources) if is_below(root, place))
     return replace(found, sources=tuple(around))
@@ -161,6 +167,7 @@ class _Finder:
         self._protected: dict[str, Place] = {}
         self._git: dict[str, None] = {}
         self._looked: dict[str, Looked] = {}
+        self.fault = ""
 
     def project(self, worktree: str, repository: tuple[Place, ...], fault: str) -> Project:
         """Return what was collected."""
@@ -238,7 +245,10 @@ class _Finder:
             self.protect(os.path.normpath(os.path.join(above, os.readlink(path))), links + 1)
         if os.path.basename(path) == ".git" and path not in self._git:
             self._git[path] = None
-            self._protect_repository(path)
+            try:
+                self._protect_repository(path)
+            except InspectionError as error:  # what it makes git run is not known
+                self.fault = self.fault or str(error)
 
     def _look_for_missing(self, path: str) -> None:
         """Have the first component that is missing of a path looked for: a link or a setting names it already."""

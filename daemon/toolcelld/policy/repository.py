@@ -1,10 +1,10 @@
 """What in a git repository decides what git runs: found by reading its metadata, and no program is started.
 
 `.git` itself is protected as a whole. Besides, git runs or reads what lies outside of it and is named in it: what a link
-in it leads to, the `.git` of each submodule, and what its configuration names (`git_config`): hooks, included
-configuration, scripts of filters, editors and aliases. The user's own configuration counts as well.
-The metadata came with the repository, so it is read without following links, up to bounds, and a line that is not
-understood names nothing.
+in it leads to, the `.git` of each submodule, and what its configuration names: hooks, included configuration, scripts of
+filters, editors and aliases. The user's own configuration counts as well.
+The metadata came with the repository, so it is opened without following links and read up to bounds, its content is
+parsed by the inspector, and a line that is not understood names nothing.
 
 A linked worktree (`git worktree add`) has its metadata outside of the project: its `.git` is a file that names a
 directory of the repository. That file came with the project, so what it names is believed only where the repository
@@ -14,33 +14,34 @@ says the same of this worktree, in a place that the project's author cannot writ
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
-from toolcelld.files import git_config
 from toolcelld.files.owners import walk
 from toolcelld.files.paths import Place, is_below, open_plain
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 
 __all__ = ["common_directory", "gitdir_named", "named_by", "submodules"]
+
+T = TypeVar("T")
 
 FILE_BYTES_MAX: Final = 2**18  # of a configuration
 SYSTEM_CONFIG: Final = "/etc/gitconfig"
 PATH_BYTES_MAX: Final = 4096 + 1  # PATH_MAX, and a newline
 INDEX_BYTES_MAX: Final = 16 * 2**20  # an index of some 150,000 files
-GITLINKS_MAX: Final = 10_000
-"""Places of an index that look like a submodule; names and hashes can have these bytes, too."""
 ENTRIES_MAX: Final = 512  # of .git and of its hooks
-SETTINGS_MAX: Final = 10_000  # of one configuration
-GITDIR_LINES_MAX: Final = 16  # git writes one
+CONFIG_BYTES_MAX: Final = 2**19  # of one configuration with what it includes
+INCLUDES_MAX: Final = 64
+"""Files of one configuration; git refuses includes that are nested more than ten deep."""
+DEPTH_MAX: Final = 10
+NAMED_MAX: Final = 10_000  # by one configuration
 SUBMODULES_MAX: Final = 256
 WORKTREES_MAX: Final = 1024
 """Of one repository; with more of them its directory is not opened."""
-GITLINK: Final = (0o160000).to_bytes(4, "big")
-HASH_BYTES: Final = (20, 32)  # SHA-1 and SHA-256
 
 
 def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
@@ -50,6 +51,9 @@ def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
         git: The path of the git directory.
         worktree: The directory in which git works with it.
         home: The user's home directory.
+
+    Raises:
+        InspectionError: A configuration cannot be read; the text names it.
     """
     common = _path_in(git, "commondir") or git  # a linked worktree has the configuration of its repository
     for directory in (git, os.path.join(git, "hooks"), os.path.join(git, "info")):
@@ -61,14 +65,42 @@ def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
         os.path.join(home, ".config", "git", "config"),
         SYSTEM_CONFIG,
     ):
-        entries = git_config.read_with_includes(path, _read_config, home)
-        for file, entry in itertools.islice(entries, SETTINGS_MAX):
-            yield from git_config.named_files(file, entry, worktree, home)
+        yield from _named_with_includes(path, worktree, home)
 
 
-def _read_config(path: str) -> bytes:
-    """Return the content of a configuration file, which may be behind a link of the user's."""
-    return _read(path, FILE_BYTES_MAX, opened=os.open)
+def _named_with_includes(path: str, worktree: str, home: str) -> Iterator[str]:
+    """Yield what a configuration file and all that it includes name. The file may be behind a link of the user's."""
+    waiting, seen, bytes_left, left = [(path, 0)], {path}, CONFIG_BYTES_MAX, NAMED_MAX
+    while waiting and bytes_left > 0:
+        file, depth = waiting.pop()
+        raw = _read(file, FILE_BYTES_MAX, opened=os.open)[:bytes_left]
+        bytes_left -= len(raw)
+        for naming, name in _inspected(file, answers.git_config, raw)[:left]:
+            left -= 1
+            if naming == "submodule":
+                continue
+            named = _resolved(name, os.path.dirname(file) if naming == "include" else worktree, home)
+            # A word without a slash is a program on PATH, or an argument that may be a file.
+            if naming != "command" or "/" in name or os.path.lexists(named):
+                yield named
+            if naming == "include" and named not in seen and depth < DEPTH_MAX and len(seen) < INCLUDES_MAX:
+                seen.add(named)
+                waiting.append((named, depth + 1))
+
+
+def _resolved(name: str, directory: str, home: str) -> str:
+    """Return the absolute path that a value names."""
+    if name == "~" or name.startswith("~/"):
+        name = home + name[1:]
+    return os.path.normpath(os.path.join(directory, name))
+
+
+def _inspected(path: str, parse: Callable[[bytes], tuple[T, ...]], raw: bytes) -> tuple[T, ...]:
+    """Return what the inspector finds in a file. Raises `InspectionError` that names the file."""
+    try:
+        return parse(raw) if raw else ()
+    except InspectionError as error:
+        raise InspectionError(f"{path} {error}") from error
 
 
 def _links(directory: str) -> Iterator[str]:
@@ -79,12 +111,9 @@ def _links(directory: str) -> Iterator[str]:
 
 
 def gitdir_named(file: str) -> str:
-    """Return the git directory that a `.git` file names; "" if it names none."""
-    for line in _read(file, FILE_BYTES_MAX).splitlines()[:GITDIR_LINES_MAX]:
-        prefix, colon, named = line.partition(b":")
-        if prefix == b"gitdir" and colon and (name := named.strip()) and b"\0" not in name:
-            return os.path.normpath(os.path.join(os.path.dirname(file), os.fsdecode(name)))
-    return ""
+    """Return the git directory that a `.git` file names; "" if it names none. Raises `InspectionError`."""
+    named = _inspected(file, answers.git_file, _read(file, FILE_BYTES_MAX))
+    return os.path.normpath(os.path.join(os.path.dirname(file), named[0])) if named else ""
 
 
 def common_directory(worktree: str, home: str, safe: Collection[str] = ()) -> tuple[Place, ...]:
@@ -143,24 +172,12 @@ def _is_repository(directory: str) -> bool:
 def submodules(git: str) -> list[str]:
     """Return the paths of a repository's submodules, relative to its worktree, as its index and `.gitmodules` name them.
 
-    A name that only looks like one may be among them; the caller looks whether it has a `.git`.
+    A name that only looks like one may be among them; the caller looks whether it has a `.git`. Raises `InspectionError`.
     """
-    names: dict[str, None] = {}
-    modules = os.fsdecode(_read(os.path.join(os.path.dirname(git), ".gitmodules"), FILE_BYTES_MAX))
-    for entry in itertools.islice(git_config.parse(modules), SETTINGS_MAX):
-        if entry.name == "submodule.path":
-            names[entry.value] = None
-    index = _read(os.path.join(git, "index"), INDEX_BYTES_MAX)
-    position = index.find(GITLINK)
-    for _ in range(GITLINKS_MAX):
-        if position < 0 or len(names) >= SUBMODULES_MAX:
-            break
-        for hash_bytes in HASH_BYTES:
-            start = position + 16 + hash_bytes + 2  # the mode, the owner, the group and the size; the flags
-            end = index.find(b"\0", start, start + 4096)
-            if end > start:
-                names[os.fsdecode(index[start:end])] = None
-        position = index.find(GITLINK, position + 1)
+    index, modules = os.path.join(git, "index"), os.path.join(os.path.dirname(git), ".gitmodules")
+    found = _inspected(modules, answers.git_config, _read(modules, FILE_BYTES_MAX))
+    names = dict.fromkeys(name for naming, name in found if naming == "submodule")
+    names |= dict.fromkeys(_inspected(index, answers.git_index, _read(index, INDEX_BYTES_MAX)))
     return [name for name in names if _is_plain(name)][:SUBMODULES_MAX]
 
 

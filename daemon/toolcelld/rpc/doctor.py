@@ -21,14 +21,16 @@ from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here, passed_over
 from toolcelld.environments.kept import Usage
 from toolcelld.errors import Refusal
+from toolcelld.files.looks import look
 from toolcelld.files.regular import read_regular
+from toolcelld.inspector import process as inspector
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.worker import engine as worker
 
-__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine"]
+__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector"]
 
 
 State = Literal["in use", "available", "missing", "unknown"]
@@ -77,14 +79,19 @@ class Diagnosis:
 
 
 def diagnose(
-    ruleset: Ruleset, groups: CgroupTree, engine: Finding, *, spill_bytes: int, kept: Sequence[Usage]
+    ruleset: Ruleset,
+    groups: CgroupTree,
+    looked_at: Sequence[Finding],
+    *,
+    spill_bytes: int,
+    kept: Sequence[Usage],
 ) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys.
 
     Args:
         ruleset: The rules in force.
         groups: The control groups of the daemon.
-        engine: What `look_at_engine` has found.
+        looked_at: What `look_at_engine` and `look_at_inspector` have found.
         spill_bytes: The size of the outputs on disk.
         kept: The environments and packages on disk.
     """
@@ -96,7 +103,7 @@ def diagnose(
         *_layers(ruleset, enclosure),
         *_kernel(),
         _groups(groups),
-        engine,
+        *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
         _kept(kept),
     ]
@@ -136,6 +143,14 @@ def _layers(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
         yield Finding("layer", layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}")
 
 
+def look_at_inspector() -> Finding:
+    """Tell how the process is confined that reads the files of projects. Blocks."""
+    confined, missing = inspector.confinement()
+    if not confined:
+        return Finding("host", "inspector", "missing", missing, "allow seccomp to the daemon, and processes")
+    return Finding("host", "inspector", "in use", "system-call filter: it computes, reads and writes")
+
+
 def _kernel() -> Iterator[Finding]:
     yield Finding("host", "kernel", "in use", f"{platform.release()} {platform.machine()}")
     abi = linux.landlock_abi()
@@ -167,7 +182,7 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
     place = os.path.dirname(path)
     file = ToolFile(path, "user", "global", "engine", content, f"engine {engine.key}", place, engine=engine)
     try:
-        described = await pool.describe(await asyncio.to_thread(ruleset.describing, file))
+        described = await pool.describe(await look(file.directory, ruleset.describing, file))
     except Refusal as refusal:  # no cell can be had, which the profiles say too
         return Finding("host", name, "unknown", f"{where}: {refusal.message.splitlines()[0]}")
     if described.broken is not None or not described.tools:

@@ -27,6 +27,7 @@ from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon
 from toolcelld.errors import Refusal, RefusalReason
 from toolcelld.event_log import LogLine, OperatorEvent, log_place
+from toolcelld.files.looks import look
 from toolcelld.lifecycle import WorkerState
 from toolcelld.policy.explain import explain, summary
 from toolcelld.policy.profiles import CONFIG_FILE
@@ -34,7 +35,7 @@ from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
-from toolcelld.rpc.doctor import diagnose, look_at_engine
+from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
@@ -309,7 +310,7 @@ class Operator(rpc.OperatorServicer):
     async def _project(self, directory: str) -> Project:
         """Find the project of a directory. Raises `Refusal`."""
         try:
-            return await asyncio.to_thread(self._daemon.ruleset.find_project, directory)
+            return await look(directory, self._daemon.ruleset.find_project, directory)
         except OSError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
 
@@ -375,8 +376,12 @@ class Operator(rpc.OperatorServicer):
         pin = await self._pin(directory)
         pin.close()
         section = self._daemon.config.daemon
-        project = await asyncio.to_thread(
-            project_above, pin.catalog.directory, section.safe_directories, section.flavours
+        project = await look(
+            pin.catalog.directory,
+            project_above,
+            pin.catalog.directory,
+            section.safe_directories,
+            section.flavours,
         )
         if project != pin.catalog.directory:
             pin = await self._pin(project)
@@ -409,10 +414,13 @@ class Operator(rpc.OperatorServicer):
 
     async def Doctor(self, request: pb.DoctorRequest, context: Context) -> pb.DoctorResponse:
         daemon = self._daemon
-        engine = await look_at_engine(daemon.ruleset, daemon.pool)
+        looked_at = (
+            await look_at_engine(daemon.ruleset, daemon.pool),
+            await asyncio.to_thread(look_at_inspector),
+        )
         kept = await daemon.kept.look()
         found = diagnose(
-            daemon.ruleset, daemon.groups, engine, spill_bytes=daemon.spills.usage_bytes, kept=kept
+            daemon.ruleset, daemon.groups, looked_at, spill_bytes=daemon.spills.usage_bytes, kept=kept
         )
         return pb.DoctorResponse(
             healthy=found.healthy,

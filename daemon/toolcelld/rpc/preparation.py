@@ -7,7 +7,6 @@ installation.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from toolcelld.environments.kept import RECENT_SECONDS
 from toolcelld.environments.packages import INSTALLED, PackagesError, read_manifest
 from toolcelld.environments.requirements import has_block
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.looks import look
 from toolcelld.policy.interpreters import manifest_of, opened_of
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX
 
@@ -52,7 +52,7 @@ async def prepare(daemon: Daemon, directory: str) -> AsyncIterator[pb.PrepareRes
         Refusal: The directory cannot be read.
     """
     try:
-        steps = await asyncio.to_thread(_steps, daemon, directory)
+        steps = await look(directory, _steps, daemon, directory)
     except DirectoryError as error:
         raise Refusal(RefusalReason.BAD_REQUEST, str(error), field="directory") from error
     worked = False

@@ -11,6 +11,7 @@ from toolcelld.calls.call import Call
 from toolcelld.calls.outcomes.outcome import Kind, Stop
 from toolcelld.catalog.registry import DirectoryError
 from toolcelld.errors import Refusal, RefusalReason
+from toolcelld.files.looks import look
 from toolcelld.lifecycle import SessionState
 from toolcelld.pool.worker import Worker
 from toolcelld.sessions.retention import TotalRetention
@@ -47,7 +48,9 @@ class Sessions:
         except DirectoryError as error:
             raise Refusal(RefusalReason.BAD_REQUEST, str(error), field=field) from error
         try:
-            project = await asyncio.to_thread(self._daemon.ruleset.find_project, pin.catalog.directory)
+            project = await look(
+                pin.catalog.directory, self._daemon.ruleset.find_project, pin.catalog.directory
+            )
         except OSError as error:
             pin.close()
             text = f"{request.directory} cannot be opened without following links: {error}"

@@ -57,7 +57,7 @@ def test_what_names_no_package_asks_for_nothing(tmp_path: Path) -> None:
         ({"yarn_lock": ""}, "has a yarn.lock; packages are installed from bun.lock or package-lock.json"),
         ({"pnpm-lock_yaml": ""}, "pnpm install --ignore-scripts"),
         ({"package_json": "// a comment\n{}", "bun_lock": ""}, "is not JSON"),
-        ({"package_json": "[" * 100_000, "bun_lock": ""}, "is not JSON"),
+        ({"package_json": "[" * 100_000, "bun_lock": ""}, "is nested too deeply"),
         ({"package_json": "[]", "bun_lock": ""}, "is no JSON object"),
         ({"package_json": json.dumps(ASKED | {"workspaces": ["a"]}), "bun_lock": ""}, "has workspaces"),
         ({"bun_lock": "x" * (LOCK_BYTES_MAX + 1)}, "has more than 32 MiB"),

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcelld.environments.requirements import (
-    BEGIN,
-    END,
-    PACKAGES_MAX,
-    Requirements,
-    RequirementsError,
-    checked,
-    in_file,
-)
+from toolcelld.environments.requirements import Requirements, RequirementsError, checked, in_file
+from toolcelld.inspector.requirements import BEGIN, END, PACKAGES_MAX
 
 
 def block(*lines: str) -> bytes:

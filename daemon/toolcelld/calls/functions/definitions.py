@@ -6,7 +6,6 @@ more in that catalog, and a problem says so: a definition guards nothing, so the
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +18,7 @@ from toolcelld.catalog.catalog import Catalog, ToolInfo, redefined
 from toolcelld.catalog.hooks import Hook
 from toolcelld.catalog.problem import Problem
 from toolcelld.errors import Refusal
+from toolcelld.files.looks import look
 from toolcelld.pool.fair_queue import Places
 from toolcelld.protocol.messages import CallContext
 
@@ -59,7 +59,7 @@ class Definitions:
             if "definition" not in hook.functions or hook.file is None:
                 continue
             try:
-                cell = await asyncio.to_thread(ruleset.describing, hook.file)
+                cell = await look(hook.file.directory, ruleset.describing, hook.file)
                 bound = BoundHook(hook, replace(cell, owner="hook"))
                 for name, tool in tools.items():
                     if hook.concerns(ruleset.config, tool):

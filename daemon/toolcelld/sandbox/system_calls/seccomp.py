@@ -29,7 +29,7 @@ from toolcelld.sandbox.system_calls.denied_syscalls import (
 )
 from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
-__all__ = ["load", "program", "protecting", "warm_up"]
+__all__ = ["load", "only", "program", "protecting", "warm_up"]
 
 # <linux/bpf_common.h>
 LOAD: Final = 0x20  # a word of struct seccomp_data into the accumulator
@@ -87,20 +87,46 @@ def protecting(pids: tuple[int, ...]) -> bytes:
     return _assemble(refusals_on(pids), os.uname().machine)
 
 
+def only(names: Sequence[str], machine: str) -> bytes:
+    """Return the program that allows these calls alone; all others fail with EPERM. For a process of the daemon's own.
+
+    Raises `OSError` if the numbers of an architecture's calls are not known.
+    """
+    if machine not in NUMBERS or sys.byteorder != "little":
+        raise OSError(errno.EOPNOTSUPP, f"the numbers of {machine}'s system calls are not known here")
+    numbers = (NUMBERS[machine][name] for name in names)
+    allowed = [((JUMP_IF_EQUAL, 0, 1, number), (RETURN, 0, 0, ALLOW)) for number in numbers]
+    return _packed(
+        [*_of_architecture(machine), *itertools.chain(*allowed), (RETURN, 0, 0, FAIL | errno.EPERM)]
+    )
+
+
 def _assemble(refused: Table, machine: str) -> bytes:
     numbers = NUMBERS[machine]
     bodies = {numbers[name]: _body(refused[name]) for name in refused if name in numbers}
-    instructions = [
+    return _packed(
+        [
+            *_of_architecture(machine),
+            # x32 calls are refused here too: they have bit 30 set.
+            (JUMP_IF_NOT_BELOW, 0, 1, NEWEST + 1),
+            (RETURN, 0, 0, FAIL | errno.ENOSYS),
+            *_search(sorted(bodies.items())),
+        ]
+    )
+
+
+def _of_architecture(machine: str) -> list[Instruction]:
+    """Kill calls of another architecture, then have the number of the call in the accumulator."""
+    return [
         (LOAD, 0, 0, ARCHITECTURE_OFFSET),
         (JUMP_IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
         # 32-bit calls have other numbers and structures; a 32-bit program is killed at its first call.
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, NUMBER_OFFSET),
-        # x32 calls are refused here too: they have bit 30 set.
-        (JUMP_IF_NOT_BELOW, 0, 1, NEWEST + 1),
-        (RETURN, 0, 0, FAIL | errno.ENOSYS),
-        *_search(sorted(bodies.items())),
     ]
+
+
+def _packed(instructions: Sequence[Instruction]) -> bytes:
     assert len(instructions) <= INSTRUCTIONS_MAX
     return b"".join(INSTRUCTION.pack(*instruction) for instruction in instructions)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcelld.files.git_config import Entry, named_files, parse, read_with_includes
-from toolcelld.policy.repository import INDEX_BYTES_MAX, submodules
+from toolcelld.inspector.git_config import Entry, parse
+from toolcelld.policy.repository import named_by, submodules
 
 PIECES = st.sampled_from(
     ["[core]", '[filter "a b"]', '[Filter "x\\"y"]', "hooksPath", "clean", "=", " ", "\t", '"', "\\\n", "\\t", "\\\\",
@@ -61,46 +61,53 @@ def test_what_git_accepts_is_read_as_git_reads_it(tmp_path: Path, text: str) -> 
         assert [*parse(text)] == entries
 
 
-def named(text: str) -> set[str]:
-    return {
-        path
-        for file, entry in read_with_includes("/p/.git/config", lambda _: text.encode(), "/home/u")
-        for path in named_files(file, entry, "/p", "/home/u")
-    }
+def named(tmp_path: Path, **files: str) -> set[str]:
+    """What a repository names, relative to it; the keys are its files, with `__` for a slash."""
+    for name, text in files.items():
+        path = tmp_path / "p" / name.replace("__", "/").replace("dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = named_by(str(tmp_path / "p" / ".git"), str(tmp_path / "p"), "/home/u")
+    return {path.removeprefix(f"{tmp_path}/p/") for path in found}
 
 
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("[core] hooksPath = .githooks", "/p/.githooks"),
+        ("[core] hooksPath = .githooks", ".githooks"),
         ("[core] hooksPath = ~/hooks", "/home/u/hooks"),
-        ("[include] path = ../shared.gitconfig", "/p/shared.gitconfig"),
-        ('[includeIf "gitdir:/elsewhere/"] path = x', "/p/.git/x"),
-        ("[core] fsmonitor = ./fsm.sh", "/p/fsm.sh"),
-        ('[filter "x"] clean = sh tools/clean.sh %f', "/p/tools/clean.sh"),
-        ("[diff \"x\"] textconv = './a b' -q", "/p/a b"),
-        ('[merge "x"] driver = ./m %O %A %B', "/p/m"),
-        ("[alias] st = !bin/st", "/p/bin/st"),
-        ('[credential "https://example.com"] helper = !./cred', "/p/cred"),
+        ("[include] path = ../shared.gitconfig", "shared.gitconfig"),
+        ('[includeIf "gitdir:/elsewhere/"] path = x', ".git/x"),
+        ("[core] fsmonitor = ./fsm.sh", "fsm.sh"),
+        ('[filter "x"] clean = sh tools/clean.sh %f', "tools/clean.sh"),
+        ("[diff \"x\"] textconv = './a b' -q", "a b"),
+        ('[merge "x"] driver = ./m %O %A %B', "m"),
+        ("[alias] st = !bin/st", "bin/st"),
+        ('[credential "https://example.com"] helper = !./cred', "cred"),
     ],
 )
-def test_what_git_would_run_is_named(text: str, path: str) -> None:
-    assert path in named(text)
+def test_what_git_would_run_is_named(text: str, path: str, tmp_path: Path) -> None:
+    assert path in named(tmp_path, dot_git__config=text)
 
 
-def test_includes_within_includes_are_read_and_a_circle_ends() -> None:
-    files = {
-        "/p/.git/config": b"[include] path = ../a",
-        "/p/a": b"[include] path = b\n[include] path = a",
-        "/p/b": b"[core] hooksPath = deep",
-    }
-    read = read_with_includes("/p/.git/config", lambda path: files.get(path, b""), "/home/u")
-    assert ("/p/b", Entry("core", "hookspath", "deep")) in [*read]
+def test_a_name_is_bytes(tmp_path: Path) -> None:
+    found = named(tmp_path, dot_git__config="[core] hooksPath = hönks\u00a0 ")
+    assert "hönks\u00a0" in found
+
+
+def test_includes_within_includes_are_read_and_a_circle_ends(tmp_path: Path) -> None:
+    found = named(
+        tmp_path,
+        dot_git__config="[include] path = ../a",
+        a="[include] path = b\n[include] path = a",
+        b="[core] hooksPath = deep",
+    )
+    assert {"a", "b", "deep"} <= found
 
 
 HOSTILE = """
 import itertools, string, sys
-from toolcelld.files.git_config import parse
+from toolcelld.inspector.git_config import parse
 for piece in [*string.printable, *map("".join, itertools.product('[]"\\\\\\n =#;a.', repeat=2)), "[a", '[a "', "a=", 'a="', "a=\\\\\\n"]:
     for _ in parse(piece * (2**17 // len(piece))):
         pass
@@ -109,14 +116,6 @@ for piece in [*string.printable, *map("".join, itertools.product('[]"\\\\\\n =#;
 
 def test_no_text_takes_longer_than_its_length() -> None:
     subprocess.run([sys.executable, "-c", HOSTILE], timeout=100, check=True)
-
-
-@pytest.mark.parametrize("word", [b"\x00\x00\xe0\x00", b"\x00\x00\xe0\x00" + b"a" * 70 + b"\x00"])
-def test_an_index_of_gitlinks_is_read_up_to_a_bound(tmp_path: Path, word: bytes) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "index").write_bytes((word * (INDEX_BYTES_MAX // len(word)))[:INDEX_BYTES_MAX])
-    program = f"from toolcelld.policy.repository import submodules; submodules({str(tmp_path / '.git')!r})"
-    subprocess.run([sys.executable, "-c", program], timeout=10, check=True)
 
 
 def test_modules_of_empty_lines_are_read_at_once(tmp_path: Path) -> None:

@@ -1,29 +1,28 @@
-"""Reads git's configuration as git does: quotes, comments, continued lines, sections and keys on one line, includes.
+"""Reads git's configuration as git does: quotes, comments, continued lines, sections and keys on one line.
 
-The text came with the repository, so its reading takes time in proportion to its length, whatever is in it: each
-pattern matches at a position and never gives back what it took. A part that git would refuse is skipped.
+A text is bytes, as git has them: each character is one of them (Latin-1), and only ASCII's blanks are blank.
+Reading takes time in proportion to its length, whatever is in it: each pattern matches at a position and never gives back
+what it took. A part that git would refuse is skipped.
 """
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["Entry", "named_files", "parse", "read_with_includes"]
+__all__ = ["Entry", "Naming", "named", "parse"]
 
-INCLUDES_MAX: Final = 64
-"""Files of one configuration; git refuses includes that are nested more than ten deep."""
-CHARACTERS_MAX: Final = 2**19
-"""Of one configuration with what it includes: a megabyte of lines that mean nothing takes a second."""
-DEPTH_MAX: Final = 10
+SETTINGS_MAX: Final = 10_000
+"""Of one file, and of what they name."""
 VALUE_CHARACTERS_MAX: Final = 4096
 """Of a value that names files: PATH_MAX."""
 WORDS_MAX: Final = 64
 
-_BLANK: Final = re.compile(r"\s*+")
+_BLANK: Final = re.compile(r"\s*+", re.ASCII)
+_BLANKS: Final = " \t\n\r\v\f"
 _COMMENT: Final = re.compile(r"[#;][^\n]*+")
 _SECTION: Final = re.compile(r'\[([-.A-Za-z0-9]++)(?:[ \t]++"((?:[^"\\\n]|\\[^\n])*+)")?[ \t]*+\]')
 _KEY: Final = re.compile(r"([A-Za-z][-A-Za-z0-9]*+)[ \t]*+(=?)[ \t]*+")
@@ -45,6 +44,11 @@ _COMMANDS: Final = {
     "trailer.command", "uploadpack.packobjectshook",
 }  # fmt: skip
 """Settings whose value is a command that git runs in the worktree, whatever their subsection is."""
+
+
+Naming: TypeAlias = Literal["include", "path", "command", "submodule"]
+"""How a setting names a file: as further configuration, relative to the file in which it stands; as a path, relative to
+the worktree; as a word of a command, which may be a program or an argument; as the place of a submodule."""
 
 
 class Entry(NamedTuple):
@@ -97,73 +101,37 @@ def _value(text: str, position: int) -> tuple[str, int]:
             parts.append(_ESCAPES.get(escaped, escaped))
         else:
             break
-        if pattern is _QUOTED or quote is not None or (plain is None or not plain.isspace()):
+        if pattern is _QUOTED or quote is not None or (plain is None or plain.strip(_BLANKS)):
             kept = len(parts)
     value = "".join(parts[:kept])
-    return (value if pattern is _QUOTED else value.rstrip()), position
+    return (value if pattern is _QUOTED else value.rstrip(_BLANKS)), position
 
 
-def read_with_includes(path: str, read: Callable[[str], bytes], home: str) -> Iterator[tuple[str, Entry]]:
-    """Yield the settings of a file and of all that it includes, each with the file in which it stands.
-
-    Every condition of an include is taken for true.
-
-    Args:
-        path: The file, which need not exist.
-        read: Returns the content of a file; nothing where there is none.
-        home: The user's home directory, for `~`.
-    """
-    waiting, seen, left = [(path, 0)], {path}, CHARACTERS_MAX
-    while waiting and left > 0:
-        file, depth = waiting.pop()
-        text = os.fsdecode(read(file))[:left]
-        left -= len(text)
-        for entry in parse(text):
-            yield file, entry
-            if entry.section in ("include", "includeif") and entry.key == "path" and _is_path(entry.value):
-                included = resolved(entry.value, os.path.dirname(file), home)
-                if included not in seen and depth < DEPTH_MAX and len(seen) < INCLUDES_MAX:
-                    seen.add(included)
-                    waiting.append((included, depth + 1))
+def named(text: str) -> Iterator[tuple[Naming, str]]:
+    """Yield what the settings of a configuration file name, in their order and up to a bound."""
+    return itertools.islice(_named(text), SETTINGS_MAX)
 
 
-def named_files(file: str, entry: Entry, worktree: str, home: str) -> Iterator[str]:
-    """Yield the paths that a setting makes git run or read as configuration; they may not exist.
-
-    Args:
-        file: The file in which it stands.
-        entry: The setting.
-        worktree: The directory in which git runs commands.
-        home: The user's home directory, for `~`.
-    """
-    if not _is_path(entry.value):
-        return
-    if entry.section in ("include", "includeif") and entry.key == "path":
-        yield resolved(entry.value, os.path.dirname(file), home)
-    elif entry.name in _PATHS:
-        yield resolved(entry.value, worktree, home)
-    elif entry.name in _COMMANDS or f"{entry.section}.*" in _COMMANDS:
-        for word in _words(entry.value):
-            path = resolved(word, worktree, home)
-            # A word without a slash is a program on PATH, or an argument that may be a file.
-            if "/" in word or os.path.lexists(path):
-                yield path
-
-
-def resolved(name: str, directory: str, home: str) -> str:
-    """Return the absolute path that a value names."""
-    if name == "~" or name.startswith("~/"):
-        name = home + name[1:]
-    return os.path.normpath(os.path.join(directory, name))
-
-
-def _is_path(value: str) -> bool:
-    return 0 < len(value) <= VALUE_CHARACTERS_MAX and "\0" not in value
+def _named(text: str) -> Iterator[tuple[Naming, str]]:
+    for entry in itertools.islice(parse(text), SETTINGS_MAX):
+        if not 0 < len(entry.value) <= VALUE_CHARACTERS_MAX or "\0" in entry.value:
+            continue
+        if (
+            entry.section in ("include", "includeif") and entry.key == "path"
+        ):  # every condition is taken for true
+            yield "include", entry.value
+        elif entry.name == "submodule.path":
+            yield "submodule", entry.value
+        elif entry.name in _PATHS:
+            yield "path", entry.value
+        elif entry.name in _COMMANDS or f"{entry.section}.*" in _COMMANDS:
+            for word in _words(entry.value.removeprefix("!")):
+                yield "command", word
 
 
 def _words(command: str) -> list[str]:
     try:
-        words = shlex.split(command.removeprefix("!"))
+        words = shlex.split(command)
     except ValueError:
-        words = command.removeprefix("!").split()
+        words = re.split(f"[{_BLANKS}]+", command)
     return [word for word in words if word][:WORDS_MAX]

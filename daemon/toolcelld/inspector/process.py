@@ -1,0 +1,194 @@
+"""The daemon's end of the inspector: asks it, and replaces it when it is late or gone.
+
+A thread takes an idle process, or starts one, and asks it one thing; so threads that ask at the same time do not wait for
+each other. One process is kept for the next question, and answers are kept by the content that was asked about: what is
+read for a session was mostly read before, also what the event loop asks for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import toolcell
+from toolcelld.inspector.wire import ANSWER, CONFINED, MISTAKE, QUESTION, VALUE
+
+__all__ = ["InspectionError", "ask", "confinement", "start"]
+
+ENTRY: Final = Path(__file__).with_name("__main__.py")
+ROOTS: Final = tuple(sorted({str(Path(__file__).parents[2]), str(Path(toolcell.__file__).parents[1])}))
+ANSWER_SECONDS_MAX: Final = 10.0
+"""The kernel ends an inspector after a second of processor time; on a loaded machine that takes longer."""
+ANSWER_BYTES_MAX: Final = 4 * 2**20
+MESSAGE_CHARACTERS_MAX: Final = 1000
+KEPT_MAX: Final = 256
+KEPT_BYTES_MAX: Final = 64 * 1024
+"""Of one answer; larger ones are asked for again."""
+LATE: Final = b"takes more than a second to read"
+TOO_MUCH: Final = b"says too much"
+
+
+class InspectionError(ValueError):
+    """A file cannot be used; the text continues a sentence that begins with the file's name."""
+
+
+class _Process:
+    """An inspector that was started and may still be importing."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(ANSWER_SECONDS_MAX)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", str(ENTRY), *ROOTS],
+                    stdin=theirs,
+                    stdout=theirs,
+                    stderr=subprocess.DEVNULL,
+                    env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        self._socket = ours
+        self._ready = b""
+
+    def wait(self) -> bool:
+        """Wait until it has imported and confined itself; return whether a filter holds it. Raises `OSError`."""
+        self._ready = self._ready or self._received(len(CONFINED))
+        return self._ready == CONFINED
+
+    def ask(self, name: str, raw: bytes) -> tuple[int, bytes]:
+        """Return the kind of an answer, and the answer. Raises `OSError` where there is none; end it then."""
+        self._socket.sendall(QUESTION.pack(name.encode(), len(raw)))
+        self._socket.sendall(raw)
+        kind, size = ANSWER.unpack(self._received(ANSWER.size))
+        if size > ANSWER_BYTES_MAX:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "an answer that is too long")
+        return kind, self._received(size)
+
+    def _received(self, size: int) -> bytes:
+        content = bytearray()
+        while len(content) < size:
+            if not (part := self._socket.recv(size - len(content))):
+                raise ConnectionResetError(errno.ECONNRESET, "it has ended")
+            content += part
+        return bytes(content)
+
+    def close(self) -> None:
+        """End it at once and reap it."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+_lock: Final = threading.Lock()
+_idle: Final[list[_Process]] = []
+_kept: Final[OrderedDict[tuple[str, bytes], tuple[int, bytes]]] = OrderedDict()  # the latest last
+
+
+def start() -> None:
+    """Start an inspector ahead of the first question, unless one is there or none can be started."""
+    with suppress(OSError):
+        _give_back(_taken())
+
+
+def confinement() -> tuple[bool, str]:
+    """Return whether inspectors are confined by a system-call filter, and what is missing where they are not. Blocks."""
+    process = None
+    try:
+        process = _taken()
+        confined = process.wait()
+    except OSError as error:
+        if process is not None:
+            process.close()
+        return False, f"no process can be started that reads the files of projects: {error}"
+    _give_back(process)
+    return confined, "" if confined else "the kernel takes no system-call filter"
+
+
+def ask(name: str, raw: bytes) -> bytes:
+    """Return the answer of an inspector, in JSON. Blocks, for at most `ANSWER_SECONDS_MAX`.
+
+    Args:
+        name: Of a format in `formats`.
+        raw: The content of a file; the caller bounds its size.
+
+    Raises:
+        InspectionError: There is none, for a reason in the file.
+    """
+    key = (name, hashlib.blake2b(raw, digest_size=20).digest())
+    with _lock:
+        if (kept := _kept.get(key)) is not None:
+            _kept.move_to_end(key)
+    kind, answer = kept or _answer(key, raw)
+    if kind == VALUE:
+        return answer
+    raise InspectionError(answer.decode(errors="replace")[:MESSAGE_CHARACTERS_MAX])
+
+
+def _answer(key: tuple[str, bytes], raw: bytes) -> tuple[int, bytes]:
+    process = None
+    try:
+        process = _taken()
+        process.wait()
+    except OSError as error:
+        if process is not None:
+            process.close()
+        raise InspectionError(f"cannot be read: no process can be started that reads it: {error}") from error
+    try:
+        found = process.ask(key[0], raw)
+    except ConnectionAbortedError:
+        process.close()
+        found = MISTAKE, TOO_MUCH
+    except ConnectionError:  # the kernel ended it, as it would the next time
+        process.close()
+        found = MISTAKE, LATE
+    except OSError as error:
+        process.close()
+        raise InspectionError(LATE.decode()) from error
+    except BaseException:
+        process.close()
+        raise
+    else:
+        _give_back(process)
+    with _lock:
+        if len(found[1]) <= KEPT_BYTES_MAX:
+            _kept[key] = found
+        while len(_kept) > KEPT_MAX:
+            _kept.popitem(last=False)
+    return found
+
+
+def _taken() -> _Process:
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return _Process()
+
+
+def _give_back(process: _Process) -> None:
+    with _lock:
+        if not _idle:
+            _idle.append(process)
+            return
+    process.close()
+
+
+@atexit.register
+def _close() -> None:
+    with _lock:
+        while _idle:
+            _idle.pop().close()
