@@ -206,7 +206,13 @@ def spared() -> Callable[[], frozenset[int]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def what_is_kept_has_started() -> None:
-    """Start what a process keeps for its life, before a test's world is looked at: the inspector, threads of looks."""
+    """Start what a process keeps for its life, before a test's world is looked at."""
+    from toolcell.client import blocking  # now, as it imports gRPC, which reads the variable above
+
+    async def keep() -> None:
+        blocking._keep_grpc_running()  # pyright: ignore[reportPrivateUsage]
+
+    asyncio.run(keep())
     if sys.platform == "linux":
         from toolcelld.files import looks
         from toolcelld.inspector import process

@@ -61,6 +61,7 @@ def patterns() -> list[tuple[str, str | bytes, int, tuple[str, ...]]]:
                     and node.func.attr in FUNCTIONS
                     and node.args
                     and isinstance(node.args[0], ast.Constant)
+                    and isinstance(pattern := node.args[0].value, str | bytes)
                 ):
                     named = {ast.unparse(part) for part in node.args[1:] if "re." in ast.unparse(part)}
                     flags = sum(int(eval(name, {"re": re})) for name in named)  # noqa: S307  our own code
@@ -69,7 +70,7 @@ def patterns() -> list[tuple[str, str | bytes, int, tuple[str, ...]]]:
                         name = text.splitlines()[node.lineno - 1].partition("=")[0].partition(":")[0].strip()
                         methods = {*re.findall(rf"\b{re.escape(name)}\.(\w+)", text)} or {*FUNCTIONS}
                     where = f"{path.relative_to(ROOT)}:{node.lineno}"
-                    found.setdefault((node.args[0].value, flags), (where, tuple(sorted(methods))))
+                    found.setdefault((pattern, flags), (where, tuple(sorted(methods))))
     return [(where, pattern, flags, methods) for (pattern, flags), (where, methods) in found.items()]
 
 

@@ -157,7 +157,6 @@ def connect(
     Raises Unavailable, whose text says what to do, and RuntimeError in the thread of a running event loop.
     """
     _refuse_a_running_loop()
-    _keep_grpc_running()
     with ExitStack() as stack:
         running = start_blocking_portal(name="toolcell session")
         stay = _Stay(running.__enter__())
@@ -211,6 +210,7 @@ class _Stay:
         """Open the session; it stays open until `leave`."""
 
         async def live(errand: _Errand[None]) -> None:
+            _keep_grpc_running()
             async with connection as self.session:
                 errand.wanted.put(None)
                 await self._leaving.wait()

@@ -52,8 +52,8 @@ class _Process:
             with theirs:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", str(ENTRY), *ROOTS],
-                    stdin=theirs,
-                    stdout=theirs,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
                     stderr=subprocess.DEVNULL,
                     env={"PATH": os.defpath, "LC_CTYPE": "C.UTF-8"},
                     cwd="/",

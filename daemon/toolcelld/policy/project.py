@@ -60,12 +60,16 @@ class Project:
     git: tuple[str, ...] = ()  # those of the protected places that are git's metadata
     looked: tuple[Looked, ...] = ()
     repository: tuple[Place, ...] = ()  # the git directory of a linked worktree's repository
-    fault: str = (
-        ""  # why it cannot be trusted: which other users can write in it, or what of git's cannot be read
-    )
+    fault: str = ""  # why it cannot be trusted: which other users can write in it; empty where none can
+    unread: str = ""  # the same: which file of git's cannot be read, so that it is not known what git runs
     sources: tuple[
         str, ...
     ] = ()  # the user's directories of tools that it is, or is in: only their tools write in it
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether its files are what its user was shown, and it is known what they make git run."""
+        return not (self.fault or self.unread)
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -122,7 +126,7 @@ def find_project(
             finder.look(step.path, (*ALWAYS, *names))
     for place in tools:
         finder.protect_tools(place)
-    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe) or finder.fault
+    fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
     found = finder.project(worktree, repository, fault)
     around = dict.fromkeys(place for place in map(os.path.realpath, sources) if is_below(root, place))
     return replace(found, sources=tuple(around))
@@ -167,7 +171,7 @@ class _Finder:
         self._protected: dict[str, Place] = {}
         self._git: dict[str, None] = {}
         self._looked: dict[str, Looked] = {}
-        self.fault = ""
+        self._unread = ""
 
     def project(self, worktree: str, repository: tuple[Place, ...], fault: str) -> Project:
         """Return what was collected."""
@@ -182,6 +186,7 @@ class _Finder:
             tuple(self._looked.values()),
             repository,
             fault,
+            self._unread,
         )
 
     def hold(self, path: str) -> bool:
@@ -248,7 +253,7 @@ class _Finder:
             try:
                 self._protect_repository(path)
             except InspectionError as error:  # what it makes git run is not known
-                self.fault = self.fault or str(error)
+                self._unread = self._unread or str(error)
 
     def _look_for_missing(self, path: str) -> None:
         """Have the first component that is missing of a path looked for: a link or a setting names it already."""

@@ -152,7 +152,7 @@ class Ruleset:
         standing, may, settings = self._decided(tool)
         if not settings.enabled:
             raise Refusal(RefusalReason.DISABLED, switched_off(name))
-        if project.fault and file.source == PROJECT and self.config.trust != "all":
+        if not project.trustworthy and file.source == PROJECT and self.config.trust != "all":
             standing, may = Standing.UNTRUSTED, None  # the trust was given before others could write there
             settings = self._resolved(name, tool.declared, file, standing)
         if may is None and self.config.trust == "ask":

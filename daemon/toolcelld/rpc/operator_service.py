@@ -315,8 +315,15 @@ class Operator(rpc.OperatorServicer):
             raise Refusal(RefusalReason.BAD_REQUEST, f"{directory}: {error}", field="directory") from error
 
     async def _check_owners(self, directory: str) -> None:
-        """Raise `Refusal` for a project in which other users can write."""
+        """Raise `Refusal` for a project in which other users can write, or whose git configuration cannot be read."""
         project = await self._project(directory)
+        if project.unread:
+            raise Refusal(
+                RefusalReason.BAD_REQUEST,
+                f"{directory} cannot be trusted: it is not known what git runs there, as {project.unread}.\n"
+                "  Look at that file, and repair or remove it.",
+                field="directory",
+            )
         if project.fault:
             raise Refusal(
                 RefusalReason.BAD_REQUEST,

@@ -112,7 +112,7 @@ def _is_trusted(daemon: Daemon, file: ToolFile) -> bool:
     if file.source != PROJECT or ruleset.config.trust == "all":
         return True
     try:
-        return not ruleset.find_project(project_directory(file)).fault
+        return ruleset.find_project(project_directory(file)).trustworthy
     except OSError:
         return False
 

@@ -6,12 +6,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from toolcelld.config.protected import PROTECTED
 from toolcelld.files import owners as module
 from toolcelld.files.paths import is_below
+from toolcelld.inspector import answers
+from toolcelld.inspector.process import InspectionError
 from toolcelld.policy import repository
 from toolcelld.policy.project import Project, find_project
 from toolcelld.policy.repository import named_by, submodules
@@ -417,3 +420,19 @@ def test_every_name_that_a_program_reads_unasked_is_protected(place: Path, name:
     put(place / name)
     found = find_project(str(place), home="/home/me", names=PROTECTED)
     assert any(is_below(str(place / name), its.path) for its in found.protected)
+
+
+def test_a_repository_whose_configuration_cannot_be_read_cannot_be_trusted(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / ".git").mkdir()
+    (place / ".git" / "config").write_text("[core]\n\tpager = less\n")
+
+    def late(_: bytes) -> NoReturn:
+        raise InspectionError("takes more than a second to read")
+
+    assert find_project(str(place), home="/home/u").trustworthy
+    monkeypatch.setattr(answers, "git_config", late)
+    project = find_project(str(place), home="/home/u")
+    assert not project.trustworthy
+    assert project.unread == f"{place}/.git/config takes more than a second to read"

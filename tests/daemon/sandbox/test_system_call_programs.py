@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcelld.catalog.discovery.sources import ToolFile
+from toolcelld.inspector.__main__ import CALLS
 from toolcelld.linux import SYS_SECCOMP
 from toolcelld.policy.cell_spec import CellSpec
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import CellSetup
 from toolcelld.sandbox.system_calls import sole_exec
 from toolcelld.sandbox.system_calls.denied_syscalls import Filter, filter_of, refusals
-from toolcelld.sandbox.system_calls.seccomp import program
+from toolcelld.sandbox.system_calls.seccomp import only, program
 from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -289,9 +290,19 @@ def test_a_cell_may_use_its_own_objects(name: str) -> None:
 
 
 def test_every_denied_call_has_a_number_on_processors_that_have_it() -> None:
-    named = set(refusals(STRICTEST))
+    named = set(refusals(STRICTEST)) | set(CALLS)
     assert named == set(NUMBERS["x86_64"])
     assert set(NUMBERS["aarch64"]) < named
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_an_inspector_may_call_what_is_listed_and_nothing_else(machine: str) -> None:
+    code, numbers = only(CALLS, machine), NUMBERS[machine]
+    listed = {numbers[name] for name in CALLS}
+    for number in range(NEWEST + 10):
+        assert judge(code, machine, number) == (0 if number in listed else errno.EPERM)
+        assert judge(code, machine, number | 1 << 30) == errno.EPERM  # x32
+        assert judge(code, machine, number, architecture=FOREIGN[0]) == KILLED
 
 
 def test_equal_policies_have_the_same_filter() -> None:
