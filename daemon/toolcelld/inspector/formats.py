@@ -66,8 +66,9 @@ def _npm_manifest(raw: bytes) -> dict[str, object]:
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")  # noqa: TRY004  as of all mistakes in a file
     asked = cast("dict[str, Any]", found)
-    sections = (asked.get(section) for section in SECTIONS)
-    names = itertools.chain.from_iterable(part for part in sections if isinstance(part, dict))
+    sections = (cast("object", asked.get(section)) for section in SECTIONS)
+    asked_in = (cast("dict[str, Any]", part) for part in sections if isinstance(part, dict))
+    names = itertools.chain.from_iterable(asked_in)
     return {
         "packages": [_utf8(name) for name in itertools.islice(names, NAMES_MAX)],
         "workspaces": bool(asked.get("workspaces")),

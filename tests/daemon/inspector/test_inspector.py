@@ -52,7 +52,8 @@ def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """Inspectors with a parser of ours among the others, as one that was taken over would be."""
     idle: list[Any] = []
     monkeypatch.setattr(process, "_idle", idle)
-    monkeypatch.setattr(process, "_kept", OrderedDict())
+    nothing: OrderedDict[str, Any] = OrderedDict()
+    monkeypatch.setattr(process, "_kept", nothing)
 
     def replace(source: str) -> None:
         entry = tmp_path / "entry.py"
