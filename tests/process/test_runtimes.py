@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import psutil
 import pytest
 from tests.daemons import RunningDaemon
 
@@ -91,7 +92,7 @@ async def test_calls_that_wait_for_a_cell_of_a_zygote_that_is_replaced_get_one_f
         )
     daemon.describe()
     async with daemon.connect() as session:
-        (zygote,) = children(daemon.pid)
+        (zygote,) = _zygotes(daemon)
         os.kill(zygote, signal.SIGSTOP)  # it is replaced, as it answers nothing
         running = [session.call(f"t{n}") for n in range(calls)]
         outcomes = [await call for call in running]
@@ -109,7 +110,7 @@ async def test_a_killed_process_that_the_kernel_holds_stops_no_other_tool_and_th
     daemon.tool("held", HELD)
     daemon.tool("good", "from toolcell import tool\n\n@tool\ndef good() -> str:\n    return 'good'\n")
     daemon.describe()
-    (zygote,) = children(daemon.pid)
+    (zygote,) = _zygotes(daemon)
     async with daemon.connect() as session:
         call = session.call("held")
         async with asyncio.timeout(GONE_SECONDS_MAX):
@@ -133,8 +134,13 @@ async def test_a_killed_process_that_the_kernel_holds_stops_no_other_tool_and_th
             tracer.communicate()
         assert good.text == "good"
         assert (outcome.kind, outcome.cause) == ("crashed", "lost")
-        assert children(daemon.pid) == {zygote}
+        assert _zygotes(daemon) == [zygote]
     assert "were killed and do not end" in daemon.log.read_text()
+
+
+def _zygotes(daemon: RunningDaemon) -> list[int]:
+    """The daemon's children that are no inspectors."""
+    return [pid for pid in children(daemon.pid) if "inspector" not in " ".join(psutil.Process(pid).cmdline())]
 
 
 async def _cell_of_held(daemon: RunningDaemon) -> tuple[int, int]:
