@@ -38,7 +38,8 @@ BY_TEST := $(PROCESSES) --dist=load
 PURE_TESTS ?= tests/client/authoring/test_redaction.py $(addprefix tests/daemon/,calls/test_timers.py test_lifecycle.py \
   output/test_redaction.py output/test_truncate.py pool/test_quarantine.py protocol/test_frames.py)
 # For `fuzz`: the harnesses and the seconds of each for atheris, and the property tests for hypothesis.
-HARNESSES ?= decoder wire result update clip
+HARNESSES ?= decoder wire result update clip git_config git_file git_index npm_manifest npm_settings \
+  python_environment requirements script_block toml
 FUZZ_SECONDS ?= 60
 FUZZ ?= tests
 
@@ -48,7 +49,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-codec generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-guided generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -158,14 +159,14 @@ endurance: $(READY) ## 100,000 mixed calls on one daemon; fails where anything g
 
 # atheris contains libFuzzer; building it needs clang, so it is installed from a wheel or not at all.
 fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or more
-	@$(MAKE) --no-print-directory fuzz-codec
+	@$(MAKE) --no-print-directory fuzz-guided
 	@$(BIN)/pytest --quiet $(BY_FILE) --timeout=0 --hypothesis-profile=nightly -m hypothesis $(FUZZ)
 
-fuzz-codec: $(READY)
+fuzz-guided: $(READY)
 	@if $(BIN)/python -m pip install -qq --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
 	  for harness in $(HARNESSES); do \
 	    echo "fuzzing: $$harness, $(FUZZ_SECONDS) s"; \
-	    $(BIN)/python tests/fuzz/codec.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
+	    $(BIN)/python tests/fuzz/guided.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
 	      || { cat $(VENV)/fuzz.log; exit 1; }; \
 	    grep '^Done' $(VENV)/fuzz.log; \
 	  done; \

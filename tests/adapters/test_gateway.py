@@ -489,6 +489,25 @@ async def test_pages_of_others_do_not_come_in(gateway: Gateway, headers: dict[st
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/tools", "GET"),
+        ("POST", "/api/tools/add", "GET"),
+        ("DELETE", "/api/tools/reload", "GET, POST"),
+        ("HEAD", "/api/sessions", "GET, POST"),
+        ("GET", "/api/sessions/s", "DELETE"),
+        ("PATCH", "/api/nothing", "GET, POST, DELETE"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has(
+    gateway: Gateway, method: str, path: str, allowed: str
+) -> None:
+    async with client(gateway) as http:
+        answer = await http.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize(
     "path", ["/", "/apiary", "/api", "/API/tools", "/docs", "/openapi.json", "/api/../etc", "//api/tools"]
 )
 async def test_there_is_nothing_but_the_api(gateway: Gateway, path: str) -> None:

@@ -156,7 +156,8 @@ def test_what_is_written_is_what_is_printed_and_is_taken_back(home: Path, host: 
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
     assert install(home, host, "--remove").returncode == 0
-    assert said(host, path.read_text()) == ({} if host == "codex" else {OUTER[host]: {}})
+    left = {"codex": {}, "goose": None}
+    assert said(host, path.read_text()) == left.get(host, {OUTER[host]: {}})
     done = install(home, host, "--remove")
     assert (done.returncode, done.stdout) == (0, f"{path} has no toolcell.\n")
     assert everything(home) == [FILES[host]]
@@ -309,7 +310,30 @@ def test_an_entry_that_goose_wrote_anew_is_still_ours(home: Path) -> None:
     )
     path.write_text(yaml.safe_dump(written))
     assert install(home, "goose", "--remove").returncode == 0
-    assert yaml.safe_load(path.read_text()) == {"extensions": {}}
+    assert path.read_text() == ""
+
+
+@pytest.mark.parametrize("others", ["", "theme: dark\n", "# mine\n", "a: 1\n\nb:\n  c: 2\n"])
+def test_goose_keeps_no_key_that_was_not_there_before(home: Path, others: str) -> None:
+    path = put(home, "goose", others)
+    assert install(home, "goose", "--write").returncode == 0
+    assert install(home, "goose", "--remove").returncode == 0
+    assert path.read_text() == others
+
+
+@pytest.mark.parametrize("why", ["read-only", "hard link"])
+def test_a_file_that_would_change_in_part_or_against_its_mode_stays_as_it_is(
+    home: Path, host: str, why: str
+) -> None:
+    path = put(home, host, "")
+    if why == "read-only":
+        path.chmod(0o444)
+    else:
+        os.link(path, home / "other")
+    done = install(home, host, "--write")
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert path.read_text() == ""
 
 
 @pytest.mark.parametrize("name", ["cursor", "vscode", "claude", "copilot"])

@@ -251,6 +251,7 @@ BAD_ARGUMENTS = [
     (b'{"a":1,"b":2}}', "not JSON"),
     (b'{"a":1,"b":NaN}', "NaN"),
     (b'{"a":1,"b":-Infinity}', "Infinity"),
+    (b'{"a":1,"b":1e999}', "b: should be a finite number"),
     (b'{"a":1,"b":"\\ud800"}', ""),
     (b'{"a":1,"b":"\xff"}', "invalid unicode"),
     (b"[1,2]", "object"),
@@ -281,6 +282,24 @@ async def test_wrong_arguments_end_as_an_outcome_that_says_which_and_why(daemon:
             assert because in outcome.message, (arguments[:40], outcome.message)
             assert len(outcome.message) < 4000
             await the_neighbour_is_served()
+
+
+async def test_a_number_that_no_float_holds_is_refused_wherever_it_comes_in(daemon: RunningDaemon) -> None:
+    watch = daemon.directory / "watch.py"
+    watch.write_text("def before(call):\n    return None\n")
+    daemon.configure(f'[hooks.watch]\nfile = "{watch}"\ntools = ["add"]\n')
+    daemon.tool("add", TOOLS)
+
+    async with dialled(daemon) as wire, attached(wire, daemon, answers=True) as line:
+        await line.send(session_event=pb.SessionEvent(reason="created", data=b'{"n": 1e999}'))
+        assert seen(await line.refusal()) == (BAD, "session_event.data")
+        await line.send(call=pb.Call(call_id="hooked", tool="add", arguments=b'{"a": 1, "b": -1e999}'))
+        refusal = await line.refusal("hooked")
+        assert seen(refusal) == (BAD, "call.arguments")
+        assert "beyond what a float holds" in refusal.message
+        await line.send(call=pb.Call(call_id="any", tool="size", arguments=b'{"data": [0, 1e999]}'))
+        assert "data.1: should be a finite number" in (await line.expect("outcome")).message
+        assert "internal" not in daemon.log.read_text()
 
 
 async def test_sixteen_mebibytes_of_arguments_arrive_in_chunks(daemon: RunningDaemon) -> None:

@@ -29,7 +29,7 @@ from toolcell._arguments.jsonschema import check_schema, violations
 from toolcell._arguments.messages import complaints, unknown
 from toolcell._results.errors import InvalidArguments, ToolError
 from toolcell._results.exception_text import describe_exception
-from toolcell._results.json_value import to_json
+from toolcell._results.json_value import NumberTooLargeError, from_json, to_json
 
 __all__ = ["InvalidToolDefinition", "Parameters", "PlainJsonSchema", "from_args", "from_fields", "record"]
 
@@ -183,7 +183,9 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _parsed(raw: bytes) -> dict[str, Any]:
     try:
-        data = pydantic_core.from_json(raw, allow_inf_nan=False)
+        data = from_json(raw)
+    except NumberTooLargeError as error:
+        raise InvalidArguments([(place, "should be a finite number") for place in error.places]) from None
     except ValueError as error:
         raise InvalidArguments([("", f"are not JSON: {_reason(raw, error)}")]) from None
     if not isinstance(data, dict):

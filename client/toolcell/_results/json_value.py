@@ -1,4 +1,4 @@
-"""Python values as JSON: everything that a tool may hold becomes bytes or a ToolError.
+"""Python values as JSON: everything that a tool may hold becomes bytes or a ToolError; and JSON as Python values.
 
 pydantic's serialiser does the work: it knows dataclasses, models, enums, dates, paths and sets, and it stops at
 cycles and at 255 levels. Two things it does not mend. A string with a lone surrogate (a file name that is no
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence, ValuesView
+import math
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from itertools import islice
 from typing import Any, cast
 
 import pydantic_core
@@ -21,14 +23,25 @@ from pydantic import BaseModel
 from toolcell._results import library_values
 from toolcell._results.errors import ToolError
 
-__all__ = ["to_json", "whole"]
+__all__ = ["NumberTooLargeError", "from_json", "to_json", "whole"]
 
 # sys.int_info.default_max_str_digits: a longer integer can be written as JSON, but `json.loads` refuses it.
 INTEGER_DIGITS_MAX = 4300
+PLACES_MAX = 10
+"""Of numbers that are too large; more are not told."""
 # One byte for every digit and another for the rest: a run of digits is then found by plain search, which takes
 # a hundredth of what an expression takes. One inside a string is found too; it is only the occasion to look closely.
 _DIGITS = bytes(ord("0" if chr(byte).isascii() and chr(byte).isdigit() else " ") for byte in range(256))
 _LONG_INTEGER = b"0" * (INTEGER_DIGITS_MAX + 1)
+# A number beyond a float has an exponent of three digits, or as many digits as this beside one of two.
+_NUMBER_PARTS = (
+    bytes(
+        ord("0" if chr(byte).isdigit() else chr(byte).lower() if chr(byte) in "eE" else " ")
+        for byte in range(128)
+    )
+    + b" " * 128
+)
+_LARGE = (b"e000", b"0" * 200)
 
 
 def whole(text: str) -> str:
@@ -62,6 +75,43 @@ def to_json(value: object) -> bytes:
                 f"The tool returned an integer of more than {INTEGER_DIGITS_MAX} digits; return it as text, for example as hex(n)."
             ) from error
     return data
+
+
+class NumberTooLargeError(ValueError):
+    """Numbers of a JSON text are beyond what a float holds."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        super().__init__("a number is beyond what a float holds")
+        self.places = places
+        """Where the first of them are: "limits.seconds" or "ratios.0"."""
+
+
+def from_json(text: bytes | str) -> Any:
+    """The value of a text of JSON that `to_json` could have written.
+
+    Raises:
+        NumberTooLargeError: A number is beyond what a float holds: Python reads an infinity, and cannot write it again.
+        ValueError: It is no JSON, which has neither NaN nor Infinity.
+    """
+    value = pydantic_core.from_json(text, allow_inf_nan=False)
+    raw = text.encode(errors="replace") if isinstance(text, str) else text
+    parts = raw.translate(_NUMBER_PARTS, b"+")
+    if any(large in parts for large in _LARGE) and (
+        places := list(islice(_infinities(value, ""), PLACES_MAX))
+    ):
+        raise NumberTooLargeError(places)
+    return value
+
+
+def _infinities(value: object, place: str) -> Iterator[str]:
+    if isinstance(value, float) and math.isinf(value):
+        yield place
+    elif isinstance(value, dict):
+        for key, part in cast("dict[str, object]", value).items():
+            yield from _infinities(part, f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for index, part in enumerate(cast("list[object]", value)):
+            yield from _infinities(part, f"{place}.{index}" if place else str(index))
 
 
 def _serialised(value: object) -> bytes:

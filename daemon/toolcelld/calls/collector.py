@@ -14,8 +14,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never, cast
 
-from pydantic_core import from_json
-
+from toolcell._results.json_value import from_json
 from toolcelld.calls import events
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Report
 from toolcelld.calls.timers import UNIT_BYTES
@@ -233,7 +232,7 @@ class OutputCollector:
 
     def _on_metadata(self, payload: bytes) -> None:
         try:
-            found: object = from_json(payload, allow_inf_nan=False)
+            found: object = from_json(payload)
             encoded = _encoded(found)
         except ValueError:
             return
@@ -260,7 +259,7 @@ class OutputCollector:
 
     def _on_log(self, message: LogMessage, payload: bytes) -> None:
         try:
-            records: object = from_json(payload, allow_inf_nan=False)
+            records: object = from_json(payload)
         except ValueError:
             return
         if not isinstance(records, list):

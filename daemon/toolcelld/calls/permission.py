@@ -14,9 +14,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from pydantic_core import from_json
-
 from toolcell._printable import printable
+from toolcell._results.json_value import from_json
 from toolcelld.calls.outcomes import outcome
 from toolcelld.calls.outcomes.outcome import Outcome
 from toolcelld.calls.questions import Questions
@@ -110,5 +109,5 @@ def _shown(arguments: bytes) -> str:
     """Return arguments as the tool gets them: of a name that comes twice the last value, and no blanks between."""
     if len(arguments) <= READ_BYTES_MAX:
         with contextlib.suppress(ValueError, RecursionError):
-            return json.dumps(from_json(arguments, allow_inf_nan=False), ensure_ascii=False)
+            return json.dumps(from_json(arguments), ensure_ascii=False)
     return arguments.decode(errors="replace")  # the worker refuses what is no JSON

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from toolcell._results.json_value import from_json
 from toolcelld.config.resolution.settings import Limits
 from toolcelld.output.spill import Output
 from toolcelld.output.spool import SpooledOutput
@@ -264,7 +265,7 @@ class ResultReader:
                 values["left_out"] = True
             else:
                 try:
-                    value: object = from_json(bytes(part.kept), allow_inf_nan=False)
+                    value: object = from_json(bytes(part.kept))
                     _encoded(value)  # the outcome is encoded in the same way
                 except ValueError:
                     continue
@@ -311,7 +312,7 @@ def _end(message: ResultMessage, details: bytes, shown: bytes, limits: Limits) -
 
 def _is_json(text: bytes) -> bool:
     try:
-        from_json(text, allow_inf_nan=False)
+        from_json(text)
     except ValueError:
         return False
     return True
@@ -332,7 +333,7 @@ def update_body(
         Its valid blocks, with their text truncated, as JSON; None if the payload is no valid update.
     """
     try:
-        update: object = from_json(payload, allow_inf_nan=False)
+        update: object = from_json(payload)
     except ValueError:
         return None
     if not isinstance(update, dict):

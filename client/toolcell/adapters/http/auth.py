@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["AccessGuard"]
 
 METHODS = ("GET", "POST", "DELETE")
+"""Of an application that has no routes of its own."""
 BODY_BYTES_MAX = 20 * 1024 * 1024  # 16 MiB of arguments, which is the daemon's bound, and what is around them
 BODY_SECONDS = 30.0  # for all of it; on loopback 20 MiB need a fraction of a second
 
@@ -66,13 +69,23 @@ class AccessGuard:
             return _refused(403, "Pages of other origins must not call this server.")
         if not self._has(scope.get("raw_path") or b""):
             return _refused(404, f"There is only {self._path}.")
-        if scope["method"] not in METHODS:
-            return _refused(405, "Not allowed.", {"Allow": ", ".join(METHODS)})
+        if scope["method"] not in (methods := self._methods(scope)):
+            return _refused(405, "Not allowed.", {"Allow": ", ".join(methods)})
         if not self._knows(_values(scope, b"authorization")):
             return _refused(
                 401, "Authorization: Bearer TOKEN is missing or wrong.", {"WWW-Authenticate": "Bearer"}
             )
         return None
+
+    def _methods(self, scope: Scope) -> Sequence[str]:
+        """The methods of all routes that lead to the path; those of the application where none does, which answers 404."""
+        if not isinstance(self._app, Starlette):
+            return METHODS
+        found: set[str] = set()
+        for route in self._app.routes:
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                found |= route.methods or set()
+        return [method for method in METHODS if method in found] or METHODS
 
     def _has(self, path: bytes) -> bool:
         own = self._path.encode()

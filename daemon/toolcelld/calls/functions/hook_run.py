@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pydantic_core import from_json
-
+from toolcell._results.json_value import from_json
 from toolcell._results.normalise import NO_OUTPUT
 from toolcelld.catalog.hooks import Hook
 from toolcelld.cell.exit import CellExit
@@ -228,6 +227,6 @@ def _value(result: _Result) -> Any:
             raise HookFailed("it returned a text; return None or a dict")
         return None
     try:
-        return from_json(payload[length : length + message.details], allow_inf_nan=False)
+        return from_json(payload[length : length + message.details])
     except ValueError as error:
         raise HookFailed("what it returned is no JSON") from error

@@ -14,8 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pydantic_core import from_json
-
+from toolcell._results.json_value import from_json
 from toolcelld.calls.functions.hook_run import BoundHook, HookFailed, HookRefused, run_hook
 from toolcelld.calls.outcomes import outcome as outcomes
 from toolcelld.calls.outcomes.outcome import EMPTY_BODY, Kind, Outcome
@@ -42,9 +41,11 @@ async def before(call: Call, plan: Plan, arguments: bytes) -> bytes | Outcome | 
         The arguments for the tool, or the ending of a call that is not to run.
     """
     try:
-        value: object = from_json(arguments or b"{}", allow_inf_nan=False)
-    except ValueError:
-        value = None
+        value: object = from_json(arguments or b"{}")
+    except ValueError as error:
+        return Refusal(
+            RefusalReason.BAD_REQUEST, f"the arguments are not JSON: {error}.", field="call.arguments"
+        )
     if not isinstance(value, dict):
         return Refusal(RefusalReason.BAD_REQUEST, "the arguments are no JSON object.", field="call.arguments")
     given = cast("dict[str, Any]", value)

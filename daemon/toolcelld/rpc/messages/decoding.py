@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from pydantic_core import from_json
-
+from toolcell._results.json_value import from_json
 from toolcell._session_reasons import DATA_BYTES_MAX
 from toolcell._units import OPEN_FILES_MIN
 from toolcell._version import VERSION
@@ -91,7 +90,7 @@ def decode_reply(wire: pb.Reply) -> tuple[bytes, str]:
         )
     if wire.result:
         try:
-            from_json(wire.result, allow_inf_nan=False)
+            from_json(wire.result)
         except ValueError as error:
             raise _bad("reply.result", f"JSON, got something else: {str(error)[:80]}") from None
     return wire.result, wire.message or ("" if wire.result else "it failed, and did not say why")
@@ -107,7 +106,7 @@ def decode_session_event(wire: pb.SessionEvent) -> tuple[str, dict[str, Any], st
             field="session_event.data",
         )
     try:
-        data: object = from_json(wire.data or b"{}", allow_inf_nan=False)
+        data: object = from_json(wire.data or b"{}")
     except ValueError:
         data = None
     if not isinstance(data, dict):

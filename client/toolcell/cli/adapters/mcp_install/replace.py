@@ -6,6 +6,7 @@ to a file of a project no link is followed either, as a repository comes with th
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -116,6 +117,10 @@ def _read(name: str, place: int) -> tuple[str, os.stat_result | None]:
             raise Kept(f"it belongs to user {found.st_uid}")
         if found.st_size > FILE_BYTES_MAX:
             raise Kept(f"it has {found.st_size} bytes")
+        if not found.st_mode & stat.S_IWUSR:
+            raise Kept(f"it is read-only (mode {stat.S_IMODE(found.st_mode):04o})")
+        if found.st_nlink > 1:
+            raise Kept("it has another name, a hard link, which would not get the change")
         with os.fdopen(os.dup(descriptor), "rb") as file:
             return file.read().decode(), found
     except UnicodeDecodeError as error:
@@ -125,23 +130,39 @@ def _read(name: str, place: int) -> tuple[str, os.stat_result | None]:
 
 
 def _replace(name: str, place: int, text: str, before: os.stat_result | None, mode: int) -> None:
-    """Put a new file in the old one's place, with that mode; not if the old one has changed meanwhile."""
+    """Put a new file in the old one's place, with that mode; not if the old one has changed meanwhile.
+
+    The new file has a name only from its last byte to its rename, so that a program that is killed leaves none behind.
+    """
     beside = f".{name}.{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(beside, flags, 0o600, dir_fd=place)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(_nameless(beside, place), "wb") as file:
             file.write(text.encode())
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
+            with suppress(FileExistsError):  # where it had to have its name from the beginning
+                os.link(f"/proc/self/fd/{file.fileno()}", beside, dst_dir_fd=place, follow_symlinks=True)
         if _which(name, place) != (_mark(before) if before is not None else None):
             raise Kept("it was changed just now; try again")
         os.rename(beside, name, src_dir_fd=place, dst_dir_fd=place)
     except BaseException:
-        os.unlink(beside, dir_fd=place)
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=place)
         raise
     os.fsync(place)
+
+
+def _nameless(name: str, place: int) -> int:
+    """Open a new file in a directory; under that name on file systems that have no files without one."""
+    try:
+        return os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=place)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+    return os.open(
+        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=place
+    )
 
 
 def _which(name: str, place: int) -> tuple[int, int, int] | None:

@@ -36,7 +36,7 @@ def with_member(text: str, outer: str, name: str, value: Mapping[str, Any]) -> s
     """The text with `name` in the mapping `outer`, which is made where it is not. Raises NotPlain."""
     if member(text, outer, name) == value:
         return text
-    lines = _lines(without_member(text, outer, name))
+    lines = _without(text, outer, name)
     line = "\r\n" if "\r\n" in text else "\n"
     block = _block(lines, outer)
     if block is None:
@@ -51,16 +51,23 @@ def with_member(text: str, outer: str, name: str, value: Mapping[str, Any]) -> s
 
 
 def without_member(text: str, outer: str, name: str) -> str:
-    """The text without `name` in the mapping `outer`. Raises NotPlain."""
-    lines = _lines(text)
-    place = _find(lines, outer, name)
-    if place is None:
+    """The text without `name` in the mapping `outer`, and without `outer` if nothing is left in it. Raises NotPlain."""
+    if member(text, outer, name) is None:
         return text
-    del lines[place[0] : place[1]]
+    lines = _without(text, outer, name)
     start, end = _block(lines, outer) or (0, 0)
-    if not any(map(_says, lines[start + 1 : end])):  # a key without a value would be null
+    if "#" not in lines[start] and not any(line.strip() for line in lines[start + 1 : end]):
+        del lines[start:end]
+    elif not any(map(_says, lines[start + 1 : end])):  # a key without a value would be null
         lines[start] = lines[start].replace(f"{outer}:", f"{outer}: {{}}", 1)
     return "".join(lines)
+
+
+def _without(text: str, outer: str, name: str) -> list[str]:
+    lines = _lines(text)
+    if (place := _find(lines, outer, name)) is not None:
+        del lines[place[0] : place[1]]
+    return lines
 
 
 def _lines(text: str) -> list[str]:

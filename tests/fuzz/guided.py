@@ -1,10 +1,10 @@
-"""Coverage-guided fuzzing of what a worker may send: the codec, the worker's own end, results and the clip.
+"""Coverage-guided fuzzing of what a worker may send, and of every format of a project's files that the inspector reads.
 
-    python tests/fuzz/codec.py HARNESS [options of libFuzzer]
+    python tests/fuzz/guided.py HARNESS [options of libFuzzer]
 
 `make fuzz` installs atheris and runs all of them. Each harness takes bytes and has an oracle, so that it finds wrong
-answers and not only exceptions. The corpus is in `.hypothesis/codec`; an input that fails is written there, too, and
-runs again with `python tests/fuzz/codec.py HARNESS FILE`.
+answers and not only exceptions. The corpus is in `.hypothesis/guided`; an input that fails is written there, too, and
+runs again with `python tests/fuzz/guided.py HARNESS FILE`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ atheris: Any = importlib.import_module(
 
 with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.config.resolution.settings import Limits
+    from toolcelld.inspector import answers
+    from toolcelld.inspector.formats import FORMATS
+    from toolcelld.inspector.process import InspectionError
     from toolcelld.output.result import (
         BODY_BYTES_MAX,
         SHOWN_BYTES_MAX,
@@ -50,7 +53,7 @@ with atheris.instrument_imports(include=["toolcelld"]):
     from toolcelld.worker.channel import DaemonChannel
 
 ROOT: Final = Path(__file__).parents[2]
-KEPT: Final = ROOT / ".hypothesis" / "codec"
+KEPT: Final = ROOT / ".hypothesis" / "guided"
 INPUT_BYTES_MAX: Final = 4096
 LINES_MAX: Final = 20
 BYTES_MAX: Final = 500
@@ -466,17 +469,67 @@ def lines_of(text: str) -> list[str]:
     return [line + "\n" for line in whole] + ([last] if last else [])
 
 
+def answered(name: str, raw: bytes) -> bytes:
+    """What the inspector answers, in this process: no error but those that its main loop tells."""
+    try:
+        return json.dumps(FORMATS[name](raw)).encode()
+    except (ValueError, RecursionError) as error:
+        str(error).encode(errors="replace")
+        raise InspectionError("no answer") from error
+
+
+def on_format(name: str) -> Callable[[bytes], None]:
+    """Any content has an answer of the format's type, or an error that its reader knows; it is the same each time."""
+    read: Callable[[Any], object] = getattr(answers, name)
+
+    def on_content(data: bytes) -> None:
+        content = data.decode(errors="replace").split("\0") if name == "requirements" else data
+        try:
+            found = read(content)
+        except InspectionError as error:
+            untyped = str(error) != "no answer"
+        else:
+            untyped = False
+            assert read(content) == found
+        assert not untyped, "the answer was not of its type"
+
+    return on_content
+
+
 HARNESSES: Final[dict[str, Callable[[bytes], None]]] = {
     "decoder": on_decoder,
     "wire": on_wire,
     "result": on_result,
     "update": on_update,
     "clip": on_clip,
+    **{name: on_format(name) for name in FORMATS},
 }
+OF_FORMATS: Final = {
+    "git_config": b'[core]\n\thooksPath = ~/x ; c\n[include "a"]\n\tpath = "b\\n"\n[submodule "m"]\npath=m\n',
+    "git_file": b"gitdir: ../.git/worktrees/one\n",
+    "git_index": b"DIRC\0\0\0\2\0\0\0\1"
+    + bytes(24)
+    + b"\0\0\xe0\0"
+    + bytes(12)
+    + bytes(20)
+    + b"\0\1m"
+    + bytes(7)
+    + bytes(20),
+    "npm_manifest": b'{"dependencies": {"zod": "4"}, "devDependencies": [], "workspaces": ["a"]}',
+    "npm_settings": b'; c\nregistry = "https://example.org"\nprefix=x\n',
+    "python_environment": b"home = /usr/bin\nInclude-System-Site-Packages = true\n",
+    "requirements": b"numpy>=1\0requests[socks]<3; python_version < '4'",
+    "script_block": b'# /// script\n# requires-python = ">=3.11"\n# dependencies = ["numpy<3"]\n# ///\n',
+    "toml": b'a.b = [1, 2.0, 1979-05-27]\n[t."x"]\ny = { z = """\nq""" }\n',
+}
+"""One content of each format that is in order."""
 
 
-def seeds() -> Iterator[bytes]:
-    """The vectors of the manual, each with a first byte that says how it is cut."""
+def seeds(harness: str) -> Iterator[bytes]:
+    """A content of a format; else the vectors of the manual, each with a first byte that says how it is cut."""
+    if harness in OF_FORMATS:
+        yield OF_FORMATS[harness]
+        return
     vectors: dict[str, Any] = json.loads((ROOT / "docs/vectors/frames.json").read_text(encoding="utf-8"))
     for vector in itertools.chain(vectors["frames"], vectors["incomplete"], vectors["broken"]):
         then = vector.get("then", {"hex": "", "times": 0})
@@ -492,9 +545,10 @@ def main() -> None:
         sys.exit(
             f"python {sys.argv[0]} HARNESS [options of libFuzzer]; a harness is one of {', '.join(HARNESSES)}"
         )
+    cast("Any", answers).ask = answered  # in this process, where the coverage is seen
     kept = KEPT / harness
     kept.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(seeds()):
+    for number, seed in enumerate(seeds(harness)):
         (kept / f"seed-{number}").write_bytes(seed if HARNESSES[harness] is not on_wire else seed[1:])
     given = sys.argv[2:]
     corpus = [] if any(os.path.isfile(word) for word in given) else [str(kept)]

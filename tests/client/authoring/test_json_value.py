@@ -1,0 +1,49 @@
+"""What is read as JSON can be written as JSON again, in any language."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import pydantic_core
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcell._results.json_value import from_json
+
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,5})?", fullmatch=True)
+texts = st.recursive(
+    numbers | st.text().map(json.dumps) | st.sampled_from(["NaN", "Infinity", "-Infinity", "null", "1e999"]),
+    lambda part: st.lists(part, max_size=4).map(lambda parts: f"[{', '.join(parts)}]"),
+    max_leaves=6,
+)
+
+
+def no_json(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@given(texts)
+def test_what_is_read_can_be_written_and_read_again(text: str) -> None:
+    try:
+        value = from_json(text)
+    except ValueError:
+        return
+    for written in (json.dumps(value, allow_nan=False), pydantic_core.to_json(value).decode()):
+        assert json.loads(written, parse_constant=no_json) == value
+
+
+@given(numbers)
+def test_every_number_that_a_float_holds_is_read(text: str) -> None:
+    expected: Any = json.loads(text)
+    if isinstance(expected, float) and expected in (float("inf"), float("-inf")):
+        with pytest.raises(ValueError, match="beyond what a float holds"):
+            from_json(text)
+    else:
+        assert from_json(text.encode()) == expected
+
+
+@pytest.mark.parametrize("text", ['"1e999"', '{"1e999": "' + "7" * 400 + '"}'])
+def test_text_that_looks_like_a_number_is_read(text: str) -> None:
+    assert from_json(text) == json.loads(text)
