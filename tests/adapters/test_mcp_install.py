@@ -156,7 +156,7 @@ def test_what_is_written_is_what_is_printed_and_is_taken_back(home: Path, host: 
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
     assert install(home, host, "--remove").returncode == 0
-    left = {"codex": {}, "goose": None}
+    left: dict[str, Any] = {"codex": {}, "goose": None}
     assert said(host, path.read_text()) == left.get(host, {OUTER[host]: {}})
     done = install(home, host, "--remove")
     assert (done.returncode, done.stdout) == (0, f"{path} has no toolcell.\n")

@@ -408,12 +408,22 @@ BROKEN = [
 ]
 
 
+OF_CONFIGURATION = {
+    **dict.fromkeys(["env", "isolation", "network", "read_only", "sandbox", "secrets"], "under [tool."),
+    "programs": '[tool.programs] sandbox = "some"',
+}
+
+
 async def test_a_file_that_cannot_be_loaded_is_a_problem_that_says_why(daemon: RunningDaemon) -> None:
     place = write(daemon, **{f"n{number}_ts": text for number, (text, _, _) in enumerate(BROKEN)})
     write(
         daemon,
         none_ts="export const a = 1",
         bad_ts="export default { description: 'x', args: 5, execute() {} }",
+        **{
+            f"{name}_ts": f"export default {{ description: 'x', args: {{}}, {name}: [], execute() {{}} }}"
+            for name in OF_CONFIGURATION
+        },
     )
     async with daemon.connect() as session:
         await session.described()
@@ -424,6 +434,9 @@ async def test_a_file_that_cannot_be_loaded_is_a_problem_that_says_why(daemon: R
             problem = problems[f"n{number}"]
             assert message in problem.message, text
             assert not line or problem.line == line, text
+        for name, where in OF_CONFIGURATION.items():
+            assert f"`{name}` is not read" in problems[name].message
+            assert where in problems[name].message
         assert "has no tool" in problems["none"].message
         assert "number, not a schema" in problems["bad"].message
 

@@ -298,13 +298,13 @@ class Operator(rpc.OperatorServicer):
                 )
             await self._check_owners(trust_request.catalog.directory)
             trusted = trust_request.granted(request.digest, pinned=request.pinned)
-            if not await self._daemon.trust(trusted):
+            if not (kept := await self._daemon.trust(trusted)):
                 logger.warning(
                     "The trust in %s cannot be written down; it ends with this daemon.", trusted.directory
                 )
             # What could not be seen of its files before can be seen with their own interpreter and secrets.
             await self._daemon.catalogs.describe_anew(trusted.directory, wait_seconds=LOOK_SECONDS_MAX)
-            return pb.TrustResponse(trust=encode_trusted(trusted))
+            return pb.TrustResponse(trust=encode_trusted(trusted), ends_with_daemon=not kept)
         raise AssertionError
 
     async def _project(self, directory: str) -> Project:

@@ -1104,6 +1104,9 @@ class TrustResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRUST_FIELD_NUMBER: _builtins.int
+    ENDS_WITH_DAEMON_FIELD_NUMBER: _builtins.int
+    ends_with_daemon: _builtins.bool
+    """Whether it ends with this daemon, because its database cannot be written; the daemon's log says why."""
     @_builtins.property
     def trust(self) -> Global___TrustInfo:
         """The record of the trust."""
@@ -1112,10 +1115,11 @@ class TrustResponse(_message.Message):
         self,
         *,
         trust: Global___TrustInfo | None = ...,
+        ends_with_daemon: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["trust", b"trust"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_with_daemon", b"ends_with_daemon", "trust", b"trust"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,17 @@ def test_trust_shows_what_is_asked_for_and_grants_it(daemon: Project) -> None:
 
 
 @pytest.mark.slow
+def test_a_trust_that_cannot_be_written_down_says_that_it_ends_with_the_daemon(project: Project) -> None:
+    configured(project)
+    database = project.home / ".local/state/toolcell/toolcell.sqlite"
+    database.mkdir(parents=True)
+    granted = project.run("trust", "--yes", env={"XDG_STATE_HOME": str(project.home / ".local/state")})
+    assert granted.code == 0
+    assert "Trusted, whatever its code will be" in granted.out
+    assert "The trust ends with this daemon" in granted.err
+
+
+@pytest.mark.slow
 def test_a_pin_holds_until_the_code_changes_and_outlives_the_daemon(project: Project) -> None:
     configured(project)
     pinned = project.run("trust", "--yes", "--digest", "--json").json("trust")

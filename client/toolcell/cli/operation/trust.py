@@ -67,10 +67,19 @@ async def trust(
         if show:
             done = Exit.OK
         else:
-            asked, done = await _grant(context, client, asked, pinned=pinned, yes=yes)
+            asked, done, kept = await _grant(context, client, asked, pinned=pinned, yes=yes)
+            if not kept:
+                _say_not_kept(asked.directory)
     if context.as_json:
         print_json(record(asked) | {"problems": [problem(found) for found in asked.problems]})
     return done
+
+
+def _say_not_kept(directory: str) -> None:
+    Terminal().say(
+        "The trust ends with this daemon: its database cannot be written, and toolcell logs says why. "
+        f"When that is mended: toolcell trust {clean(directory)}"
+    )
 
 
 async def _revoke(context: CommandContext, client: Operator, directory: str) -> Exit:
@@ -86,15 +95,20 @@ async def _revoke(context: CommandContext, client: Operator, directory: str) -> 
 
 async def _grant(
     context: CommandContext, client: Operator, asked: op.GetTrustResponse, *, pinned: bool, yes: bool
-) -> tuple[op.GetTrustResponse, Exit]:
-    """Trust exactly what was shown. What is described only then is shown and asked for in a second round."""
+) -> tuple[op.GetTrustResponse, Exit, bool]:
+    """Trust exactly what was shown. What is described only then is shown and asked for in a second round.
+
+    Returns:
+        What is asked for now, how the command ends, and whether the trust outlives the daemon.
+    """
+    kept = True
     shown: set[bytes] = set()
     while True:
         if not yes and not await _agreed(asked):
-            return asked, Exit.REFUSED
+            return asked, Exit.REFUSED, kept
         shown |= {tool.SerializeToString() for tool in map(_without_state, asked.tools)}
         request = op.TrustRequest(directory=asked.directory, digest=asked.digest, pinned=pinned)
-        await client.ask(client.operator.Trust, request)
+        kept = not (await client.ask(client.operator.Trust, request)).ends_with_daemon
         asked = await client.ask(client.operator.GetTrust, op.GetTrustRequest(directory=asked.directory))
         new = [tool for tool in asked.tools if tool.state != "granted"]
         if not new or shown.issuperset(_without_state(tool).SerializeToString() for tool in new):
@@ -105,7 +119,7 @@ async def _grant(
     if not context.as_json and not context.quiet:
         how = "as its code is now" if pinned else "whatever its code will be, as long as it asks for no more"
         print_prose(f"\nTrusted, {how}. To take it back: toolcell trust --revoke {clean(asked.directory)}")
-    return asked, Exit.OK
+    return asked, Exit.OK, kept
 
 
 def _without_state(tool: op.ToolAsks) -> op.ToolAsks:

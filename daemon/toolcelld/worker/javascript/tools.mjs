@@ -10,6 +10,8 @@ const ARGUMENTS = ["args", "parameters", "inputSchema", "input_schema"];
 const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 const DESCRIPTION_BYTES_MAX = 8 * 1024;
 const TOOLS_MAX = 256;
+/** What the configuration says of a tool's cell. In a file it would be read as a promise that nobody keeps. */
+const OF_CONFIGURATION = ["env", "isolation", "network", "programs", "read_only", "sandbox", "secrets"];
 const NAME_CHARACTERS_MAX = 100;
 const MESSAGE_CHARACTERS_MAX = 1_000;
 
@@ -116,6 +118,15 @@ async function toolOf(name, value, execute, describe) {
     if (!NAME.test(name) || name.includes("__"))
         throw new SchemaError(
             "a tool's name is 1 to 64 letters, digits, _ and -, without two _ in a row; give it another name",
+        );
+    const unread = OF_CONFIGURATION.find((each) => value[each] !== undefined);
+    if (unread === "programs")
+        throw new SchemaError(
+            `\`programs\` is not read from a file; take it out, and put [profile.some] programs = false and [tool.${name}] sandbox = "some" into the configuration`,
+        );
+    if (unread !== undefined)
+        throw new SchemaError(
+            `\`${unread}\` is not read from a file in TypeScript; take it out, and put it under [tool.${name}] in the configuration`,
         );
     const description = value.description ?? "";
     if (typeof description !== "string") throw new SchemaError("its description is not text");
