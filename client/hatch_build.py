@@ -1,7 +1,8 @@
 """Builds what a wheel has beside Python, where `make wheel` has not: the plugin for OpenCode and the libraries of scripts.
 
-Both are made of npm packages by programs of this tree, so an installation from a git address needs the npm registry.
-Without it the wheel is made all the same; the two say what is missing when they are used.
+Both are made of npm packages, those of `package-lock.json`, by programs of this tree, so an installation from a git
+address needs the npm registry. Without it no wheel is made, unless `TOOLCELL_BUILD_PARTIAL=1` asks for one without them;
+then the two say what is missing when they are used.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PLUGIN: Final = "client/toolcell/adapters/opencode/toolcell-plugin.js"
 PLUGIN_SOURCES: Final = "client/toolcell/adapters/opencode/plugin"
 VENDOR: Final = "daemon/toolcelld/worker/javascript/vendor"
 VENDOR_SOURCES: Final = "daemon/toolcelld/worker/javascript"
+PARTIAL: Final = "TOOLCELL_BUILD_PARTIAL"
+"""The variable that asks for a wheel without what cannot be built; any value but the empty one."""
 SECONDS_MAX: Final = 90  # some seconds; a slow registry
 # A registry that is out of reach is no reason to wait for minutes, which is npm's default.
 IMPATIENT: Final = ("--fetch-retries=0", "--fetch-timeout=20000")
@@ -43,7 +46,11 @@ class ScriptsHook(BuildHookInterface[Any]):
         return [NODE, *needed] if self._missing() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build what is missing; an editable installation is left to the Makefile."""
+        """Build what is missing; an editable installation is left to the Makefile.
+
+        Raises:
+            RuntimeError: A part could not be built, and a wheel without it was not asked for.
+        """
         if version == "editable":
             return
         for path in self._missing():
@@ -51,6 +58,10 @@ class ScriptsHook(BuildHookInterface[Any]):
                 self._build(path)
             except (ImportError, OSError, subprocess.SubprocessError) as error:
                 said = getattr(error, "stderr", None) or error
+                if not os.environ.get(PARTIAL):
+                    raise RuntimeError(
+                        f"{path} could not be built: {said}\n{PARTIAL}=1 makes a wheel without it."
+                    ) from error
                 self.app.display_warning(f"{path} is not in this wheel, as it could not be built: {said}")
 
     def _build(self, path: str) -> None:
@@ -61,11 +72,12 @@ class ScriptsHook(BuildHookInterface[Any]):
         npm = str(binaries / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
         sources = Path(self.root, PLUGIN_SOURCES if path == PLUGIN else VENDOR_SOURCES)
         with tempfile.TemporaryDirectory() as place:
-            shutil.copy(sources / "package.json", place)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(sources / name, place)
             _run(
                 node,
                 npm,
-                "install",
+                "ci",
                 "--prefix",
                 place,
                 "--ignore-scripts",

@@ -81,22 +81,29 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_wheel_of_a_clone_where_nothing_was_built_holds_the_same(clone: Path, tmp_path: Path) -> None:
-    assert contents(build_wheel(tmp_path / "a", clone, isolated=True)) == contents(
-        build_wheel(tmp_path / "b")
-    )
+def test_a_wheel_of_a_clone_where_nothing_was_built_is_the_same_to_the_byte(
+    clone: Path, tmp_path: Path
+) -> None:
+    theirs, ours = build_wheel(tmp_path / "a", clone, isolated=True), build_wheel(tmp_path / "b")
+    assert contents(theirs) == contents(ours)  # which says what differs
+    assert (theirs.name, theirs.read_bytes()) == (ours.name, ours.read_bytes())
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_without_the_npm_registry_there_is_a_wheel_and_it_says_what_is_missing(
+def test_without_the_npm_registry_there_is_no_wheel_unless_one_without_its_packages_is_asked_for(
     clone: Path, tmp_path: Path
 ) -> None:
     nowhere = {
+        **os.environ,
         "npm_config_registry": "http://127.0.0.1:9/",
         "npm_config_cache": str(tmp_path / "cache"),
     }
-    wheel = build_wheel(tmp_path / "wheel", clone, {**os.environ, **nowhere})
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        build_wheel(tmp_path / "none", clone, nowhere)
+    assert "toolcell-plugin.js could not be built" in failed.value.stderr
+    assert "TOOLCELL_BUILD_PARTIAL=1 makes a wheel without it" in failed.value.stderr
+    wheel = build_wheel(tmp_path / "wheel", clone, {**nowhere, "TOOLCELL_BUILD_PARTIAL": "1"})
     assert not BUILT & set(contents(wheel))
     code = "from toolcell.adapters.opencode import plugin_path; plugin_path()"
     environment = {"PYTHONPATH": str(wheel), "PATH": os.environ["PATH"]}

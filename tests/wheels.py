@@ -27,7 +27,7 @@ def build_wheel(
     options = ["--quiet", "--no-deps", "--disable-pip-version-check"]
     options += [] if isolated else ["--no-build-isolation"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(place), str(tree)]
-    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX, env=environment)
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS_MAX, env=environment)
     (wheel,) = place.glob("*.whl")
     return wheel
 

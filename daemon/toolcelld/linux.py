@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import signal
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -68,6 +69,13 @@ RESOLVE_BENEATH: Final = 0x08
 CAPABILITY_VERSION_3: Final = 0x20080522
 
 
+UNUSED_SIGNALS: Final = (
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
+    signal.SIGSTKFLT, signal.SIGXCPU, signal.SIGXFSZ, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)  # fmt: skip
+"""Signals that end a process which does not expect them, and mean nothing to the daemon, its zygotes and keepers."""
+
+
 def _checked(result: int, what: str) -> int:
     if result == -1:
         number = ctypes.get_errno()
@@ -79,9 +87,9 @@ def _prctl(option: int, *arguments: int) -> None:
     _checked(_libc.prctl(option, *(*arguments, 0, 0, 0, 0)[:4]), f"prctl({option})")
 
 
-def die_with_parent(signal: int) -> None:
-    """Request `signal` for the death of the parent. The caller then checks that the parent is still alive."""
-    _prctl(PR_SET_PDEATHSIG, signal)
+def die_with_parent(number: int) -> None:
+    """Request the signal `number` for the death of the parent. The caller then checks that the parent is still alive."""
+    _prctl(PR_SET_PDEATHSIG, number)
 
 
 def set_dumpable(dumpable: bool) -> None:

@@ -26,6 +26,7 @@ from grpc_reflection.v1alpha import reflection
 
 import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
+from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
@@ -73,12 +74,6 @@ WATCHDOG_PARTS: Final = 3
 """Signs of life within the time that the service manager allows; it advises two."""
 WATCHDOG_SECONDS_MIN: Final = 0.05
 WATCHDOG_DIGITS_MAX: Final = 15  # thirty years, in microseconds
-WITHOUT_EFFECT: Final = (
-    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR,
-    signal.SIGSTKFLT, signal.SIGXCPU, signal.SIGXFSZ,
-)  # fmt: skip
-"""Signals that would end the daemon, and its cells with it. They have handlers and are not ignored, because programs that
-the daemon starts would inherit that."""
 
 
 async def run(
@@ -108,7 +103,8 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, _reload_soon, daemon)
-        for number in WITHOUT_EFFECT:
+        # Handled and not ignored, because programs that the daemon starts would inherit that.
+        for number in linux.UNUSED_SIGNALS:
             loop.add_signal_handler(number, _note_signal, number)
         if options.private:
             loop.add_reader(0, _watch_owner, daemon)
@@ -121,8 +117,8 @@ async def run(
                 loop.remove_reader(0)
 
 
-def _note_signal(number: signal.Signals) -> None:
-    logger.warning("received %s, which has no effect here; SIGTERM stops the daemon", number.name)
+def _note_signal(number: int) -> None:
+    logger.warning("received signal %d, which has no effect here; SIGTERM stops the daemon", number)
 
 
 async def _serve(daemon: Daemon, access: TokenInterceptor, on_serving: Callable[[], None]) -> None:

@@ -23,7 +23,6 @@ from toolcelld.calls.functions.hook_run import HookFailed, HookRefused, Listener
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.cell.tmpdir import remove_tree
 from toolcelld.config.hosts import ports_of
-from toolcelld.environments.engine import project_directories
 from toolcelld.environments.packages import (
     INSTALLED,
     MANIFEST,
@@ -33,6 +32,7 @@ from toolcelld.environments.packages import (
     PackagesError,
     find_manager,
 )
+from toolcelld.environments.programs import project_directories
 from toolcelld.environments.registries import Registries, registries_for
 from toolcelld.lifecycle import WorkerEvent, WorkerState
 from toolcelld.network.refusals import Refused

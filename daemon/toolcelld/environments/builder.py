@@ -31,8 +31,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from toolcelld.environments.interpreter import Interpreter, InterpreterError, find, own_program, own_versions
+from toolcelld.environments.programs import usable_path
 from toolcelld.environments.requirements import Requirements
-from toolcelld.files.paths import is_below
 
 __all__ = ["BuildError", "Environments"]
 
@@ -228,12 +228,7 @@ class Environments:
         os.replace(f"{record}.new", record)
 
     def _path(self, avoid: Sequence[str]) -> str:
-        """Return PATH without directories below those to avoid."""
-        places = self._environment.get("PATH", os.defpath).split(os.pathsep)
-        return os.pathsep.join(
-            place for place in places
-            if os.path.isabs(place) and not any(is_below(real, top) for top in avoid for real in (place, os.path.realpath(place)))
-        )  # fmt: skip
+        return usable_path(self._environment.get("PATH", os.defpath), os.path.expanduser("~"), avoid)
 
     def _program(self, requirements: Requirements, path: str) -> str:
         uv = self._uv() or shutil.which("uv", path=path)

@@ -4,8 +4,7 @@ An engine is a program: `bun`, else `node`. It is looked for on PATH and where B
 resolved path. What is no program itself, such as the script or the launcher of a version manager, is passed over, because
 the cell executes one file. Which version it is, it says itself in the cell.
 
-The engine runs the user's own tools with their secrets, so it never comes from where a tool or another user can write.
-`npm run`, `npx` and direnv put directories of a project first on the PATH that the daemon may be started with.
+The engine runs the user's own tools with their secrets, so it comes from where `programs` allows it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from toolcelld.files.paths import is_below
+from toolcelld.environments.programs import fault_of, project_directories
 
 __all__ = [
     "ENGINES",
@@ -26,7 +25,6 @@ __all__ = [
     "engine_here",
     "find_engine",
     "passed_over",
-    "project_directories",
 ]
 
 EngineName: TypeAlias = Literal["bun", "node"]
@@ -39,10 +37,6 @@ INSTALLING: Final = (
     "so that it is on the PATH that the daemon starts with"
 )
 MAGIC: Final = b"\x7fELF"
-PROJECT_MARKS: Final = (".toolcell", ".atomic")
-"""What a project has whose tools are run; below the home directory it is the user's own."""
-LINKS: Final = os.path.join("node_modules", ".bin")
-"""Where npm links the programs of a project's packages; those of packages for all are in `bin`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +65,6 @@ def engine_here(wanted: EngineName | None = None, directory: str = "") -> Engine
     home = os.path.expanduser("~")
     avoid = () if not directory else project_directories(directory, home)
     return find_engine(wanted, os.environ.get("PATH", os.defpath), home, avoid)
-
-
-def project_directories(directory: str, home: str) -> tuple[str, ...]:
-    """Return a session's directory and the git worktrees around it, but for one that contains the home directory."""
-    found, above = [directory], directory
-    while above != os.path.dirname(above):
-        if not is_below(home, above) and os.path.lexists(os.path.join(above, ".git")):
-            found.append(above)
-        above = os.path.dirname(above)
-    return tuple(found)
-
-
-def fault_of(path: str, home: str, avoid: Collection[str] = ()) -> str:
-    """Say why a program must not be taken from a path; empty if it may be.
-
-    Args:
-        path: The absolute path of a program or a directory.
-        home: The user's home directory.
-        avoid: Directories of projects.
-    """
-    if f"/{LINKS}/" in f"{path}/":
-        return "it belongs to the packages of a project"
-    above = path
-    while above != (parent := os.path.dirname(above)):
-        above = parent
-        if above in avoid or (not is_below(home, above) and _has_tools(above)):
-            return f"it lies in the project {above}, where tools can write"
-        try:
-            status = os.stat(above)
-        except OSError as error:
-            return f"{above}: {error.strerror}"
-        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            return f"every user can write in {above}"
-    return ""
-
-
-def _has_tools(directory: str) -> bool:
-    return any(os.path.isdir(os.path.join(directory, mark)) for mark in PROJECT_MARKS)
 
 
 def find_engine(

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from toolcelld.catalog.catalog import ToolInfo
 from toolcelld.catalog.discovery.flavours import FLAVOURS, project_places
 from toolcelld.catalog.discovery.sources import (
     PROJECT,
+    Source,
     ToolFile,
     project_above,
     project_directory,
@@ -195,6 +196,7 @@ class Ruleset:
         sources = sources_of(self.config, directory)
         tools = [place for source in sources for place in source.places]
         tools += [os.path.dirname(os.path.dirname(source.python)) for source in sources if source.python]
+        tools += _named_by_rules(self.config, sources)
         tools += [
             os.path.join(trusted, place)
             for trusted in self.trusts.by_directory
@@ -354,3 +356,11 @@ def secret_missing(tool: str, why: str) -> Refusal:
         f"{tool} needs a secret that cannot be had: {why}\n"
         f"  Mend that, or say another place for it under [secrets] in {CONFIG_FILE}; it is read again at the next call.",
     )
+
+
+def _named_by_rules(config: Config, sources: Iterable[Source]) -> Iterator[str]:
+    """Yield the files and directories that the user's rules run or read: no tool changes them, also in its project."""
+    yield from (hook.file for hook in config.hooks.values())
+    for secret in config.secrets.values():
+        yield from (secret.file,) if secret.file is not None else filter(os.path.isabs, secret.command)
+    yield from (place for source in sources if source.name != PROJECT for place in source.programs)

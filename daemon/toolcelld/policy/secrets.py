@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolcelld.config.schema import SecretSection
+from toolcelld.environments.programs import usable_path
 from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 
 __all__ = ["NO_SECRETS", "SecretError", "SecretRefs"]
@@ -87,11 +89,18 @@ def _read_file(name: str, path: str) -> bytes:
 
 def _run(name: str, command: tuple[str, ...], environment: Mapping[str, str]) -> bytes:
     shown = " ".join(command)[:200]
+    path = environment.get("PATH", os.defpath)
+    usable = usable_path(path, environment.get("HOME", os.path.expanduser("~")))
+    if shutil.which(command[0], path=usable) is None and (there := shutil.which(command[0], path=path)):
+        raise SecretError(
+            f"the secret {name} cannot be read: {there} is not used, because tools or other users can write there; "
+            "name the program by its whole path"
+        )
     by_hand = f"try it by hand: {shown}"
     try:
         process = subprocess.Popen(
             command,
-            env=environment,
+            env={**environment, "PATH": usable},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # what it complains of may be the secret

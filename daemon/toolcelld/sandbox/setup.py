@@ -60,6 +60,7 @@ __all__ = [
     "ForkHooks",
     "Plan",
     "SetupFailed",
+    "default_signals",
     "open_standard_streams",
     "own_places",
     "walk",
@@ -188,7 +189,7 @@ def walk(steps: Sequence[Step], plan: Plan) -> None:
 def _own_session(plan: Plan) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -209,6 +210,14 @@ def _descriptors(plan: Plan) -> None:
     for source, target in own:
         os.dup2(source, target, inheritable=False)
     os.closerange(LIFE + len(own), os.sysconf("SC_OPEN_MAX"))
+
+
+def default_signals() -> None:
+    """Give a worker the defaults of the signals that its keeper ignores; SIGXFSZ stays ignored, as Python has it."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, *linux.UNUSED_SIGNALS):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 def open_standard_streams() -> None:

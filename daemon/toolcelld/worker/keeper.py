@@ -71,6 +71,7 @@ def keep(plan: Plan) -> NoReturn:
 
 
 def _be_worker(plan: Plan) -> NoReturn:
+    setup.default_signals()
     setup.walk(setup.BORN, plan)
     os.close(LIFE)
     setup.open_standard_streams()

@@ -87,6 +87,7 @@ OF_OTHERS = {
     "TMPDIR": "set for the tool in its cell",
     "NODE_PATH": "set for the tool in its cell",
     "VIRTUAL_ENV": "set for the tool in its cell",
+    "TOOLCELL_BUILD_PARTIAL": "read by the build of the package",
     "PYTHONPATH": "set for a build of the package",
     "NOTIFY_SOCKET": "set by systemd",
     "WATCHDOG_PID": "set by systemd",

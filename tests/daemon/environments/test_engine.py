@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcelld.environments.engine import MAGIC, Engine, find_engine, passed_over, project_directories
+from toolcelld.environments.engine import MAGIC, Engine, find_engine, passed_over
+from toolcelld.environments.programs import project_directories
 
 
 def program(path: Path, content: bytes = MAGIC + b"\1") -> Path:

@@ -20,6 +20,7 @@ from toolcelld.config.project_file import ProjectFile
 from toolcelld.config.schema import (
     DaemonSection,
     DefaultsSection,
+    HookSection,
     ProfileSection,
     SecretSection,
     SourceSection,
@@ -253,3 +254,25 @@ def test_a_rule_by_name_gives_the_users_own_tool_what_it_says() -> None:
         os.makedirs(f"{root}/.toolcell/tools")
         given = decided(root, {"env": ["AWS_KEY"]}, {}, ProjectFile(), "untrusted", source="user")
     assert "variable AWS_KEY" in given
+
+
+def test_what_the_users_rules_run_or_read_is_read_only_in_a_project() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(os.path.realpath(directory)) / "project"
+        for name in ("guard.py", "token", "bin/pass", "programs/git"):
+            place = root / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("")
+        config = Config(
+            sources={"own": SourceSection(directory="/nowhere", programs=(str(root / "programs"),))},
+            defaults=DefaultsSection(),
+            secrets={
+                "A": SecretSection(file=str(root / "token")),
+                "B": SecretSection(command=("sh", str(root / "bin/pass"))),
+            },
+            hooks={"guard": HookSection(file=str(root / "guard.py"))},
+        )
+        found = Ruleset(config, HostPaths(HOST, HOME)).find_project(str(root))
+    assert {os.path.relpath(place.path, root) for place in found.protected} == {
+        "guard.py", "token", "bin/pass", "programs",
+    }  # fmt: skip

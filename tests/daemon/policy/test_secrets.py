@@ -58,6 +58,25 @@ async def test_a_secret_that_cannot_be_had_says_why(place: dict[str, object], me
     assert message in str(caught.value)
 
 
+async def test_neither_a_command_nor_what_it_starts_comes_from_where_a_tool_can_write(tmp_path: Path) -> None:
+    links = tmp_path / "project" / "node_modules" / ".bin"
+    links.mkdir(parents=True)
+    for name in ("pass-of-ours", "printf"):
+        (links / name).write_text("#!/bin/sh\necho stolen\n")
+        (links / name).chmod(0o755)
+    environment = {"PATH": f"{links}:{os.environ['PATH']}", "HOME": "/home/me"}
+
+    async def read(*command: str) -> str:
+        place = SecretSection.model_validate({"command": list(command)})
+        return (await SecretRefs((("TOKEN", place),), environment).read())["TOKEN"]
+
+    assert await read("printf", "%s", "ours") == "ours"
+    assert await read("sh", "-c", "env printf %s ours") == "ours"
+    with pytest.raises(SecretError, match=r"\.bin/pass-of-ours is not used.*by its whole path"):
+        await read("pass-of-ours")
+    assert await read(str(links / "pass-of-ours")) == "stolen"  # as the user says so
+
+
 async def test_a_command_that_never_ends_is_ended_with_what_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,7 +85,8 @@ class _Zygote:
         linux.subreaper()
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGHUP, *linux.UNUSED_SIGNALS):
+            signal.signal(number, signal.SIG_IGN)  # keepers inherit it; a worker has the defaults
         linux.drop_bounding_set()
         warm_up()
         # Objects that exist now exist in every worker. Neither the garbage collector nor counts of references may write
