@@ -77,29 +77,41 @@ def with_member(text: str, outer: str, name: str, value: Mapping[str, Any]) -> s
 
 
 def without_member(text: str, outer: str, name: str) -> str:
-    """The text without `name` in the object `outer`. Raises NotPlain."""
+    """The text without `name` in the object `outer`, and without `outer` if nothing is left in it. Raises NotPlain."""
     clean = plain(text)
     root = _root(clean)
     found = _inner(clean, root, outer)
     inside = found.find(name) if found is not None else None
     if found is None or inside is None:
         return text
+    before = _value(clean, root.start)[0]
+    rest = {key: kept for key, kept in before[outer].items() if key != name}
+    around = root.find(outer)
+    if not rest and around is not None and _is_bare(text, found, inside):
+        others = {key: kept for key, kept in before.items() if key != outer}
+        return _checked(_without(text, clean, root, around), others)
+    return _checked(_without(text, clean, found, inside), {**before, outer: rest})
+
+
+def _is_bare(text: str, found: _Object, inside: _Member) -> bool:
+    """Whether an object has that member alone, and no comment."""
+    return len(found.members) == 1 and not _inside(text, found, inside).strip(" \t\r\n,")
+
+
+def _without(text: str, clean: str, found: _Object, inside: _Member) -> str:
+    """The text without a member of an object, and without the comma that is not wanted any more."""
+    if _is_bare(text, found, inside):
+        return text[: found.start + 1] + text[found.end - 1 :]
     start = len(text[: inside.start].rstrip(" \t\r\n"))
     behind = _skip(clean, inside.end)
     bare = _blanked(text)
-    if len(found.members) == 1 and not _inside(text, found, inside).strip(" \t\r\n,"):
-        written = text[: found.start + 1] + text[found.end - 1 :]
-    elif (comma := bare.find(",", inside.end, max(behind, inside.end) + 1)) >= 0:
-        written = text[:start] + text[comma + 1 :]
-    else:  # the last one, and no comma behind it: then none is wanted before it
-        place = found.members.index(inside)
-        comma = bare.find(",", found.members[place - 1].end, start) if place else -1
-        written = (text[:comma] + text[comma + 1 : start] if comma >= 0 else text[:start]) + text[
-            inside.end :
-        ]
-    before = _value(clean, root.start)[0]
-    rest = {key: kept for key, kept in before[outer].items() if key != name}
-    return _checked(written, {**before, outer: rest})
+    if (comma := bare.find(",", inside.end, max(behind, inside.end) + 1)) >= 0:
+        return text[:start] + text[comma + 1 :]
+    # The last one, and no comma behind it: then none is wanted before it.
+    place = found.members.index(inside)
+    comma = bare.find(",", found.members[place - 1].end, start) if place else -1
+    before = text[:comma] + text[comma + 1 : start] if comma >= 0 else text[:start]
+    return before + text[inside.end :]
 
 
 def plain(text: str) -> str:
