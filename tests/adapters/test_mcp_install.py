@@ -658,7 +658,9 @@ def test_a_member_goes_in_and_out_without_a_trace(
     back = without_member(written, "mcp", "toolcell")
     rest = {key: value for key, value in inner.items() if key != "toolcell"}  # pyright: ignore[reportUnknownVariableType]
     without = {key: value for key, value in others.items() if key != "mcp"}
-    left: list[dict[str, Any]] = [{**others, "mcp": rest}] if rest or remarked else []  # a remark in it keeps it
+    left: list[dict[str, Any]] = (
+        [{**others, "mcp": rest}] if rest or remarked else []
+    )  # a remark in it keeps it
     assert json.loads(plain(back)) in [*left, *([] if rest else [without])]
     if rest and "toolcell" not in inner:
         assert back == text
