@@ -270,3 +270,40 @@ def pytest_collection_finish() -> None:
     """Take what the collection has made out of every search for garbage; the checks above make one for most tests."""
     gc.collect()
     gc.freeze()
+
+
+class Running:
+    """Names the tests that run when the whole run is told to end; a CI that ends a hanging one shows where it hung.
+
+    The timeout of a test cannot: it is the test's own process that keeps it, and that one may be dead or stopped.
+    """
+
+    def __init__(self) -> None:
+        self.since: dict[str, float] = {}
+        self.stderr = os.dup(2)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.since[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.since.pop(nodeid, None)
+
+    def tell(self, number: int, _frame: object) -> None:
+        now = time.monotonic()
+        lines = [
+            f"\nFAILED {nodeid}: it still ran after {now - since:.0f} s, when signal {number} ended all tests\n"
+            for nodeid, since in self.since.items()
+        ]
+        os.write(self.stderr, "".join(lines or ["\nno test ran when all were ended\n"]).encode())
+        for pid in descendants(os.getpid()):
+            with suppress(OSError):
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                os.write(self.stderr, f"  process {pid}, state {state}: {command(pid)[:200]}\n".encode())
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # xdist's controller, or the only process
+        config.pluginmanager.register(running := Running())
+        signal.signal(signal.SIGTERM, running.tell)
