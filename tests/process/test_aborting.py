@@ -368,7 +368,7 @@ async def test_a_call_is_stopped_by_the_death_of_its_client_after_the_linger(dae
 
 # Tools that leave processes behind, on purpose and well.
 
-GRANDCHILDREN = 40  # with 64 processes allowed: those that the two chains leave behind wait for their reaper
+GRANDCHILDREN = 50
 
 CROWD = f"""{HEAD}
 @tool(timeout=30)
@@ -437,6 +437,8 @@ async def test_chains_and_daemonised_grandchildren_are_gone_when_the_call_has_en
     daemon: RunningDaemon, ending: str, kind: Kind, cause: str | None
 ) -> None:
     daemon.tool("crowd", CROWD)
+    # Those that the two chains leave behind wait for their reaper, which others keep from the processor.
+    daemon.configure("[tool.crowd]\nprocesses = 1000\n")
 
     async with daemon.connect() as session:
         call = session.call(
