@@ -53,6 +53,10 @@ SECCOMP_MODE_FILTER: Final = 2
 SYS_SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
 SECCOMP_SET_MODE_FILTER: Final = 1
 SECCOMP_FILTER_FLAG_NEW_LISTENER: Final = 8
+SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: Final = 32
+SECCOMP_IOCTL_NOTIF_ADDFD: Final = 0x40182103
+SECCOMP_IOCTL_NOTIF_SET_FLAGS: Final = 0x40082104
+SECCOMP_IOCTL_NOTIF_ID_VALID: Final = 0x40082102
 SECCOMP_IOCTL_NOTIF_RECV: Final = 0xC0502100
 SECCOMP_IOCTL_NOTIF_SEND: Final = 0xC0182101
 SECCOMP_USER_NOTIF_FLAG_CONTINUE: Final = 1
@@ -253,16 +257,19 @@ def filter_system_calls(program: bytes) -> None:
     _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filled))
 
 
-def ask_about_system_calls(program: bytes) -> int:
+def ask_about_system_calls(program: bytes, *, killable: bool = False) -> int:
     """Load a seccomp filter that has callers wait for an answer; return the descriptor that is asked, closed on exec.
 
-    When the last copy of the descriptor is closed, what the filter asks about fails with ENOSYS.
+    When the last copy of the descriptor is closed, what the filter asks about fails with ENOSYS. With `killable` no signal
+    but one that kills takes a call back that was received, which needs Linux 5.19.
     """
     filled = _FilterProgram(len(program) // BPF_INSTRUCTION_BYTES, program)
     result = _libc.syscall(
         ctypes.c_long(SYS_SECCOMP[os.uname().machine]),
         ctypes.c_uint(SECCOMP_SET_MODE_FILTER),
-        ctypes.c_uint(SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        ctypes.c_uint(
+            SECCOMP_FILTER_FLAG_NEW_LISTENER | (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV if killable else 0)
+        ),
         ctypes.byref(filled),
     )
     return _checked(result, "seccomp")
@@ -302,6 +309,7 @@ MS_REC: Final = 16384
 MS_PRIVATE: Final = 1 << 18
 
 SYS_OPEN_TREE: Final = 428
+SYS_PIDFD_GETFD: Final = 438
 SYS_MOVE_MOUNT: Final = 429
 SYS_MOUNT_SETATTR: Final = 442
 AT_FDCWD: Final = -100
@@ -337,9 +345,16 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     )
 
 
-def openat2(directory: int, path: str, flags: int) -> int:
-    """Open a path without following links in any component; return a descriptor that is closed on exec."""
-    how = OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+def pidfd_getfd(process: int, number: int) -> int:
+    """Return a copy of a descriptor of another process, closed on exec."""
+    return _checked(_libc.syscall(SYS_PIDFD_GETFD, process, number, 0), "pidfd_getfd")
+
+
+def openat2(
+    directory: int, path: str, flags: int, *, resolve: int = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+) -> int:
+    """Open a path, by default without following links in any component; return a descriptor that is closed on exec."""
+    how = OPEN_HOW.pack(flags | os.O_CLOEXEC, 0, resolve)
     opened: int = _libc.syscall(
         SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.c_size_t(OPEN_HOW.size)
     )

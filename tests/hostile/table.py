@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from tests.hostile.guard import GUARDED
 from tests.hostile.target import KEPT, Target
 
 __all__ = ["ATTACKS", "ATTACKS_DIRECTORY", "Attack", "Profile"]
@@ -225,7 +226,12 @@ SHARED_TEMPORARY = "it writes to the shared /tmp, which is not measured"
 IN_THE_KERNEL = "the content of pipes is kernel memory: a control group counts it, the meter does not; a user has 64 MiB of it"
 UNCOUNTED = "no process's usage includes a memfd, and only the filter of a confined cell refuses it"
 BETWEEN_LOOKS = "no process has the segments when the meter looks; confined cells have none that large"
-WITHIN = "Landlock only adds rights: it cannot exclude a path below a writable directory"
+WITHIN: Mapping[Profile, str] = (
+    {}
+    if GUARDED
+    else {"baseline": "Landlock only adds rights: it cannot exclude a path below a writable directory"}
+)
+"""What a guard prevents."""
 
 
 def _attacks() -> tuple[Attack, ...]:
@@ -260,10 +266,10 @@ def _attacks() -> tuple[Attack, ...]:
         ("bind_socket_outside", planted),
         ("plant_startup_file", lambda target: any(target.home.rglob("*.pth"))),
         ("rewrite_other_tool", lambda target: (target.outside / "tools" / "innocent.py").read_text() != KEPT),
-        ("rewrite_own_file", lambda target: target.own_file_changed(), {"not_prevented": {"baseline": WITHIN}}),
-        ("plant_git_hook", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": {"baseline": WITHIN}}),
-        ("set_git_configuration", lambda target: (target.project / ".git/config").read_text() != KEPT, {"not_prevented": {"baseline": WITHIN}}),
-        ("replace_git_directory", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": {"baseline": WITHIN}}),
+        ("rewrite_own_file", lambda target: target.own_file_changed(), {"not_prevented": WITHIN}),
+        ("plant_git_hook", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": WITHIN}),
+        ("set_git_configuration", lambda target: (target.project / ".git/config").read_text() != KEPT, {"not_prevented": WITHIN}),
+        ("replace_git_directory", lambda target: (target.project / ".git/hooks/pre-commit").exists(), {"not_prevented": WITHIN}),
         ("chmod_outside", lambda target: (target.outside / "secret").stat().st_mode & 0o777 == 0o777, {"not_prevented": {"baseline": BY_LANDLOCK}}),
         ("touch_outside", lambda target: (target.outside / "kept").stat().st_mtime == 1, {"not_prevented": {"baseline": BY_LANDLOCK}}),
         ("set_attribute_outside", lambda target: "user.planted" in os.listxattr(target.outside / "kept"), {"not_prevented": {"baseline": BY_LANDLOCK}}),

@@ -20,6 +20,7 @@ from typing import Final
 import grpc
 import pytest
 from tests.daemons import RunningDaemon, make_daemon, running_daemon
+from tests.hostile.guard import GUARDED
 
 from toolcell.client import Outcome, connect
 from toolcell_proto.v1 import operator_pb2
@@ -76,7 +77,7 @@ class Repository:
 
     def __init__(self, daemon: RunningDaemon, directory: Path) -> None:
         self.daemon = daemon
-        self.strict = daemon.environment["PROFILE"] == "strict"
+        self.holds = GUARDED or daemon.environment["PROFILE"] == "strict"
         self.root = directory / "repository"
         self.outside = directory / "outside"
         self.outside.mkdir(parents=True)
@@ -318,7 +319,7 @@ async def test_what_git_runs_cannot_be_written(repository: Repository, name: str
     if "/" in name:
         repository.file(f".git/{name}")
     outcome = await repository.call("write", path=f".git/{name}")
-    if repository.strict:  # Landlock alone cannot exclude a path below a writable one
+    if repository.holds:  # Landlock alone cannot exclude a path below a writable one
         assert outcome.kind == "tool_error", outcome.message
         assert (
             missing(repository.root / ".git" / name)
@@ -331,7 +332,7 @@ async def test_a_hooks_directory_that_is_a_link_is_protected_where_it_leads(repo
     repository.file("githooks/pre-commit")
     (repository.root / ".git" / "hooks").symlink_to("../githooks")
     outcome = await repository.call("write", path="githooks/pre-commit")
-    if repository.strict:
+    if repository.holds:
         assert outcome.kind == "tool_error", outcome.message
         assert (repository.root / "githooks/pre-commit").read_text() == "kept"
 
@@ -343,7 +344,7 @@ async def test_hooks_that_the_repositorys_configuration_names_are_protected(repo
     for name in ("scripts/hooks/pre-commit", "settings/git"):
         repository.file(name)
         outcome = await repository.call("write", path=name)
-        if repository.strict:
+        if repository.holds:
             assert outcome.kind == "tool_error", outcome.message
             assert (repository.root / name).read_text() == "kept"
 
@@ -354,7 +355,7 @@ async def test_a_submodules_git_cannot_be_replaced(repository: Repository) -> No
     repository.file("libs/sub/.git", "gitdir: ../../.git/modules/sub\n")
     await repository.call("move", path="libs/sub/.git", target="libs/sub/was")
     await repository.call("move", path="libs/sub", target="libs/was")
-    if repository.strict:
+    if repository.holds:
         assert (repository.root / "libs/sub/.git").read_text().startswith("gitdir")
 
 
@@ -365,7 +366,7 @@ async def test_a_submodules_git_cannot_be_replaced(repository: Repository) -> No
 async def test_what_agents_and_editors_read_cannot_be_written(repository: Repository, name: str) -> None:
     kept = repository.file(name)
     outcome = await repository.call("write", path=name)
-    if repository.strict:
+    if repository.holds:
         assert outcome.kind == "tool_error", outcome.message
         assert kept.read_text() == "kept"
     assert (await repository.call("write", path="src/allowed")).kind == "ok"
@@ -373,7 +374,7 @@ async def test_what_agents_and_editors_read_cannot_be_written(repository: Reposi
 
 @pytest.mark.parametrize("name", [".git/config", ".claude/settings.json", ".mcp.json", ".envrc", "x.code-workspace",
                                   ".venv/lib/x.pth", ".toolcell/tools/planted.py", ".atomic/tools/planted.py"])  # fmt: skip
-async def test_what_would_count_is_moved_aside_after_the_call_and_said(
+async def test_what_would_count_is_not_there_after_the_call_and_said(
     repository: Repository, name: str
 ) -> None:
     if name.startswith(".toolcell"):
@@ -409,7 +410,7 @@ EXITING: Final = """
 
 
 @pytest.mark.parametrize("isolation", ["call", "session"])
-async def test_what_would_count_is_moved_aside_when_it_is_made_at_the_exit_of_a_worker(
+async def test_what_would_count_is_not_made_at_the_exit_of_a_worker_either(
     repository: Repository, isolation: str
 ) -> None:
     repository.tool("exiting", EXITING.format(isolation=isolation))
@@ -419,7 +420,7 @@ async def test_what_would_count_is_moved_aside_when_it_is_made_at_the_exit_of_a_
         await session.call("exiting_later", {"path": "allowed"})
     repository.daemon.settle()
     assert missing(repository.root / ".envrc")
-    assert (repository.root / ".envrc.moved-aside").read_text() == "planted"
+    assert (repository.root / ".envrc.moved-aside").exists() != GUARDED
     assert (repository.root / "allowed").read_text() == "planted"
 
 
@@ -430,7 +431,7 @@ async def test_a_directory_above_the_tools_cannot_be_renamed(repository: Reposit
     await repository.call(
         "move", below="deep/work", path=str(repository.root / "deep"), target=str(repository.root / "was")
     )
-    if repository.strict:
+    if repository.holds:
         path, target = str(repository.root / "deep/work"), str(repository.root / "was")
         await repository.call("move", below="deep/work", path=path, target=target)
         assert (repository.root / "deep/work/.toolcell/tools/writer.py").exists()
@@ -446,7 +447,7 @@ async def test_a_place_that_the_user_exchanges_is_protected_in_the_next_call(rep
         outcome = await session.call("writer_write", {"path": ".mcp.json"})
     assert same.facts.worker_id == first.facts.worker_id
     assert outcome.facts.worker_id != first.facts.worker_id
-    if repository.strict:
+    if repository.holds:
         assert outcome.kind == "tool_error"
         assert kept.read_text() == "kept"
 
@@ -459,7 +460,7 @@ async def test_what_the_user_makes_between_calls_is_left_alone(repository: Repos
         assert outcome.facts.moved_aside == ()
         assert kept.read_text() == "kept"
         await session.call("writer_write", {"path": ".envrc"})
-    if repository.strict:
+    if repository.holds:
         assert kept.read_text() == "kept"
 
 
@@ -480,7 +481,7 @@ async def test_git_can_be_read_and_says_what_it_cannot_write(repository: Reposit
         added = await session.call("git", {"words": ["add", "new"]})
     assert status.text.startswith("0 "), status.text
     assert "?? new" in status.text
-    if repository.strict:
+    if repository.holds:
         assert "index.lock" in added.text, added.text
 
 
@@ -496,7 +497,8 @@ async def test_the_protected_names_are_a_setting(
     assert (repository.root / ".envrc").exists()
     assert (await repository.call("write", path="orders/a.md")).kind == "tool_error"
     assert kept.read_text() == "kept"
-    assert len((await repository.call("write", path="orders/b.md")).facts.moved_aside) == 1
+    outcome = await repository.call("write", path="orders/b.md")
+    assert outcome.kind == "tool_error" if GUARDED else len(outcome.facts.moved_aside) == 1
 
 
 async def test_a_tools_directory_of_the_user_may_be_a_link(repository: Repository) -> None:

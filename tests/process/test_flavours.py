@@ -120,7 +120,9 @@ async def test_a_tool_plants_no_other_whatever_is_configured(daemon: RunningDaem
 
 
 @pytest.mark.parametrize("place", [".opencode/tools", ".claude/tools", ".codex/tools", ".omp/tools"])
-async def test_a_place_that_a_tool_makes_is_moved_aside(daemon: RunningDaemon, place: str) -> None:
+async def test_a_place_of_tools_that_a_tool_makes_is_not_there_after_the_call(
+    daemon: RunningDaemon, place: str
+) -> None:
     protect_no_more(daemon)
     daemon.tool("writes", WRITES)
     (daemon.project / place).parent.mkdir()
@@ -129,4 +131,4 @@ async def test_a_place_that_a_tool_makes_is_moved_aside(daemon: RunningDaemon, p
     async with daemon.connect() as session:
         outcome = await session.call("writes", {"path": f"{place}/planted.py"})
         assert not (daemon.project / place).exists(), outcome
-        assert "moved-aside" in repr(outcome.facts)
+        assert "is protected" in outcome.message if not outcome.ok else "moved-aside" in repr(outcome.facts)

@@ -36,6 +36,7 @@ from toolcelld.protocol.messages import (
     FailedMessage,
     FromWorker,
     GoneMessage,
+    GuardedMessage,
     HelloMessage,
     ImportedMessage,
     LoadedMessage,
@@ -151,6 +152,7 @@ class OutputCollector:
                 ChunkMessage()
                 | ResultMessage()
                 | HelloMessage()
+                | GuardedMessage()
                 | ImportedMessage()
                 | LoadedMessage()
                 | BrokenMessage()

@@ -227,6 +227,14 @@ class Cell:
         if self._end_task is None:
             self._send_to_keeper(b"abort")
 
+    def take_guarded(self) -> None:
+        """Take note that the worker's process is a guard now, and its first child the worker.
+
+        Where there is no child the worker has exited, and the guard is about to.
+        """
+        if self.processes.begin_guarded():
+            self._send_to_keeper(b"guarded")
+
     def receive_sockets(self, on_socket: Callable[[socket.socket], None] | None) -> None:
         """Receive the sockets that the worker opens in the cell's own network, if it has one.
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolcelld.catalog.discovery.sources import PROJECT
+from toolcelld.catalog.discovery.sources import PROJECT, project_directory
 from toolcelld.files.paths import is_below
 from toolcelld.policy.profiles import CONFIG_FILE, table_of
 from toolcelld.policy.ruleset import Permit
 from toolcelld.sandbox import landlock
+from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.setup import own_places
 
 __all__ = ["Explanation", "explain", "summary"]
@@ -116,16 +117,17 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
     held = _longest(real, policy.protected) if policy.enclosure == "strict" else ""
     if not read:
         private = policy.enclosure == "strict" and is_below(real, PRIVATE)
-        remedy = (
-            f"In {CONFIG_FILE}:\n"
-            f"  [profile.mine]\n  readable = [{_quoted(real)}]\n"
-            f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"'
-        )
+        remedy = _profile_with(permit, "readable", real)
         rule = f"its {PRIVATE} is private and empty" if private else "no rule opens it"
         return Explanation("path", subject, False, "neither read nor write", rule, remedy)
     if held:
         return Explanation(
             "path", subject, True, "read, not write", f"{held} is protected: it is used outside of cells"
+        )
+    if name := protected_name(real, policy):
+        rule = f"{name} has a protected name: it would be used outside of cells"
+        return Explanation(
+            "path", subject, True, "read, not write", rule, _profile_with(permit, "writable", name)
         )
     if write:
         return Explanation("path", subject, True, "read and write", _origin(permit, by))
@@ -141,6 +143,17 @@ def _path(permit: Permit, path: str, subject: str) -> Explanation:
             else f"[{table_of(permit.tool.name)}] read_only = false",
         )
     return Explanation("path", subject, True, "read, not write", _origin(permit, by))
+
+
+def _profile_with(permit: Permit, key: str, place: str) -> str:
+    lines = (
+        f"In {CONFIG_FILE}:\n"
+        f"  [profile.mine]\n  {key} = [{_quoted(place)}]\n"
+        f'  [{table_of(permit.tool.name)}]\n  sandbox = "mine"'
+    )
+    if permit.tool.file.source != PROJECT:
+        return lines
+    return f"{lines}\nThen, as a rule by name gives a tool of a project no more than it was trusted with:\n  toolcell trust {project_directory(permit.tool.file)}"
 
 
 def _host(permit: Permit, subject: str) -> Explanation:

@@ -17,6 +17,8 @@ class HostCapabilities:
     none: str = ""
     baseline: str = ""
     strict: str = ""
+    guard: str = ""
+    """Why protected names cannot be refused when they are made, "" where they can."""
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def missing(self, enclosure: Enclosure) -> str:

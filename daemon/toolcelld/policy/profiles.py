@@ -231,6 +231,9 @@ def _policy(
         *(it.path for it in repository),
         *(given if settings.read_only else ()),
     )
+    guarded = ""
+    if project is not None and not settings.read_only and not host_paths.host.guard:
+        guarded = project.directory
     return SandboxPolicy(
         enclosure,
         readable=tuple(dict.fromkeys(readable)),
@@ -244,4 +247,7 @@ def _policy(
         ports=ports_of(hosts),
         listen=profile is not None and profile.listen,
         execute=settings.programs,
+        guarded=guarded,
+        names=project.names if project is not None and guarded else (),
+        granted=tuple(place for place in given if is_below(place, guarded)) if guarded else (),
     )

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import glob
 import os
 import stat
 from collections.abc import Collection, Iterable, Sequence
@@ -65,6 +66,8 @@ class Project:
     sources: tuple[
         str, ...
     ] = ()  # the user's directories of tools that it is, or is in: only their tools write in it
+    names: tuple[str, ...] = ()
+    """Names and patterns of what is protected in it; what begins with "/" begins at its directory."""
 
     @property
     def trustworthy(self) -> bool:
@@ -129,7 +132,26 @@ def find_project(
     fault = next(filter(None, faults), "") or _fault_of_places(project or directory, safe)
     found = finder.project(worktree, repository, fault)
     around = dict.fromkeys(place for place in map(os.path.realpath, sources) if is_below(root, place))
-    return replace(found, sources=tuple(around))
+    return replace(found, sources=tuple(around), names=_names(found, (*ALWAYS, *names)))
+
+
+def _names(project: Project, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that are protected anywhere, and those that are in one place: as a directory of tools, or git's."""
+    anywhere = set(names)
+    wanted = [
+        (looked.place.path, name)
+        for looked in project.looked
+        for name in looked.names
+        if name not in anywhere and is_below(looked.place.path, project.directory)
+    ]
+    wanted += [
+        (os.path.dirname(place.path), glob.escape(os.path.basename(place.path)))
+        for place in project.protected
+        if not any(fnmatch.fnmatchcase(os.path.basename(place.path), name) for name in names)
+    ]
+    start = len(project.directory.rstrip("/"))
+    anchored = (f"{glob.escape(directory[start:])}/{name}" for directory, name in wanted)
+    return tuple(dict.fromkeys((*names, *anchored)))
 
 
 def _owner(path: str) -> int | None:

@@ -253,11 +253,12 @@ class Pool:
         )
 
     def is_writing(self, root: str, aside: Worker | None = None) -> bool:
-        """Whether a worker that is not idle, one aside, may write in a directory, or in one above it or below it."""
+        """Whether a worker without a guard that is not idle, one aside, may write in a directory, or above it or below it."""
         return any(
             worker is not aside
             and worker.state is not WorkerState.IDLE
-            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
+            and not worker.spec.policy.guarded
+            and any(is_below(root, place) or is_below(place, root) for place in _writes_in(worker))
             for worker in self._workers.values()
         )
 
@@ -479,3 +480,9 @@ class Pool:
 def _bug(worker: Worker, error: Exception) -> StartFailed:
     logger.error("%r was not started", worker, exc_info=error)
     return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")
+
+
+def _writes_in(worker: Worker) -> tuple[str, ...]:
+    """Return where a worker may write: without a sandbox anywhere, and its project is what it is asked to work on."""
+    policy = worker.spec.policy
+    return (worker.spec.directory,) if policy.enclosure == "none" else policy.writable

@@ -6,7 +6,11 @@ container may hide /proc, a kernel may lack one Landlock right. A cell that is b
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import Final
 
@@ -24,7 +28,18 @@ logger = logging.getLogger(__name__)
 
 PROBE: Final = b'from toolcell import tool\n\n@tool\ndef probe() -> None:\n    """Nothing."""\n'
 
+GUARD_PROBE: Final = """
+import os
 
+os.mkdir({there!r})
+os.rmdir({there!r})
+try:
+    os.mkdir({protected!r})
+except PermissionError:
+    pass
+else:
+    raise RuntimeError("the guard lets a protected name be made")
+"""
 PROBE_SECONDS_MAX: Final = 10.0
 """For loading the probe, which takes milliseconds."""
 
@@ -54,4 +69,26 @@ async def probe_host(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: 
         else:
             layers[enclosure] = worker.layers
             await worker.end()
-    return HostCapabilities(**reasons, layers=layers)
+    guard = reasons.get("baseline") or await _probe_guard(prefork_for, tmpdir)
+    return HostCapabilities(**reasons, guard=guard, layers=layers)
+
+
+async def _probe_guard(prefork_for: Callable[[CellSpec], PreforkedCells], tmpdir: str) -> str:
+    """Return why protected names cannot be refused when they are made; empty if they can."""
+    directory = tempfile.mkdtemp(prefix="probe-", dir=await asyncio.to_thread(os.path.realpath, tmpdir))
+    try:
+        text = GUARD_PROBE.format(there=f"{directory}/there", protected=f"{directory}/.git")
+        content = text.encode() + PROBE
+        file = ToolFile("/probe.py", "probe", "local", "probe", content, "probe guard", "/")
+        policy = SandboxPolicy("baseline", writable=(directory,), guarded=directory)
+        spec = CellSpec(file, "/", (), CellLimits(), policy, owner="probe")
+        worker = Worker("probe-guard", spec, lambda _: None)
+        try:
+            await worker.start(prefork_for(spec), load_seconds=PROBE_SECONDS_MAX)
+        except StartFailed as failure:
+            logger.info("Protected names cannot be refused on this host: %s", failure.message)
+            return failure.message
+        await worker.end()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return ""

@@ -21,6 +21,7 @@ from toolcelld.protocol.messages import (
     BrokenMessage,
     ChunkMessage,
     FailedMessage,
+    GuardedMessage,
     HelloMessage,
     LoadedMessage,
     LoadMessage,
@@ -67,6 +68,7 @@ class Startup:
         self.printed = b""
         self.forks = False  # whether it is a template
         self.stuck = False  # whether loading was aborted and did not stop
+        self._guarded = False  # whether the worker is going to say that it has a guard
         self._frames = 0
         self._body = bytearray()
         self._remaining = -1  # bytes of the description; -1 before its first frame
@@ -92,6 +94,7 @@ class Startup:
             StartFailed: The file is not loaded.
         """
         file = spec.file
+        self._guarded = bool(spec.policy.guarded)
         load = LoadMessage(
             path=file.path,
             stem=file.stem,
@@ -147,6 +150,9 @@ class Startup:
             case HelloMessage():
                 if not self.resumed.done():
                     self.resumed.set_result(None)
+            case GuardedMessage() if self._guarded:
+                self._guarded = False  # and not a second time, as code of the user runs next
+                cell.take_guarded()
             case LoadedMessage() if self._remaining < 0:
                 self._begin_description(cell, message, payload)
             case ChunkMessage() if 0 < len(payload) <= self._remaining:

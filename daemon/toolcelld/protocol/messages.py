@@ -204,6 +204,13 @@ class HelloMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedMessage:
+    """The worker is another process from here on: the first child of the earlier one, which is its guard."""
+
+    type: Literal["guarded"] = "guarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessage:
     """Files of the project that were imported as modules: by path below the project, the modification time.
 
@@ -384,7 +391,7 @@ ToWorker: TypeAlias = (
     BecomeMessage | LoadMessage | CallMessage | AnswerMessage | ReplyMessage | RetireMessage | ChunkMessage
 )
 FromWorker: TypeAlias = (
-    HelloMessage | ImportedMessage | LoadedMessage | BrokenMessage | FailedMessage
+    HelloMessage | GuardedMessage | ImportedMessage | LoadedMessage | BrokenMessage | FailedMessage
     | ResultMessage | UpdateMessage | ProgressMessage | MetadataMessage | LogMessage
     | AskMessage | RequestMessage | WithdrawMessage | ChunkMessage | GoneMessage
 )  # fmt: skip

@@ -102,6 +102,7 @@ def diagnose(
         *_profiles(ruleset, enclosure),
         *_layers(ruleset, enclosure),
         *_kernel(),
+        _guard(ruleset.host_paths.host.guard),
         _groups(groups),
         *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
@@ -192,6 +193,24 @@ async def look_at_engine(ruleset: Ruleset, pool: Pool) -> Finding:
         return Finding("host", name, "missing", f"{where}: {reason}", INSTALLING)
     return Finding(
         "host", name, "available", f"{engine.name} {described.tools[0].description}, {engine.program}{others}"
+    )
+
+
+def _guard(missing: str) -> Finding:
+    name = "protected names"
+    if not missing:
+        return Finding(
+            "host",
+            name,
+            "in use",
+            "refused when a tool makes one, in baseline and strict; in none moved aside",
+        )
+    return Finding(
+        "host",
+        name,
+        "missing",
+        f"moved aside after a tool has made one, as they cannot be refused: {missing.splitlines()[0]}",
+        "boot a kernel of 5.19 or newer; in a container, without a seccomp listener of its own",
     )
 
 

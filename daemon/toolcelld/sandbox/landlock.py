@@ -22,7 +22,7 @@ import functools
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from toolcelld import linux
@@ -55,6 +55,8 @@ ABI_DEVICE_IOCTL: Final = 5
 
 READ: Final = READ_FILE | READ_DIRECTORY
 WRITE: Final = WRITE_FILE | REMOVE | MAKE | REFER | TRUNCATE
+GUARDED: Final = WRITE_FILE | MAKE | REFER | TRUNCATE
+"""What a guard does in the stead of others: all of writing but removing."""
 DEVICE: Final = READ_FILE | WRITE_FILE | DEVICE_IOCTL
 OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_IOCTL
 """Rights that a rule on a non-directory may grant; the kernel refuses others."""
@@ -118,6 +120,26 @@ class Domain:
     rules: Sequence[Rule]
     connect: bool  # whether it may connect to every TCP port
     bind: bool  # whether it may take every TCP port
+
+    def with_processes(self) -> Domain:
+        """Return the domain that may read all of /proc, for a guard, which reads what its callers pass."""
+        return replace(self, rules=(*self.rules, Rule("/proc", READ)))
+
+    def guarded(self, directory: str) -> tuple[Domain, tuple[str, ...]]:
+        """Return the domain that may neither create nor write in a directory, and all places where it no longer may.
+
+        Rights on a place hold for all that is below it, so they are taken from what is above the directory, too.
+        """
+        rules: list[Rule] = []
+        taken = [directory]
+        for rule in self.rules:
+            place = os.path.realpath(rule.path) if rule.place is None and rule.rights & MAKE else rule.path
+            if rule.rights & GUARDED and (is_below(directory, place) or is_below(place, directory)):
+                taken.append(place)
+                rules.append(replace(rule, rights=rule.rights & ~GUARDED))
+            else:
+                rules.append(rule)
+        return replace(self, rules=rules), tuple(place for place in dict.fromkeys(taken))
 
 
 def domain(policy: SandboxPolicy, needed: Iterable[str], tmpdir: str) -> Domain:

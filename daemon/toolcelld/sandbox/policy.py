@@ -55,6 +55,14 @@ class SandboxPolicy:
     """With the network "open", whether it may accept connections; a network of the cell's own may."""
     execute: bool = True
     """Whether the cell may execute programs."""
+    guarded: str = ""
+    """The writable directory in which protected names are refused when they are made (`toolcelld.sandbox.guard`); empty
+    for none."""
+    names: tuple[str, ...] = ()
+    """The protected names and patterns, anywhere in the guarded directory: of one component or of several. One that begins
+    with "/" begins at the guarded directory."""
+    granted: tuple[str, ...] = ()
+    """Writable places below the guarded directory in which every name may be made."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return the values as JSON-compatible types."""
@@ -103,8 +111,8 @@ OPEN: Final = SandboxPolicy("none", network="open")
 """No restriction: the policy of the profile `none`."""
 
 
-PROCESSES_MARGIN: Final = 2 + 16
-"""Keeper and init, plus how far a cell may exceed its limit on processes, so that the limit monitor can observe it."""
+PROCESSES_MARGIN: Final = 3 + 16
+"""Keeper, init and guard, plus how far a cell may exceed its limit on processes, so that the limit monitor can observe it."""
 
 
 @dataclass(frozen=True, slots=True)

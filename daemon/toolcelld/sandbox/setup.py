@@ -19,7 +19,9 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
     working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
     capability), resource limits that the worker cannot raise, and no capabilities, which no later step needs.
 8.  The file policy, by Landlock. It also keeps the worker from signalling its keeper; without a policy it does only that.
-9.  The system-call filter, last, because earlier steps need calls that it refuses.
+    With a guarded directory the worker forks here: the parent stays as the guard, within this policy, and the child goes
+    on as the worker, under one more policy, which takes from it what the guard does for it (`guard`).
+9.  The system-call filter, last, because earlier steps need calls that it refuses; then the one that asks the guard.
 10. The worker reports the layers, and only then runs the user's file.
 
 Every step returns the name of the layer that it applied, or None. An exception from a step ends the start; the tool
@@ -42,7 +44,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from toolcelld import linux
+from toolcelld.files.paths import is_below
 from toolcelld.sandbox import landlock, namespaces, own_network
+from toolcelld.sandbox.guard.names import Names, Protected
+from toolcelld.sandbox.guard.operations import Operations
+from toolcelld.sandbox.guard.process import Asking, stand_guard
 from toolcelld.sandbox.policy import PROCESSES_MARGIN, CellLimits, Enclosure, PythonSetup, SandboxPolicy
 from toolcelld.sandbox.system_calls import denied_syscalls, seccomp
 
@@ -158,6 +164,8 @@ class Plan:
     fork_hooks: Sequence[ForkHooks] = ()
     """What imported modules have to do after a fork. Only the worker runs it: the locks and random numbers of the keeper
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
+    asking: Asking | None = None
+    """The worker's side of its guard; None without one."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
 
@@ -368,16 +376,53 @@ def _files(plan: Plan) -> str | None:
     assert plan.setup is not None
     policy = plan.setup.policy
     if policy.enclosure != "none":
-        needed = own_places()
-        if plan.setup.python is not None and plan.setup.python.program:
-            policy = replace(policy, execute=True)  # as in `_system_calls`
-        layer = landlock.enter(landlock.domain(policy, needed, plan.setup.tmpdir))
+        domain = landlock.domain(_executing(plan), own_places(), plan.setup.tmpdir)
+        layer = landlock.enter(domain.with_processes() if policy.guarded else domain)
         _forget_closed_programs()
         return layer
     if not plan.scoped:
         return None
     linux.restrict_signals()
     return "keeper out of reach"
+
+
+def _executing(plan: Plan) -> SandboxPolicy:
+    """Return the policy with the right to execute programs where one is executed in the complete cell: see `sole_exec`."""
+    assert plan.setup is not None
+    policy, python = plan.setup.policy, plan.setup.python
+    return replace(policy, execute=True) if python is not None and python.program else policy
+
+
+def _guard(plan: Plan) -> str | None:
+    """Fork. The parent stays as the guard, and this returns in the child."""
+    assert plan.setup is not None
+    policy = plan.setup.policy
+    if not policy.guarded:
+        return None
+    if policy.enclosure == "none":
+        raise ValueError("a guard needs a policy of files")
+    tmpdir = plan.setup.tmpdir
+    free = [*policy.granted, *([tmpdir] if tmpdir and is_below(tmpdir, policy.guarded) else [])]
+    domain, places = landlock.domain(_executing(plan), own_places(), tmpdir).guarded(policy.guarded)
+    plan.asking = stand_guard(
+        lambda listener: Operations(
+            listener,
+            places,
+            Protected(policy.guarded, Names.of(policy.names), free, policy.protected),
+            executions=0 if policy.execute else 1,
+        ),
+        abort_signal=ABORT_SIGNAL,
+    )
+    landlock.enter(domain)
+    return "protected names refused"
+
+
+def _ask(plan: Plan) -> None:
+    """Load the filter that asks the guard."""
+    assert plan.setup is not None
+    if plan.asking is None:
+        return
+    plan.asking.begin(executes=_executing(plan) == plan.setup.policy)
 
 
 def _forget_closed_programs() -> None:
@@ -399,11 +444,7 @@ def _system_calls(plan: Plan) -> str | None:
     assert plan.setup is not None
     if plan.setup.policy.enclosure == "none":
         return None
-    policy, python = plan.setup.policy, plan.setup.python
-    if python is not None and python.program:
-        # It is executed after this step, with the filter that refuses all others: see `sole_exec`.
-        policy = replace(policy, execute=True)
-    return seccomp.load(denied_syscalls.filter_of(policy, memory_files=plan.setup.memory_files))
+    return seccomp.load(denied_syscalls.filter_of(_executing(plan), memory_files=plan.setup.memory_files))
 
 
 @functools.cache  # evaluated once, in the zygote
@@ -430,6 +471,8 @@ WANTED: Final[Sequence[Step]] = (
     _limits,
     _capabilities,
     _files,
+    _guard,
     _system_calls,
+    _ask,
 )
 """Run by the worker after `become`, before it runs the user's file."""

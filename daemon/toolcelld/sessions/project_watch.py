@@ -10,7 +10,8 @@ the places are compared:
     after a call    a protected name that has appeared is moved aside, as the call may have made it
     after an exit   the same, as `atexit` functions run when a worker is asked to exit, long after its last call
 
-A name that appears while no cell works in the project was made by the user, and stays.
+Nothing is moved where a guard refuses such names to the tool (`sandbox.guard`): what appears then was made by the user, and
+stays, as does what appears while no cell works in the project.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class ProjectWatch:
     Args:
         project: As it was found when the first session was opened.
         find: Finds it again. Raises `OSError`.
-        in_use: Whether a cell may be writing in the project with that root now, one worker's cell aside.
+        in_use: Whether a cell without a guard may be writing in the project with that root now, one worker's cell aside.
         on_change: Called with the project when it is another one than before.
     """
 
@@ -100,10 +101,15 @@ class ProjectWatch:
             self._move_new_aside()
         self._compare()
 
-    def after_call(self) -> tuple[Moved, ...]:
-        """Move aside what has appeared at protected names; return what was moved since the last call ended."""
+    def after_call(self, *, guarded: bool) -> tuple[Moved, ...]:
+        """Move aside what has appeared at protected names; return what was moved since the last call ended.
+
+        Args:
+            guarded: Whether the call's cell had a guard, so that it was not this call that made it.
+        """
         if self._changed():
-            self._move_new_aside()
+            if not guarded or self._in_use(self.project.directory, None):
+                self._move_new_aside()
             self._compare()
         moved = tuple(self._moved)
         self._moved.clear()
@@ -218,7 +224,7 @@ class ProjectWatches:
 
     Args:
         find: Finds the project of a directory. Raises `OSError`.
-        is_writing: Whether a worker that is not idle may write in a directory, one worker aside.
+        is_writing: Whether a worker without a guard that is not idle may write in a directory, one worker aside.
         has_writers: Whether living workers of a session's directory may write there.
         on_change: Called with a directory and its project when that is another one than before.
     """
@@ -268,10 +274,11 @@ class ProjectWatches:
         """Look at the project of a worker whose cell has ended."""
         if (watch := self._of(worker)) is not None:
             watch.after_exit()
-            self._close_unused(worker.spec.directory)
+        self._close_unused(worker.spec.directory)
 
     def _of(self, worker: Worker) -> ProjectWatch | None:
-        return self._watches.get(worker.spec.directory) if worker.spec.policy.writable else None
+        policy = worker.spec.policy
+        return self._watches.get(worker.spec.directory) if policy.writable and not policy.guarded else None
 
     def _close_unused(self, directory: str) -> None:
         if self._sessions[directory] <= 0 and not self._has_writers(directory):

@@ -59,6 +59,6 @@ def execute(engine: PythonSetup, plan: Plan) -> NoReturn:
     layers = [*plan.layers, *(() if programs else (sole_exec.LAYER,)), f"engine {engine.program}"]
     facts = json.dumps({"layers": layers, "packages": engine.packages})
     words = [engine.program, *OPTIONS[engine.engine], MAIN, facts]
-    if programs:
+    if programs or plan.asking is not None:  # the guard lets it through, and no other
         os.execve(engine.program, words, environment)
     sole_exec.execute(engine.program, words, environment)

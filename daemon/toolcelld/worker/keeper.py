@@ -6,6 +6,7 @@ daemon is a SOCK_SEQPACKET pair with short ASCII messages:
     daemon → keeper   go       build the cell (the barrier)
                       abort    signal the worker to look at its abort channel
                       count    count the processes besides the worker
+                      guarded  the worker has become the guard of another one, its first child (see `sandbox.guard`)
                       end      kill the cell now
     keeper → daemon   pid N [I]        the worker's process, and the cell's own init in `strict`
                       left N           the answer to count
@@ -116,6 +117,7 @@ class _Keeper:
         self._first_alive = True
         self._worker = 0 if apart else first
         self._worker_pidfd = -1
+        self._has_guard = False  # which passes the abort signal on to the worker
         self._scoped = scoped
         self._killed = 0
         self._sampled = NO_USAGE
@@ -169,6 +171,8 @@ class _Keeper:
             self._send(f"left {self._count_processes()}")
         elif message == b"abort" and self._first_alive:
             self._signal_worker()
+        elif message == b"guarded":
+            self._has_guard = True
         return message not in (b"", b"end")
 
     def _signal_worker(self) -> None:
@@ -182,7 +186,12 @@ class _Keeper:
             own |= children(self._first)
             own.discard(self._first)
         own.discard(self._worker)
-        return len(own) + (len(children(self._worker)) if self._first_alive else 0)
+        if not self._first_alive:
+            return len(own)
+        below = children(self._worker)
+        if self._has_guard and (worker := first_child(self._worker)):
+            below = below - {worker} | children(worker)
+        return len(own) + len(below)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -202,6 +211,7 @@ class _Keeper:
         # The usage is read before the kill: the kernel does not account processes that end with their namespace, nor
         # children that their parent has not waited for.
         in_namespace = 0
+        guards = 1 if self._has_guard and self._first_alive else 0
         if self._first_alive:
             if self._scoped:  # a stopped process does not fork while the others are read
                 with contextlib.suppress(ProcessLookupError):
@@ -215,7 +225,7 @@ class _Keeper:
                 self._wait(0)
                 self._killed += 1
         proof = "namespace" if self._apart else "landlock" if self._scoped else "children"
-        self._send(f"empty {self._killed + max(0, in_namespace - 1)} {proof}")
+        self._send(f"empty {self._killed + max(0, in_namespace - 1) - guards} {proof}")
 
     def _kill(self) -> None:
         """Send SIGKILL to every process of the cell. Its init takes all of its namespace along, and is reaped after them."""
@@ -289,6 +299,13 @@ def descendants(pid: int) -> set[int]:
         pids |= new
         pending += new
     return pids
+
+
+def first_child(pid: int) -> int:
+    """Return the process that a process with one thread has forked first, and 0 for none; orphans come after it."""
+    with contextlib.suppress(OSError):
+        return int(next(iter(_read(f"/proc/{pid}/task/{pid}/children").split(None, 1)), 0))
+    return 0
 
 
 def children(pid: int) -> set[int]:

@@ -44,6 +44,7 @@ from toolcelld.protocol.messages import (
     ChunkMessage,
     FailedMessage,
     GoneMessage,
+    GuardedMessage,
     HelloMessage,
     ImportedMessage,
     Kind,
@@ -158,6 +159,8 @@ class _Worker:
             return
         try:
             setup.walk(setup.WANTED, self._plan)
+            if self._plan.asking is not None:
+                self.daemon_channel.send(GuardedMessage())
             self._take_packages()
         except setup.SetupFailed as failure:
             self.daemon_channel.send(FailedMessage(message=str(failure)[:LINE_CHARACTERS_MAX]))

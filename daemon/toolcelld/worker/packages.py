@@ -65,7 +65,7 @@ def execute(python: PythonSetup, plan: Plan, roots: tuple[str, ...]) -> NoReturn
     entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     # Without `site` (-S): its start-up code runs only after the last filter is loaded.
     words = [python.program, "-I", "-S", entry, EXECUTED, json.dumps(facts), *roots]
-    if facts["filter"] is None:
+    if facts["filter"] is None or plan.asking is not None:  # the guard lets it through, and no other
         os.execv(python.program, words)
     # A project can bring an interpreter of its own, so the filter that it loads itself comes too late.
     sole_exec.execute(python.program, words, os.environ)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Project
+from tests.hostile.guard import GUARDED
 
 REACHES = """
 import os, socket, subprocess
@@ -93,6 +94,25 @@ def a_path(confined: Project, place: str, answer: str | None) -> None:
     if place.endswith("/new"):
         found["read"] = True  # it is made by the attempt to write
     assert (found["read"], found["write"]) == expected.get(told["answer"], (False, False)), place
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GUARDED, reason="this host has no guards")
+def test_a_protected_name_and_the_grant_that_it_names(confined: Project) -> None:
+    place = str(confined.directory / "below" / ".envrc")
+    (confined.directory / "below").mkdir()
+    told = asked(confined, place)
+    assert told["answer"] == "read, not write"
+    assert "has a protected name" in told["rule"]
+    assert not tried(confined, path=place)["write"]
+    assert f'writable = ["{place}"]' in told["remedy"]
+    config = confined.home / ".config/toolcell/config.toml"
+    config.write_text(config.read_text() + "\n".join(told["remedy"].splitlines()[1:5]) + "\n")
+    assert f"toolcell trust {confined.directory}" in told["remedy"]
+    assert confined.run("reload").code == 0
+    assert confined.run("trust", str(confined.directory), "--yes").code == 0
+    assert asked(confined, place)["answer"] == "read and write"
+    assert tried(confined, path=place)["write"]
 
 
 @pytest.mark.slow

@@ -108,6 +108,21 @@ def test_a_tool_may_write_its_project_and_no_more() -> None:
     assert {HOME, "/state", "/run/toolcell"} <= set(policy.hidden)
 
 
+def test_what_a_tool_writes_in_its_project_is_guarded_but_for_what_is_granted() -> None:
+    project = replace(PROJECT, names=(".git", ".envrc"))
+    policy = permitted(config(), project=project).policy
+    assert (policy.guarded, policy.names, policy.granted) == (WORK, (".git", ".envrc"), ())
+    mine = ProfileSection.model_validate({"base": "baseline", "writable": [f"{WORK}/.envrc", "/cache"]})
+    granted = permitted(config(tool={"sandbox": "mine"}, profiles={"mine": mine}), project=project).policy
+    assert (granted.guarded, granted.granted) == (WORK, (f"{WORK}/.envrc",))
+    for without in (
+        permitted(config(tool={"read_only": True}), project=project),
+        permitted(config(tool={"sandbox": "none"}), project=project),
+        permitted(config(), project=project, host=HostCapabilities(guard="no listener")),
+    ):
+        assert (without.policy.guarded, without.policy.names) == ("", ())
+
+
 def test_a_tool_that_only_reads_has_nothing_to_write() -> None:
     policy = permitted(config(), {"read_only": True}).policy
     assert policy.writable == ()

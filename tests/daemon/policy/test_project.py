@@ -201,6 +201,16 @@ def test_a_file_in_place_of_git_is_protected_with_the_directory_that_it_names(pl
     assert protected(find(place)) == [".git", "meta"]
 
 
+def test_names_are_those_of_everywhere_and_those_of_one_place(place: Path) -> None:
+    put(place / ".git", "gitdir: meta[1]\n")
+    put(place / "meta[1]/config")
+    names = find(place, tools=(str(place / "deep/mine"), str(place / "deep"))).names
+    assert set(NAMES) <= set(names)
+    assert "/meta[[]1]" in names
+    assert "/deep" in names
+    assert not any(name.startswith("/.git") for name in names)
+
+
 def git(*words: str, at: Path) -> str:
     options = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}

@@ -19,6 +19,8 @@ from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.inspector.__main__ import CALLS
 from toolcelld.linux import SYS_SECCOMP
 from toolcelld.policy.cell_spec import CellSpec
+from toolcelld.sandbox.guard.process import CALLS as CALLS_OF_A_GUARD
+from toolcelld.sandbox.guard.questions import ASKED as ASKED_CALLS
 from toolcelld.sandbox.policy import CellLimits, SandboxPolicy
 from toolcelld.sandbox.setup import CellSetup
 from toolcelld.sandbox.system_calls import sole_exec
@@ -290,7 +292,7 @@ def test_a_cell_may_use_its_own_objects(name: str) -> None:
 
 
 def test_every_denied_call_has_a_number_on_processors_that_have_it() -> None:
-    named = set(refusals(STRICTEST)) | set(CALLS)
+    named = set(refusals(STRICTEST)) | set(CALLS) | set(CALLS_OF_A_GUARD) | set(ASKED_CALLS)
     assert named == set(NUMBERS["x86_64"])
     assert set(NUMBERS["aarch64"]) < named
 

@@ -17,6 +17,8 @@ from toolcelld.cell.processes.usage import Usage, measure
 
 __all__ = ["CellProcesses"]
 
+PID_BYTES_MAX: Final = 16
+"""With the blank after it."""
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 
@@ -27,6 +29,7 @@ class CellProcesses:
     def __init__(self) -> None:
         self.keeper_pid = 0
         self.init_pid = 0  # in `strict` only
+        self.guard_pid = 0  # where the project is guarded
         self.worker_pid = 0
         self.has_engine = False
         """Whether the worker runs JavaScript, with an engine that has threads of its own."""
@@ -38,8 +41,12 @@ class CellProcesses:
 
     @property
     def builders(self) -> tuple[int, ...]:
-        """The pids of our own: the keeper and, in `strict`, init."""
-        return (self.keeper_pid, self.init_pid) if self.init_pid else (self.keeper_pid,)
+        """The pids of our own: the keeper, init in `strict`, and the guard where there is one."""
+        return tuple(pid for pid in (self.keeper_pid, self.init_pid, self.guard_pid) if pid)
+
+    @property
+    def _chain(self) -> tuple[int, ...]:
+        return (*self.builders, self.worker_pid)
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -61,6 +68,17 @@ class CellProcesses:
         with contextlib.suppress(OSError):  # it has exited already
             self._worker_pidfd = os.pidfd_open(worker_pid)
 
+    def begin_guarded(self) -> bool:
+        """Take note that the worker has forked the real one and is its guard. Return False unless that is so."""
+        if self.guard_pid or not self.worker_pid or not (worker := _first_child(self.worker_pid)):
+            return False
+        self.guard_pid = self.worker_pid
+        if self._worker_pidfd >= 0:
+            os.close(self._worker_pidfd)
+            self._worker_pidfd = -1
+        self.begin(worker, self.init_pid)
+        return True
+
     def is_clear(self) -> bool:
         """Return whether the cell has no process besides our own and a worker with one thread.
 
@@ -72,8 +90,7 @@ class CellProcesses:
             return False
         try:
             if self._list is None:
-                chain = (self.keeper_pid, self.init_pid, self.worker_pid)
-                self._list = ProcessList(*chain, threads=self.has_engine)
+                self._list = ProcessList(*self._chain, threads=self.has_engine)
             return self._list.is_clear()
         except OSError:
             return False
@@ -82,7 +99,7 @@ class CellProcesses:
         """Take the process that the worker has forked for its next call. Return False unless it is there, and alone."""
         try:
             if self._forks is None:
-                self._forks = Forks(self.keeper_pid, self.init_pid, self.worker_pid)
+                self._forks = Forks(*self._chain)
             return self._forks.take()
         except OSError:
             return False
@@ -98,6 +115,7 @@ class CellProcesses:
             memory_limit_bytes=memory_limit_bytes,
             tasks_limit=tasks_limit,
             templates=len(self.workers) - 1,
+            guard=self.guard_pid,
         )
 
     def used_nanoseconds(self) -> int:
@@ -139,3 +157,10 @@ class CellProcesses:
         if self._worker_pidfd >= 0:
             os.close(self._worker_pidfd)
             self._worker_pidfd = -1
+
+
+def _first_child(pid: int) -> int:
+    """Return the process that a process with one thread has forked first, and 0 for none; orphans come after it."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+        return int(next(iter(file.read(PID_BYTES_MAX).split()), 0))
+    return 0

@@ -84,16 +84,19 @@ def measure(
     memory_limit_bytes: int | None = None,
     tasks_limit: int | None = None,
     templates: int = 0,
+    guard: int = 0,
 ) -> Usage:
     """Measure what the processes below a cell's builders use.
 
-    The builders are our own processes, so only the processor time of their reaped children counts.
+    The builders are our own processes, so only the processor time of their reaped children counts; and that of a guard, which
+    works for the others.
 
     Args:
-        builders: The pids of the cell's keeper and, in `strict`, of its init, in that order.
+        builders: The pids of the cell's keeper, of its init in `strict`, and of its guard, in that order.
         memory_limit_bytes: The exact memory is read only above it; None, the default, for never.
         tasks_limit: Of more processes and threads than this no memory is read; None, the default, for no limit.
         templates: Of the members, those that do not count as processes; 0 by default.
+        guard: The builder that is a guard; 0, the default, for none.
     """
     members: list[Member] = []
     cpu_seconds = 0.0
@@ -112,6 +115,8 @@ def measure(
         if pid not in builders:
             cpu_seconds += member.cpu_seconds
             members.append(member)
+        elif pid == guard:
+            cpu_seconds += member.cpu_seconds
     # Processes that were listed and not measured count as well.
     unmeasured = [Member(pid, "?", 1, 0.0) for pid in waiting if pid not in builders]
     usage = Usage((*members, *unmeasured), cpu_seconds, templates)

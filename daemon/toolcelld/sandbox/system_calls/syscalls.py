@@ -50,11 +50,23 @@ shmget              29 194      socket              41 198      socketpair      
 swapoff            168 225      swapon             167 224      syslog             103 116
 umount2            166  39      unshare            272  97      uselib             134   -
 userfaultfd        323 282      vhangup            153  58
+link                86   -      linkat             265  37
+mkdir               83   -      mkdirat            258  34      rename              82   -
+renameat           264  38      renameat2          316 276      symlink             88   -
+symlinkat          266  36      truncate            76  45
 brk                 12 214      exit                60  93      exit_group         231  94
 futex              202  98      madvise             28 233      mmap                 9 222
 mprotect            10 226      mremap              25 216      munmap              11 215
 read                 0  63      rt_sigreturn        15 139      setitimer           38 103
 write                1  64
+clock_gettime      228 113      close                3  57      fstat                5  80
+ftruncate           77  46      getdents64         217  61      getpid              39 172
+getrandom          318 278      gettid             186 178      kill                62 129
+lseek                8  62      newfstatat         262  79      pause               34   -
+pidfd_open         434 434      poll                 7   -      ppoll              271  73
+readlink            89   -      readlinkat         267  78      restart_syscall    219 128
+rt_sigaction        13 134      rt_sigprocmask      14 135      sendto              44 206
+umask               95 166      wait4               61 260
 """
 
 

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Final, cast
 
 from toolcell._results.exception_text import redacted
+from toolcelld.sandbox.guard.names import protected_name
 from toolcelld.sandbox.policy import SandboxPolicy
 
 __all__ = ["denial", "is_unreached"]
@@ -80,7 +81,8 @@ def _of_one(error: OSError, tool: str, policy: SandboxPolicy, directory: str) ->
             return f"The cell finds no program {name!r} in its PATH. {_command(tool, name)}"
         path = _resolved(os.path.join(directory, name))
         if error.errno in _WRITING:
-            if (place := _around(path, policy.protected)) or not _around(path, policy.writable):
+            place = _around(path, policy.protected) or protected_name(path, policy)
+            if place or not _around(path, policy.writable):
                 shown = redacted(path, (directory,))
                 why = "is protected" if place else "is not open for this to the cell of this tool"
                 return f"{shown} {why}. {_command(tool, _subject(path, shown))}"

@@ -1,0 +1,194 @@
+"""The filter that asks the guard, what it asks, and the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import struct
+import sys
+from typing import Final, NamedTuple
+
+from toolcelld import linux
+from toolcelld.sandbox.system_calls.seccomp import (
+    ALLOW,
+    AND,
+    ARGUMENTS_OFFSET,
+    FAIL,
+    INSTRUCTION,
+    JUMP_IF_EQUAL,
+    LOAD,
+    NUMBER_OFFSET,
+    RETURN,
+    Instruction,
+)
+from toolcelld.sandbox.system_calls.syscalls import NUMBERS
+
+__all__ = ["ASKED", "Gone", "Listener", "Question", "program"]
+
+ASK: Final = 0x7FC00000  # <linux/seccomp.h>: SECCOMP_RET_USER_NOTIF
+WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+"""What makes a question of an open; `O_TMPFILE` needs one of the first two."""
+ALWAYS: Final = (
+    "creat", "link", "linkat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "symlink",
+    "symlinkat", "truncate",
+)  # fmt: skip
+OPENS: Final = {"open": 1, "openat": 2}
+"""With the argument that has the flags."""
+ASKED: Final = (*ALWAYS, *OPENS)
+SEND_AND_CLOSE: Final = 2  # SECCOMP_ADDFD_FLAG_SEND
+SYNC_WAKE_UP: Final = 1  # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
+ADD: Final = struct.Struct("=QIIII")  # id, flags, descriptor, new number, O_CLOEXEC or 0
+DATA: Final = struct.Struct("=QII iIQ 6Q")  # id, process, flags; number, architecture, instruction, arguments
+PATH_BYTES_MAX: Final = 4096
+PAGE_BYTES: Final = 4096  # the smallest there is
+
+
+class Gone(Exception):
+    """Nobody can ask any more."""
+
+
+def program(machine: str, *, executes: bool) -> bytes:
+    """Return the filter that asks. It counts beside that of the cell.
+
+    Args:
+        machine: As `uname` names it.
+        executes: Whether programs may be started; else the guard is asked about them too.
+    """
+    numbers = NUMBERS[machine]
+    always = [*ALWAYS, *(() if executes else ("execve", "execveat"))]
+    instructions: list[Instruction] = [(LOAD, 0, 0, NUMBER_OFFSET)]
+    for name in always:
+        if name in numbers:
+            instructions += [(JUMP_IF_EQUAL, 0, 1, numbers[name]), (RETURN, 0, 0, ASK)]
+    for name, argument in OPENS.items():
+        if name in numbers:
+            instructions += [
+                (JUMP_IF_EQUAL, 0, 5, numbers[name]),
+                (LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * argument),
+                (AND, 0, 0, WRITES),
+                (JUMP_IF_EQUAL, 1, 0, 0),
+                (RETURN, 0, 0, ASK),
+                (RETURN, 0, 0, ALLOW),
+            ]
+    instructions += [
+        # A second listener would answer in the guard's place.
+        (JUMP_IF_EQUAL, 0, 4, linux.SYS_SECCOMP[machine]),
+        (LOAD, 0, 0, ARGUMENTS_OFFSET + 8),
+        (AND, 0, 0, linux.SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        (JUMP_IF_EQUAL, 1, 0, 0),
+        (RETURN, 0, 0, FAIL | errno.EBUSY),
+        (RETURN, 0, 0, ALLOW),
+    ]
+    return b"".join(INSTRUCTION.pack(*instruction) for instruction in instructions)
+
+
+class Question(NamedTuple):
+    """A system call that waits."""
+
+    id: int
+    thread: int
+    number: int
+    arguments: tuple[int, ...]
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Listener:
+    """The descriptor that is asked."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        with contextlib.suppress(
+            OSError
+        ):  # before Linux 6.6; it has both on one processor, as only one of them runs
+            fcntl.ioctl(descriptor, linux.SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP)
+        self._data = bytearray(DATA.size)
+        self._nothing = bytes(DATA.size)
+        self._text = ctypes.create_string_buffer(PATH_BYTES_MAX)
+        self._here = _Span(ctypes.addressof(self._text), PATH_BYTES_MAX)
+        self._there = _Span(0, 0)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, milliseconds: int | None = None) -> Question | None:
+        """Return the next question; None after that time, or where a signal or its caller's end came in between.
+
+        Args:
+            milliseconds: None, the default, for any time.
+
+        Raises:
+            Gone: Nobody is left who could ask.
+        """
+        if milliseconds is not None and not self._poll.poll(milliseconds):
+            return None
+        self._data[:] = self._nothing
+        try:
+            fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_RECV, self._data)
+        except InterruptedError:
+            return None
+        except FileNotFoundError:
+            if any(events & select.POLLHUP for _, events in self._poll.poll(0)):
+                raise Gone from None
+            return None
+        identity, thread, _, number, _, _, *arguments = DATA.unpack(self._data)
+        return Question(identity, thread, number, tuple(arguments))
+
+    def text(self, question: Question, address: int) -> bytes:
+        """Return the text that a caller passes, read once. Raises `OSError`."""
+        found = b""
+        while len(found) < PATH_BYTES_MAX:  # page by page, as the next one need not be there
+            at = address + len(found)
+            size = min(PAGE_BYTES - at % PAGE_BYTES, PATH_BYTES_MAX - len(found))
+            self._here.length = self._there.length = size
+            self._there.base = at
+            read = _libc.process_vm_readv(
+                question.thread, ctypes.byref(self._here), 1, ctypes.byref(self._there), 1, 0
+            )
+            if read <= 0:
+                raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+            part, end, _ = self._text.raw[:read].partition(b"\0")
+            found += part
+            if end:
+                return found
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    def still_waits(self, question: Question) -> bool:
+        """Whether the caller still waits for the answer."""
+        try:
+            fcntl.ioctl(
+                self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ID_VALID, question.id.to_bytes(8, sys.byteorder)
+            )
+        except FileNotFoundError:
+            return False
+        return True
+
+    def go_on(self, question: Question) -> None:
+        """Have the caller do it itself."""
+        self._answer(linux.ANSWER.pack(question.id, 0, 0, linux.SECCOMP_USER_NOTIF_FLAG_CONTINUE))
+
+    def done(self, question: Question) -> None:
+        """Tell the caller that it is done."""
+        self._answer(linux.ANSWER.pack(question.id, 0, 0, 0))
+
+    def failed(self, question: Question, error: int) -> None:
+        """Tell the caller an error."""
+        self._answer(linux.ANSWER.pack(question.id, 0, -error, 0))
+
+    def opened(self, question: Question, descriptor: int, *, closed_on_exec: bool) -> None:
+        """Give the caller a copy of a descriptor as the result of its call. Raises `OSError`, as EMFILE."""
+        add = ADD.pack(question.id, SEND_AND_CLOSE, descriptor, 0, os.O_CLOEXEC if closed_on_exec else 0)
+        with contextlib.suppress(FileNotFoundError):  # the caller has ended
+            fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ADDFD, add)
+
+    def _answer(self, answer: bytes) -> None:
+        with contextlib.suppress(FileNotFoundError):  # the caller has ended, or a signal has taken it away
+            fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_SEND, answer)

@@ -1,0 +1,127 @@
+"""The guard's names, its filter and what it may call itself; what it does is attacked in `tests/hostile/test_names`."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from tests.daemon.sandbox.test_system_call_programs import ASKED, MACHINES, judge
+
+from toolcelld import linux
+from toolcelld.sandbox.guard.names import Names, Protected, protected_name
+from toolcelld.sandbox.guard.process import CALLS
+from toolcelld.sandbox.guard.questions import ALWAYS, OPENS, program
+from toolcelld.sandbox.policy import SandboxPolicy
+from toolcelld.sandbox.system_calls.syscalls import NUMBERS
+
+NAMES = (
+    ".git",
+    ".envrc",
+    "CLAUDE*.md",
+    ".github/agents",
+    ".github/*instructions*",
+    "/src/tools",
+    "/a/b/c.md",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/p/.git", "/p/.git"),
+        ("/p/.GIT", "/p/.GIT"),
+        ("/p/git~1", "/p/git~1"),
+        ("/p/.git/hooks/pre-commit", "/p/.git"),
+        ("/p/x/y/.envrc", "/p/x/y/.envrc"),
+        ("/p/x/CLAUDE.local.md", "/p/x/CLAUDE.local.md"),
+        ("/p/x/.github/agents/one.md", "/p/x/.github/agents"),
+        ("/p/.github/copilot-instructions.md", "/p/.github/copilot-instructions.md"),
+        ("/p/src/tools/t.py", "/p/src/tools"),
+        ("/p/a/b/c.md", "/p/a/b/c.md"),
+        ("/p", ""),
+        ("/p/.gitignore", ""),
+        ("/p/.github", ""),
+        ("/p/.github/workflows/ci.yml", ""),
+        ("/p/agents", ""),
+        ("/p/x/src/tools", ""),
+        ("/p/CLAUDE.txt", ""),
+        ("/elsewhere/.git", ""),
+        ("/p2/.git", ""),
+        ("/p/granted/.git", ""),
+        ("/p/one/.envrc", ""),
+        ("/p/one/.envrc2", ""),
+        ("/p/.envrc\n", ""),
+    ],
+)
+def test_a_place_is_protected_by_its_name_wherever_it_is_and_by_its_place(path: str, place: str) -> None:
+    granted = ("/p/granted", "/p/one/.envrc")
+    assert Protected("/p", Names.of(NAMES), granted).place(path) == place
+    policy = SandboxPolicy("baseline", guarded="/p", names=NAMES, granted=granted)
+    assert protected_name(path, policy) == place
+    assert protected_name(path, SandboxPolicy("baseline", names=NAMES)) == ""
+
+
+def test_a_directory_above_a_protected_place_stays_where_it_is() -> None:
+    protected = Protected("/p", Names.of(NAMES), present=("/p/libs/sub/.git",))
+    held = [path for path in ("/p/src", "/p/a", "/p/a/b", "/p/libs", "/p/libs/sub") if protected.holds(path)]
+    assert held == ["/p/src", "/p/a", "/p/a/b", "/p/libs", "/p/libs/sub"]
+    assert not any(
+        protected.holds(path) for path in ("/p/other", "/p/a/c", "/p/libs/sub/.git/x", "/elsewhere")
+    )
+
+
+def test_what_becomes_the_first_part_of_a_name_is_looked_into() -> None:
+    protected = Protected("/p", Names.of(NAMES), ("/p/granted",))
+    assert protected.below("/p/x/.github") == ("agents", "*instructions*")
+    assert Protected("/p", Names.of(["a/b/c*"])).below("/p/x/a/b") == ("c*",)
+    assert Protected("/p", Names.of(["a/b/c*"])).below("/p/x/a") == ("b",)
+    assert (
+        protected.below("/p/x/other")
+        == protected.below("/p/granted/.github")
+        == protected.below("/q/.github")
+        == ()
+    )
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("executes", [False, True])
+def test_the_guard_is_asked_what_creates_or_writes_and_nothing_else(machine: str, executes: bool) -> None:
+    code, numbers = program(machine, executes=executes), NUMBERS[machine]
+    asked = {numbers[name] for name in ALWAYS if name in numbers}
+    if not executes:
+        asked |= {numbers["execve"], numbers["execveat"]}
+    opens = {numbers[name]: argument for name, argument in OPENS.items() if name in numbers}
+    for number in range(500):
+        if number not in opens and number != linux.SYS_SECCOMP[machine]:
+            assert judge(code, machine, number) == (ASKED if number in asked else 0), number
+    for number, argument in opens.items():
+        for flags in (
+            os.O_WRONLY,
+            os.O_RDWR,
+            3,
+            os.O_CREAT,
+            os.O_TRUNC,
+            os.O_TMPFILE | os.O_RDWR,
+            os.O_RDWR | os.O_CLOEXEC,
+        ):
+            assert judge(code, machine, number, [*[0] * argument, flags]) == ASKED
+        for flags in (os.O_RDONLY, os.O_DIRECTORY | os.O_CLOEXEC, os.O_PATH, os.O_NOFOLLOW, 1 << 40):
+            assert judge(code, machine, number, [*[0] * argument, flags]) == 0
+    assert judge(code, machine, linux.SYS_SECCOMP[machine], [1, 8]) == errno.EBUSY
+    assert judge(code, machine, linux.SYS_SECCOMP[machine], [1, 1]) == 0
+
+
+def test_what_a_guard_calls_itself_has_a_number_and_starts_nothing() -> None:
+    assert set(CALLS) <= set(NUMBERS["x86_64"])
+    assert not {
+        "execve",
+        "execveat",
+        "clone",
+        "clone3",
+        "fork",
+        "socket",
+        "connect",
+        "ptrace",
+        "unlink",
+    } & set(CALLS)

@@ -1,0 +1,158 @@
+"""Protected names: no tool makes one, in whatever way; and what the user makes while a tool runs is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.daemons import RunningDaemon, running_daemon
+from tests.hostile.guard import GUARDED
+
+from toolcell.client import Outcome, connect
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not GUARDED, reason="this host has no guards"),
+]
+
+NUMBERS: Final = itertools.count()
+ATTACKS: Final = Path(__file__).parent / "name_attacks" / "make_names.py"
+CONFIG: Final = 'trust = "all"\n[defaults]\nsandbox = "{profile}"\ntimeout = 60\nprocesses = 64\n'
+REFUSED: Final = {"EACCES", "EPERM", "ENOSYS", "EXDEV", "EAFNOSUPPORT", "ENOENT"}
+"""How a try may fail. With ENOENT, for an exchange, nothing was there to exchange."""
+PROTECTED: Final = {
+    ".git", ".GIT", "git~1", ".vscode", ".envrc", "CLAUDE.local.md", "team.code-workspace", "agents", "copilot-instructions.md",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["strict", "baseline"])
+def confined(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
+    with running_daemon(config=CONFIG.format(profile=request.param)) as daemon:
+        yield daemon
+
+
+class Place:
+    """A project with the tool in it."""
+
+    def __init__(self, daemon: RunningDaemon, directory: Path) -> None:
+        self.daemon = daemon
+        self.root = directory
+        tools = directory / ".toolcell" / "tools"
+        tools.mkdir(parents=True)
+        shutil.copy(ATTACKS, tools / "make.py")
+
+    async def call(self, tool: str, **arguments: str) -> Outcome:
+        async with connect(self.daemon.socket, daemon="running", directory=self.root) as session:
+            return await session.call(f"make_{tool}", arguments)
+
+    def protected(self) -> list[str]:
+        """What is there of protected names, below the project; `gh/agents` counts only in a `.github`."""
+        return [
+            os.path.join(where, name)
+            for where, directories, files in os.walk(self.root)
+            for name in (*directories, *files)
+            if name in PROTECTED and not (name == "agents" and not where.endswith("/.github"))
+        ]
+
+
+@pytest.fixture
+def place(confined: RunningDaemon) -> Iterator[Place]:
+    yield Place(confined, confined.directory / "places" / str(next(NUMBERS)))
+    confined.settle()
+
+
+async def test_no_way_of_the_kernel_makes_a_protected_name(place: Place) -> None:
+    outcome = await place.call("names")
+    assert outcome.ok, outcome.message
+    came = json.loads(outcome.text)
+    assert len(came) > 45
+    assert {name: how for name, how in came.items() if how not in REFUSED} == {}
+    assert place.protected() == []
+    assert outcome.facts.moved_aside == ()
+
+
+async def test_nothing_is_made_after_the_result_either(place: Place) -> None:
+    outcome = await place.call("later")
+    assert outcome.ok, outcome.message
+    await asyncio.sleep(0.3)
+    assert place.protected() == []
+    assert not list(place.root.glob("*moved-aside*"))
+
+
+@pytest.mark.parametrize("name", [".git", ".venv", ".vscode", ".github/agents"])
+async def test_what_the_user_makes_while_a_tool_runs_stays_and_is_not_written_by_it(
+    place: Place, name: str
+) -> None:
+    call = asyncio.create_task(place.call("meddle", place=name))
+    while not (place.root / "waiting").exists():
+        await asyncio.sleep(0.01)
+    made = place.root / name
+    if name == ".git":
+        git = await asyncio.create_subprocess_exec("git", "init", "-q", str(place.root))
+        assert await git.wait() == 0
+    made.mkdir(parents=True, exist_ok=True)
+    before = sorted(path.name for path in made.iterdir())
+    (made / "ready").write_text("ours")
+    outcome = await call
+    assert outcome.text == " ".join(["EACCES"] * 5), outcome
+    assert sorted(path.name for path in made.iterdir()) == sorted([*before, "ready"])
+    assert (made / "ready").read_text() == "ours"
+    assert (outcome.facts.moved_aside, outcome.notes) == ((), ())
+
+
+async def test_who_waits_for_the_reader_of_a_pipe_can_be_aborted(place: Place) -> None:
+    async with connect(place.daemon.socket, daemon="running", directory=place.root) as session:
+        call = session.call("make_wait_for_a_reader")
+        while not (place.root / "waiting").exists():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        call.abort()
+        outcome = await call
+    assert (outcome.kind, outcome.stopped) == ("aborted", "settled"), outcome
+
+
+async def test_a_tool_does_what_tools_do(place: Place) -> None:
+    outcome = await place.call("usual")
+    assert outcome.ok, outcome.message
+    mode, errors, made = json.loads(outcome.text)
+    assert (mode, errors) == ("0o640", "")
+    assert {
+        "masked",
+        "link",
+        "pipe",
+        "sh1",
+        "sh2",
+        "d3",
+        "d4",
+        "sorted",
+        "x.db",
+        "found",
+        "t.tar",
+        "un",
+        "all",
+    } <= set(made)
+    assert (place.root / "masked").read_text() == "pla"
+
+
+async def test_a_refusal_names_the_place_and_the_grant_makes_it_possible(place: Place) -> None:
+    (place.root / ".toolcell" / "tools" / "one.py").write_text(
+        "from toolcell import tool\n\n@tool\ndef one() -> str:\n    open('.envrc', 'w').close()\n    return 'made'\n"
+    )
+    async with connect(place.daemon.socket, daemon="running", directory=place.root) as session:
+        refused = await session.call("one")
+    assert ".envrc is protected. To see which rule says so: toolcell explain one" in refused.message
+    place.daemon.configure(
+        f'[profile.mine]\nwritable = ["{place.root}/.envrc"]\n[tool.one]\nsandbox = "mine"\n'
+    )
+    async with connect(place.daemon.socket, daemon="running", directory=place.root) as session:
+        granted = await session.call("one")
+    assert granted.ok, granted.message
+    assert (place.root / ".envrc").exists()
