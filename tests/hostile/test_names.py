@@ -26,8 +26,8 @@ pytestmark = [
 NUMBERS: Final = itertools.count()
 ATTACKS: Final = Path(__file__).parent / "name_attacks" / "make_names.py"
 CONFIG: Final = 'trust = "all"\n[defaults]\nsandbox = "{profile}"\ntimeout = 60\nprocesses = 64\n'
-REFUSED: Final = {"EACCES", "EPERM", "ENOSYS", "EXDEV", "EAFNOSUPPORT", "ENOENT"}
-"""How a try may fail. With ENOENT, for an exchange, nothing was there to exchange."""
+REFUSED: Final = {"EACCES", "EPERM", "ENOSYS", "EXDEV", "EAFNOSUPPORT", "ENOENT", "EFAULT"}
+"""How a try may fail. With ENOENT, for an exchange, nothing was there to exchange; with EFAULT the name could not be read."""
 PROTECTED: Final = {
     ".git", ".GIT", "git~1", ".vscode", ".envrc", "CLAUDE.local.md", "team.code-workspace", "agents", "copilot-instructions.md",
 }  # fmt: skip
@@ -102,10 +102,15 @@ async def test_what_the_user_makes_while_a_tool_runs_stays_and_is_not_written_by
     before = sorted(path.name for path in made.iterdir())
     (made / "ready").write_text("ours")
     outcome = await call
-    assert outcome.text == " ".join(["EACCES"] * 5), outcome
+    assert outcome.text == " ".join(["EACCES"] * 8), outcome
     assert sorted(path.name for path in made.iterdir()) == sorted([*before, "ready"])
     assert (made / "ready").read_text() == "ours"
     assert (outcome.facts.moved_aside, outcome.notes) == ((), ())
+
+
+async def test_signals_and_killed_callers_double_nothing_and_stop_nobody(place: Place) -> None:
+    outcome = await place.call("interrupted")
+    assert outcome.text == "True 2000 1000", outcome
 
 
 async def test_who_waits_for_the_reader_of_a_pipe_can_be_aborted(place: Place) -> None:

@@ -71,6 +71,19 @@ def rename_with_contents() -> None:
     os.rename(".github-new", ".github")
 
 
+def from_process_that_cannot_be_read(name: str) -> None:
+    child = os.fork()
+    if not child:
+        libc.prctl(4, 0)  # PR_SET_DUMPABLE
+        try:
+            os.mkdir(name)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise OSError(code, os.strerror(code))
+
+
 def prepared_elsewhere() -> str:
     place = os.path.join(tempfile.mkdtemp(), "prepared")
     os.makedirs(os.path.join(place, "deep", ".git"))
@@ -195,6 +208,7 @@ TRIES: dict[str, Callable[[], object]] = {
     "mkdir at /proc/thread-self/cwd": lambda: os.mkdir("/proc/thread-self/cwd/.git"),
     "mkdir by a thread": lambda: from_thread(".git"),
     "mkdir by a child": lambda: from_child(".git"),
+    "mkdir by a process that cannot be read": lambda: from_process_that_cannot_be_read(".git"),
     "open": lambda: write(".envrc"),
     "open by a pattern": lambda: write("CLAUDE.local.md"),
     "open by a pattern below": lambda: write("a/b/team.code-workspace"),
@@ -277,6 +291,48 @@ def wait_for_a_reader() -> str:
     return "read"
 
 
+def make_fifty(at: int) -> None:
+    for number in range(50):
+        os.mkdir(f"storm/t{at}-{number}")
+
+
+def write_within(place: str) -> None:
+    os.chdir(place)
+    write("here")
+
+
+@tool
+def interrupted() -> str:
+    """Make files under a storm of signals, beside children that are killed while they make some."""
+    beats: list[int] = []
+
+    def beat(*_: object) -> None:
+        beats.append(1)
+
+    signal.signal(signal.SIGALRM, beat)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    os.mkdir("storm")
+    for number in range(2000):  # made twice, the second one would find it
+        os.close(os.open(f"storm/{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in range(40):
+        child = os.fork()
+        if not child:
+            while True:
+                os.mkdir(f"storm/d{number}")
+                os.rmdir(f"storm/d{number}")
+        time.sleep(0.002)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    threads = [threading.Thread(target=make_fifty, args=(at,)) for at in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = os.listdir("storm")
+    return f"{len(beats) > 10} {sum(name.isdigit() for name in made)} {sum(name[0] == 't' for name in made)}"
+
+
 @tool
 def meddle(place: str) -> str:
     """Wait until a place is there, and change what is in it."""
@@ -290,6 +346,9 @@ def meddle(place: str) -> str:
         lambda: os.truncate(f"{place}/ready", 1),
         lambda: os.rename(place, "elsewhere"),
         lambda: os.link(f"{place}/ready", "other-name"),
+        lambda: write_within(place),
+        lambda: write("/proc/self/cwd/here"),
+        lambda: os.mkdir("here", dir_fd=descriptor()),
     ]
     for attempt in attempts:
         try:
