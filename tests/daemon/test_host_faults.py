@@ -386,7 +386,7 @@ async def places_of_a_project(_: asyncio.TaskGroup, place: Path, patch: pytest.M
     watch = ProjectWatch(project, fail, lambda _, __: False, lambda _: None)
     patch.setattr(os, "fstat", fail)
     assert watch.before_call() is project
-    assert watch.after_call(guarded=False) == ()
+    assert watch.after_call(repaired=True) == ()
     watch.after_exit()
     patch.undo()
     watch.close()

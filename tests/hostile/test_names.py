@@ -7,21 +7,20 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemons import RunningDaemon, running_daemon
+from tests.daemons import RunningDaemon, make_daemon, running_daemon
 from tests.hostile.guard import GUARDED
 
 from toolcell.client import Outcome, connect
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(not GUARDED, reason="this host has no guards"),
-]
+__all__ = ["make_daemon"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 NUMBERS: Final = itertools.count()
 ATTACKS: Final = Path(__file__).parent / "name_attacks" / "make_names.py"
@@ -29,12 +28,14 @@ CONFIG: Final = 'trust = "all"\n[defaults]\nsandbox = "{profile}"\ntimeout = 60\
 REFUSED: Final = {"EACCES", "EPERM", "ENOSYS", "EXDEV", "EAFNOSUPPORT", "ENOENT", "EFAULT"}
 """How a try may fail. With ENOENT, for an exchange, nothing was there to exchange; with EFAULT the name could not be read."""
 PROTECTED: Final = {
-    ".git", ".GIT", "git~1", ".vscode", ".envrc", "CLAUDE.local.md", "team.code-workspace", "agents", "copilot-instructions.md",
+    ".git", ".GIT", ".idea", "git~1", ".vscode", ".envrc", "CLAUDE.local.md", "team.code-workspace", "agents", "copilot-instructions.md",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["strict", "baseline"])
 def confined(request: pytest.FixtureRequest) -> Iterator[RunningDaemon]:
+    if not GUARDED:
+        pytest.skip("this host has no guards")
     with running_daemon(config=CONFIG.format(profile=request.param)) as daemon:
         yield daemon
 
@@ -105,6 +106,50 @@ async def test_what_the_user_makes_while_a_tool_runs_stays_and_is_not_written_by
     assert outcome.text == " ".join(["EACCES"] * 8), outcome
     assert sorted(path.name for path in made.iterdir()) == sorted([*before, "ready"])
     assert (made / "ready").read_text() == "ours"
+    assert (outcome.facts.moved_aside, outcome.notes) == ((), ())
+
+
+USERS_COMMANDS: Final = (
+    ("git", "init", "-q"),
+    (sys.executable, "-m", "venv", "--without-pip", ".venv"),
+    (
+        "sh",
+        "-c",
+        "mkdir .vscode && echo {} > .vscode/settings.json && echo > .envrc && mkdir -p .github/agents",
+    ),
+    (sys.executable, "-m", "toolcell.cli", "new", "typescript", ".opencode/tools/hello.ts"),
+    (sys.executable, "-m", "toolcell.cli", "mcp", "install", "claude", "--project", "--write"),
+    (sys.executable, "-m", "toolcell.cli", "mcp", "install", "cursor", "--project", "--write"),
+)
+MADE: Final = (
+    ".git/HEAD", ".venv/pyvenv.cfg", ".vscode/settings.json", ".envrc", ".github/agents", ".opencode/tools/hello.ts", ".mcp.json",
+    ".cursor/mcp.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["strict", "baseline", "none"])
+async def test_what_the_users_commands_make_while_a_tool_runs_stays(
+    make_daemon: Callable[..., RunningDaemon], tmp_path: Path, profile: str
+) -> None:
+    if not GUARDED and profile != "none":
+        pytest.skip("this host has no guards")
+    daemon = make_daemon(config=CONFIG.format(profile=profile))
+    daemon.start()
+    place = Place(daemon, daemon.directory / "place")
+    call = asyncio.create_task(place.call("wait_until", place="go"))
+    while not (place.root / "waiting").exists():
+        await asyncio.sleep(0.01)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    for command in USERS_COMMANDS:
+        done = await asyncio.create_subprocess_exec(*command, cwd=place.root, env=environment)
+        assert await done.wait() == 0, command
+    (place.root / "go").touch()
+    outcome = await call
+    assert outcome.ok, outcome
+    await place.call("wait_until", place="go")
+    daemon.settle()
+    assert [name for name in MADE if not (place.root / name).exists()] == []
+    assert not list(place.root.rglob("*moved-aside*"))
     assert (outcome.facts.moved_aside, outcome.notes) == ((), ())
 
 

@@ -311,7 +311,7 @@ class Run:
 
     def _look_at_project(self) -> None:
         """Move aside what the call may have made in its project and programs outside would run or read."""
-        moved = self.call.session.project.after_call(guarded=bool(self.plan.spec.policy.guarded))
+        moved = self.call.session.project.after_call(repaired=self.plan.spec.policy.repaired)
         if moved and (redactor := self.worker.cell.redactor) is not None:
             moved = tuple(each.redacted(redactor.text) for each in moved)
         self.record.moved_aside = moved

@@ -257,8 +257,8 @@ class Pool:
         return any(
             worker is not aside
             and worker.state is not WorkerState.IDLE
-            and not worker.spec.policy.guarded
-            and any(is_below(root, place) or is_below(place, root) for place in _writes_in(worker))
+            and worker.spec.policy.repaired
+            and any(is_below(root, place) or is_below(place, root) for place in worker.spec.policy.writable)
             for worker in self._workers.values()
         )
 
@@ -480,9 +480,3 @@ class Pool:
 def _bug(worker: Worker, error: Exception) -> StartFailed:
     logger.error("%r was not started", worker, exc_info=error)
     return StartFailed("spawn", f"a bug in the daemon: {type(error).__name__}: {error}")
-
-
-def _writes_in(worker: Worker) -> tuple[str, ...]:
-    """Return where a worker may write: without a sandbox anywhere, and its project is what it is asked to work on."""
-    policy = worker.spec.policy
-    return (worker.spec.directory,) if policy.enclosure == "none" else policy.writable

@@ -203,7 +203,7 @@ def _guard(missing: str) -> Finding:
             "host",
             name,
             "in use",
-            "refused when a tool makes one, in baseline and strict; in none moved aside",
+            "refused when a tool makes one, in baseline and strict",
         )
     return Finding(
         "host",

@@ -64,6 +64,14 @@ class SandboxPolicy:
     granted: tuple[str, ...] = ()
     """Writable places below the guarded directory in which every name may be made."""
 
+    @property
+    def repaired(self) -> bool:
+        """Whether protected names are moved aside that appear while the cell works, as nothing refuses them to it.
+
+        Without a sandbox they are not: a tool writes the user's other files, too, and what appears is mostly the user's.
+        """
+        return bool(self.writable) and not self.guarded
+
     def to_wire(self) -> dict[str, Any]:
         """Return the values as JSON-compatible types."""
         return asdict(self)

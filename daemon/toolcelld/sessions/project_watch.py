@@ -10,8 +10,8 @@ the places are compared:
     after a call    a protected name that has appeared is moved aside, as the call may have made it
     after an exit   the same, as `atexit` functions run when a worker is asked to exit, long after its last call
 
-Nothing is moved where a guard refuses such names to the tool (`sandbox.guard`): what appears then was made by the user, and
-stays, as does what appears while no cell works in the project.
+Nothing is moved where a guard refuses such names to the tool (`sandbox.guard`), nor after a tool without a sandbox: what
+appears then stays, as does what appears while no cell works in the project.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ class ProjectWatch:
             self._move_new_aside()
         self._compare()
 
-    def after_call(self, *, guarded: bool) -> tuple[Moved, ...]:
+    def after_call(self, *, repaired: bool) -> tuple[Moved, ...]:
         """Move aside what has appeared at protected names; return what was moved since the last call ended.
 
         Args:
-            guarded: Whether the call's cell had a guard, so that it was not this call that made it.
+            repaired: Whether the call may have made it, and its cell is one after which that is done.
         """
         if self._changed():
-            if not guarded or self._in_use(self.project.directory, None):
+            if repaired or self._in_use(self.project.directory, None):
                 self._move_new_aside()
             self._compare()
         moved = tuple(self._moved)
@@ -277,8 +277,7 @@ class ProjectWatches:
         self._close_unused(worker.spec.directory)
 
     def _of(self, worker: Worker) -> ProjectWatch | None:
-        policy = worker.spec.policy
-        return self._watches.get(worker.spec.directory) if policy.writable and not policy.guarded else None
+        return self._watches.get(worker.spec.directory) if worker.spec.policy.repaired else None
 
     def _close_unused(self, directory: str) -> None:
         if self._sessions[directory] <= 0 and not self._has_writers(directory):

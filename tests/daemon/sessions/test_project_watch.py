@@ -71,14 +71,14 @@ def test_an_unchanged_project_is_not_looked_at(watched: Watched) -> None:
     project = watched.watch.before_call()
     for _ in range(3):
         assert watched.watch.before_call() is project
-        assert watched.watch.after_call(guarded=False) == ()
+        assert watched.watch.after_call(repaired=True) == ()
     assert watched.finds == 0
 
 
 def test_files_that_do_not_count_leave_the_project_as_it_is(watched: Watched) -> None:
     project = watched.watch.project
     made(watched.directory, "result.txt")
-    assert watched.watch.after_call(guarded=False) == ()
+    assert watched.watch.after_call(repaired=True) == ()
     assert watched.watch.before_call() is project
     assert (watched.directory / "result.txt").exists()
 
@@ -87,21 +87,21 @@ def test_files_that_do_not_count_leave_the_project_as_it_is(watched: Watched) ->
 def test_what_a_call_made_is_moved_aside_and_said_once(watched: Watched, name: str) -> None:
     made(watched.directory, name)
     first = name.partition("/")[0]
-    (moved,) = watched.watch.after_call(guarded=False)
+    (moved,) = watched.watch.after_call(repaired=True)
     assert str(moved) == f"{watched.directory / first} to {first}.moved-aside"
     assert f"mv {watched.directory}/{first}.moved-aside {watched.directory}/{first}" in moved.note
     assert not (watched.directory / first).exists()
     assert (watched.directory / f"{first}.moved-aside").exists()
-    assert watched.watch.after_call(guarded=False) == ()
+    assert watched.watch.after_call(repaired=True) == ()
     made(watched.directory, name)
-    assert [*map(str, watched.watch.after_call(guarded=False))] == [
+    assert [*map(str, watched.watch.after_call(repaired=True))] == [
         f"{watched.directory / first} to {first}.moved-aside-2"
     ]
 
 
 def test_what_appears_during_a_guarded_call_is_the_users_and_is_found(watched: Watched) -> None:
     made(watched.directory, ".envrc")
-    assert watched.watch.after_call(guarded=True) == ()
+    assert watched.watch.after_call(repaired=False) == ()
     assert (watched.directory / ".envrc").exists()
     assert f"{watched.directory}/.envrc" in {place.path for place in watched.watch.project.protected}
 
@@ -109,7 +109,7 @@ def test_what_appears_during_a_guarded_call_is_the_users_and_is_found(watched: W
 def test_what_appears_while_a_call_without_a_guard_runs_beside_is_moved_aside(watched: Watched) -> None:
     watched.in_use = True
     made(watched.directory, ".envrc")
-    assert len(watched.watch.after_call(guarded=True)) == 1
+    assert len(watched.watch.after_call(repaired=False)) == 1
     assert not (watched.directory / ".envrc").exists()
 
 
@@ -117,7 +117,7 @@ def test_what_a_call_made_is_moved_aside_where_its_other_names_are_taken(watched
     for number in range(1, 101):
         (watched.directory / (".envrc.moved-aside" + (f"-{number}" if number > 1 else ""))).touch()
     made(watched.directory, ".envrc")
-    (moved,) = watched.watch.after_call(guarded=False)
+    (moved,) = watched.watch.after_call(repaired=True)
     assert not (watched.directory / ".envrc").exists()
     assert (watched.directory / moved.aside).read_text() == "planted"
 
@@ -125,7 +125,7 @@ def test_what_a_call_made_is_moved_aside_where_its_other_names_are_taken(watched
 def test_a_name_that_leaves_no_room_for_a_suffix_is_moved_aside(watched: Watched) -> None:
     name = "a" * (255 - len(".code-workspace")) + ".code-workspace"
     made(watched.directory, name)
-    (moved,) = watched.watch.after_call(guarded=False)
+    (moved,) = watched.watch.after_call(repaired=True)
     assert not (watched.directory / name).exists()
     assert (watched.directory / moved.aside).read_text() == "planted"
 
@@ -133,7 +133,7 @@ def test_a_name_that_leaves_no_room_for_a_suffix_is_moved_aside(watched: Watched
 def test_a_directory_that_was_made_read_only_keeps_nothing(watched: Watched) -> None:
     made(watched.directory, ".envrc")
     watched.directory.chmod(0o555)
-    (moved,) = watched.watch.after_call(guarded=False)
+    (moved,) = watched.watch.after_call(repaired=True)
     mode = watched.directory.stat().st_mode
     watched.directory.chmod(0o755)
     assert stat.S_IMODE(mode) == 0o555
@@ -146,7 +146,7 @@ def test_a_pattern_counts_beyond_thousands_of_other_names(watched: Watched) -> N
         (watched.directory / f"{number}.txt").touch()
     for number in range(50):
         made(watched.directory, f"{number}.code-workspace")
-    assert len(watched.watch.after_call(guarded=False)) == 50
+    assert len(watched.watch.after_call(repaired=True)) == 50
 
 
 def test_a_link_is_moved_and_not_what_it_leads_to(
@@ -158,7 +158,7 @@ def test_a_link_is_moved_and_not_what_it_leads_to(
     (watched.directory / ".envrc").symlink_to(other)
     (watched.directory / ".github").symlink_to(other)
     change_time_moves(watched.directory, before)
-    moved = watched.watch.after_call(guarded=False)
+    moved = watched.watch.after_call(repaired=True)
     assert [str(text).rpartition("/")[2] for text in moved] == [
         ".envrc to .envrc.moved-aside",
         ".github to .github.moved-aside",
@@ -169,7 +169,7 @@ def test_a_link_is_moved_and_not_what_it_leads_to(
 def test_what_counts_in_a_directory_that_a_call_made_is_moved_aside(watched: Watched) -> None:
     made(watched.directory, ".github/workflows/ci.yml")
     (watched.directory / ".github/hooks").mkdir()
-    assert len(watched.watch.after_call(guarded=False)) == 1
+    assert len(watched.watch.after_call(repaired=True)) == 1
     assert sorted(os.listdir(watched.directory / ".github")) == ["hooks.moved-aside", "workflows"]
 
 
@@ -178,7 +178,7 @@ def test_what_the_user_makes_between_calls_stays_and_is_protected(watched: Watch
     assert watched.watch.before_call() is watched.watch.project
     assert watched.protected() == [".envrc", ".mcp.json"]
     assert watched.changes == [watched.watch.project]
-    assert watched.watch.after_call(guarded=False) == ()
+    assert watched.watch.after_call(repaired=True) == ()
     assert (watched.directory / ".envrc").exists()
 
 
@@ -188,7 +188,7 @@ def test_what_appears_while_another_call_runs_is_no_users(watched: Watched) -> N
     watched.watch.before_call()
     assert watched.protected() == [".mcp.json"]
     assert not (watched.directory / ".envrc").exists()
-    assert len(watched.watch.after_call(guarded=False)) == 1, "the call that ends next says it"
+    assert len(watched.watch.after_call(repaired=True)) == 1, "the call that ends next says it"
 
 
 def test_a_place_that_was_exchanged_makes_another_project(watched: Watched) -> None:
@@ -212,15 +212,15 @@ def test_a_change_that_is_too_recent_for_its_time_is_compared_again(
 
     monkeypatch.setattr(os, "fstat", at_one_time)
     monkeypatch.setattr(project_watch, "UNSETTLED_NS", 3600 * 10**9)
-    watched.watch.after_call(guarded=False)
+    watched.watch.after_call(repaired=True)
     (watched.directory / ".envrc").write_text("planted")
-    assert len(watched.watch.after_call(guarded=False)) == 1
+    assert len(watched.watch.after_call(repaired=True)) == 1
 
 
 def test_a_project_that_is_gone_ends_no_session(watched: Watched, tmp_path: Path) -> None:
     watched.directory.rename(tmp_path.parent / f"{tmp_path.name}-gone")
     assert watched.watch.before_call() is watched.watch.project
-    assert watched.watch.after_call(guarded=False) == ()
+    assert watched.watch.after_call(repaired=True) == ()
     (tmp_path.parent / f"{tmp_path.name}-gone").rename(watched.directory)
 
 
@@ -241,9 +241,7 @@ class Shared:
         self.worker = cast(
             "Worker",
             SimpleNamespace(
-                spec=SimpleNamespace(
-                    directory=self.directory, policy=SimpleNamespace(writable=(self.directory,), guarded="")
-                )
+                spec=SimpleNamespace(directory=self.directory, policy=SimpleNamespace(repaired=True))
             ),
         )
         self.lives = True
@@ -286,5 +284,5 @@ def test_a_name_that_appears_while_a_worker_exits_is_moved_aside_and_said_by_the
     shared.exit()
     assert kept.read_text() == "kept"
     assert not planted.exists()
-    assert [moved.path for moved in shared.watch.after_call(guarded=False)] == [str(planted)]
+    assert [moved.path for moved in shared.watch.after_call(repaired=True)] == [str(planted)]
     shared.watches.leave(shared.directory)

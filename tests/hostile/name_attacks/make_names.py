@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import errno
@@ -279,6 +280,15 @@ def later() -> str:
         make()
         os._exit(0)
     threading.Thread(target=make, daemon=True).start()
+    os.mkdir("prepared")
+
+    def rename(*_: object) -> None:
+        with contextlib.suppress(OSError):
+            os.rename("prepared", ".idea")
+
+    signal.signal(signal.SIGALRM, rename)
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    atexit.register(rename)
     return "there"
 
 
@@ -331,6 +341,15 @@ def interrupted() -> str:
         thread.join()
     made = os.listdir("storm")
     return f"{len(beats) > 10} {sum(name.isdigit() for name in made)} {sum(name[0] == 't' for name in made)}"
+
+
+@tool
+def wait_until(place: str) -> str:
+    """Wait until a place is there."""
+    Path("waiting").touch()
+    while not os.path.exists(place):
+        time.sleep(0.01)
+    return "there"
 
 
 @tool
