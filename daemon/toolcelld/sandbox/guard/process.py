@@ -22,6 +22,7 @@ __all__ = ["Asking", "stand_guard"]
 READY: Final = b"+"
 RETRY_MILLISECONDS: Final = 5
 """Between two looks whether a pipe has a reader."""
+RETRY_MILLISECONDS_MAX: Final = 100
 RETRY_SHARE: Final = 20
 """How many times as long as a look the pause after it is."""
 CALLS: Final = (
@@ -88,6 +89,7 @@ def _guard(
     linux.set_dumpable(False)
     linux.subreaper()  # so that all that asks is below this process
 
+    handled = {abort_signal, signal.SIGCHLD}
     aborts: list[None] = []
     pause, again = RETRY_MILLISECONDS, 0.0
 
@@ -111,7 +113,7 @@ def _guard(
     os.dup2(held, 3)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     os.chdir("/")
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {abort_signal, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
     with socket.socket(fileno=3) as ours:
         said, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
         if said != READY or not descriptors:
@@ -129,14 +131,20 @@ def _guard(
         except Gone:
             signal.pause()  # the last caller has ended, and the worker's end comes
             continue
+        # An answer that a signal interrupts is half given: the caller of an open would read a number that is none.
+        signal.pthread_sigmask(signal.SIG_BLOCK, handled)
         if asked is not None:
             operations.answer(asked)
         if operations.is_waited_for and (now := time.monotonic()) >= again:
             operations.try_again(interrupted=bool(aborts))
             aborts.clear()
             # However many wait, others are served nearly all of the time.
-            pause = RETRY_MILLISECONDS + round((time.monotonic() - now) * 1000 * RETRY_SHARE)
+            took = (time.monotonic() - now) * 1000
+            pause = min(RETRY_MILLISECONDS + round(took * RETRY_SHARE), RETRY_MILLISECONDS_MAX)
             again = time.monotonic() + pause / 1000
+        elif not operations.is_waited_for:
+            aborts.clear()  # what is asked later is not interrupted by it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
 
 
 def _exit_as(code: int) -> NoReturn:
