@@ -153,6 +153,11 @@ async def test_what_the_users_commands_make_while_a_tool_runs_stays(
     assert (outcome.facts.moved_aside, outcome.notes) == ((), ())
 
 
+async def test_the_guard_has_nothing_open_when_its_caller_goes_on(place: Place) -> None:
+    outcome = await place.call("exclusive")
+    assert outcome.text == "0", outcome
+
+
 async def test_signals_and_killed_callers_double_nothing_and_stop_nobody(place: Place) -> None:
     outcome = await place.call("interrupted")
     assert outcome.text == "True 2000 1000", outcome

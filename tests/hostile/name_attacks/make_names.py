@@ -312,6 +312,27 @@ def write_within(place: str) -> None:
 
 
 @tool
+def exclusive() -> str:
+    """Execute what was just written, and read pipes to their end, many times."""
+    os.mkfifo("pipe-of-one")
+    early = 0
+    for number in range(200):
+        write_program = os.open(f"program{number}", os.O_CREAT | os.O_WRONLY, 0o755)
+        os.write(write_program, Path("/bin/true").read_bytes())
+        os.close(write_program)
+        subprocess.run([f"./program{number}"], check=True)  # ETXTBSY while anybody has it open for writing
+        os.unlink(f"program{number}")
+        reader = os.open("pipe-of-one", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(os.open("pipe-of-one", os.O_WRONLY))
+        try:
+            early += os.read(reader, 1) != b""
+        except BlockingIOError:  # there is still a writer
+            early += 1
+        os.close(reader)
+    return str(early)
+
+
+@tool
 def interrupted() -> str:
     """Make files under a storm of signals, beside children that are killed while they make some."""
     beats: list[int] = []

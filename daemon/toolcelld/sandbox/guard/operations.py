@@ -349,10 +349,13 @@ class Operations:
         else:
             with self._base(asked, directory, path) as base:
                 made = self._opened(asked, base, path, flags, mode, LINKS_MAX)
+        # It is closed here before the caller goes on: what is still open for writing is not executed, and keeps a pipe's
+        # reader from its end.
         try:
-            self._listener.opened(asked, made, closed_on_exec=bool(flags & os.O_CLOEXEC))
+            number = self._listener.give(asked, made, closed_on_exec=bool(flags & os.O_CLOEXEC))
         finally:
             os.close(made)
+        self._listener.returned(asked, number)
 
     def _opened(self, asked: Question, base: int, path: bytes, flags: int, mode: int, links_left: int) -> int:
         """Open a path, following its last component by hand. Raises `Elsewhere`, and `OSError`."""

@@ -39,7 +39,6 @@ ALWAYS: Final = (
 OPENS: Final = {"open": 1, "openat": 2}
 """With the argument that has the flags."""
 ASKED: Final = (*ALWAYS, *OPENS)
-SEND_AND_CLOSE: Final = 2  # SECCOMP_ADDFD_FLAG_SEND
 SYNC_WAKE_UP: Final = 1  # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 ADD: Final = struct.Struct("=QIIII")  # id, flags, descriptor, new number, O_CLOEXEC or 0
 DATA: Final = struct.Struct("=QII iIQ 6Q")  # id, process, flags; number, architecture, instruction, arguments
@@ -183,11 +182,16 @@ class Listener:
         """Tell the caller an error."""
         self._answer(linux.ANSWER.pack(question.id, 0, -error, 0))
 
-    def opened(self, question: Question, descriptor: int, *, closed_on_exec: bool) -> None:
-        """Give the caller a copy of a descriptor as the result of its call. Raises `OSError`, as EMFILE."""
-        add = ADD.pack(question.id, SEND_AND_CLOSE, descriptor, 0, os.O_CLOEXEC if closed_on_exec else 0)
-        with contextlib.suppress(FileNotFoundError):  # the caller has ended
-            fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ADDFD, add)
+    def give(self, question: Question, descriptor: int, *, closed_on_exec: bool) -> int:
+        """Give the caller a copy of a descriptor, and return its number there; it still waits. Raises `OSError`, as EMFILE."""
+        # A bytearray, as the call's result is returned for that, and for bytes what they hold.
+        add = bytearray(ADD.pack(question.id, 0, descriptor, 0, os.O_CLOEXEC if closed_on_exec else 0))
+        number: int = fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ADDFD, add)
+        return number
+
+    def returned(self, question: Question, number: int) -> None:
+        """Have the caller's call return a number."""
+        self._answer(linux.ANSWER.pack(question.id, number, 0, 0))
 
     def _answer(self, answer: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):  # the caller has ended, or a signal has taken it away
