@@ -13,13 +13,16 @@ import os
 import signal
 import struct
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 __all__ = [
     "ask_about_system_calls", "create_ruleset", "die_with_parent", "drop_bounding_set", "drop_capabilities", "enter_ruleset",
     "filter_system_calls", "grant_beneath", "grant_port", "inotify", "landlock_abi", "let_through", "no_new_privileges", "restrict_signals", "set_dumpable",
     "subreaper", "unchanged_below", "unwatch", "watch",
 ]  # fmt: skip
+
+PID_BYTES_MAX: Final = 16
+"""With the blank after it."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -89,6 +92,22 @@ def _checked(result: int, what: str) -> int:
 
 def _prctl(option: int, *arguments: int) -> None:
     _checked(_libc.prctl(option, *(*arguments, 0, 0, 0, 0)[:4]), f"prctl({option})")
+
+
+def exit_as(code: int) -> NoReturn:
+    """Exit as another process has, with its status or by its signal, given as `os.waitstatus_to_exitcode` returns it."""
+    if code < 0:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
+
+
+def first_child(pid: int) -> int:
+    """Return the first process that a process with one thread has forked and not reaped; 0 for none. Orphans come last."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
+        return int(next(iter(file.read(PID_BYTES_MAX).split()), 0))
+    return 0
 
 
 def die_with_parent(number: int) -> None:
@@ -310,6 +329,7 @@ MS_PRIVATE: Final = 1 << 18
 
 SYS_OPEN_TREE: Final = 428
 SYS_PIDFD_GETFD: Final = 438
+SYS_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276}.get(os.uname().machine, -1)
 SYS_MOVE_MOUNT: Final = 429
 SYS_MOUNT_SETATTR: Final = 442
 AT_FDCWD: Final = -100
@@ -342,6 +362,14 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     text = [value.encode() if value is not None else None for value in (source, target, kind)]
     _checked(
         _libc.mount(*text, ctypes.c_ulong(flags), options.encode() or None), f"mount {kind or ''} on {target}"
+    )
+
+
+def rename(old_directory: int, old: str, new_directory: int, new: str, flags: int) -> None:
+    """renameat2(2)."""
+    paths = old_directory, os.fsencode(old), new_directory, os.fsencode(new)
+    _checked(
+        _libc.syscall(ctypes.c_long(SYS_RENAMEAT2), *paths, ctypes.c_uint(flags)), f"rename {old} to {new}"
     )
 
 

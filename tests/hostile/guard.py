@@ -14,12 +14,13 @@ __all__ = ["GUARDED"]
 def _has_guards() -> bool:
     child = os.fork()
     if not child:
+        status = 1
         try:
             linux.no_new_privileges()
             linux.ask_about_system_calls(program(os.uname().machine, executes=True), killable=True)
-        except BaseException:  # noqa: BLE001  # the status tells
-            os._exit(1)
-        os._exit(0)
+            status = 0
+        finally:
+            os._exit(status)
     return os.waitpid(child, 0)[1] == 0
 
 

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from toolcelld import linux
 from toolcelld.protocol.messages import LINE_CHARACTERS_MAX, FailedMessage, encode
 from toolcelld.sandbox import setup
 from toolcelld.sandbox.setup import LIFE, PROTOCOL, REPORTS, Plan, SetupFailed
@@ -189,7 +190,7 @@ class _Keeper:
         if not self._first_alive:
             return len(own)
         below = children(self._worker)
-        if self._has_guard and (worker := first_child(self._worker)):
+        if self._has_guard and (worker := linux.first_child(self._worker)):
             below = below - {worker} | children(worker)
         return len(own) + len(below)
 
@@ -299,13 +300,6 @@ def descendants(pid: int) -> set[int]:
         pids |= new
         pending += new
     return pids
-
-
-def first_child(pid: int) -> int:
-    """Return the process that a process with one thread has forked first, and 0 for none; orphans come after it."""
-    with contextlib.suppress(OSError):
-        return int(next(iter(_read(f"/proc/{pid}/task/{pid}/children").split(None, 1)), 0))
-    return 0
 
 
 def children(pid: int) -> set[int]:

@@ -26,6 +26,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 HERE = -100  # AT_FDCWD
 SYS_IO_URING_SETUP = 425
 SYS_OPENAT2 = 437
+PR_SET_DUMPABLE = 4
 
 
 def checked(result: int) -> int:
@@ -72,19 +73,6 @@ def rename_with_contents() -> None:
     os.rename(".github-new", ".github")
 
 
-def from_process_that_cannot_be_read(name: str) -> None:
-    child = os.fork()
-    if not child:
-        libc.prctl(4, 0)  # PR_SET_DUMPABLE
-        try:
-            os.mkdir(name)
-        except OSError as error:
-            os._exit(error.errno or 1)
-        os._exit(0)
-    if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-        raise OSError(code, os.strerror(code))
-
-
 def prepared_elsewhere() -> str:
     place = os.path.join(tempfile.mkdtemp(), "prepared")
     os.makedirs(os.path.join(place, "deep", ".git"))
@@ -118,11 +106,12 @@ def from_thread(name: str) -> None:
         raise failed[0]
 
 
-def from_child(name: str) -> None:
+def from_child(name: str, first: Callable[[], object]) -> None:
+    """Make it in a child process that does something else first."""
     child = os.fork()
     if not child:
         try:
-            os.setsid()
+            first()
             os.mkdir(name)
         except OSError as error:
             os._exit(error.errno or 1)
@@ -208,8 +197,8 @@ TRIES: dict[str, Callable[[], object]] = {
     "mkdir at /proc/self/fd": lambda: os.mkdir(f"/proc/self/fd/{descriptor()}/.git"),
     "mkdir at /proc/thread-self/cwd": lambda: os.mkdir("/proc/thread-self/cwd/.git"),
     "mkdir by a thread": lambda: from_thread(".git"),
-    "mkdir by a child": lambda: from_child(".git"),
-    "mkdir by a process that cannot be read": lambda: from_process_that_cannot_be_read(".git"),
+    "mkdir by a child": lambda: from_child(".git", os.setsid),
+    "mkdir by a process that cannot be read": lambda: from_child(".git", lambda: libc.prctl(PR_SET_DUMPABLE, 0)),
     "open": lambda: write(".envrc"),
     "open by a pattern": lambda: write("CLAUDE.local.md"),
     "open by a pattern below": lambda: write("a/b/team.code-workspace"),
@@ -294,7 +283,7 @@ def later() -> str:
 
 @tool
 def wait_for_a_reader() -> str:
-    """Open a pipe that nobody reads."""
+    """Open a pipe that has no reader."""
     os.mkfifo("unread")
     Path("waiting").touch()
     write("unread")
@@ -304,6 +293,15 @@ def wait_for_a_reader() -> str:
 def make_fifty(at: int) -> None:
     for number in range(50):
         os.mkdir(f"storm/t{at}-{number}")
+
+
+def link_followed(source: str, name: str) -> None:
+    checked(libc.linkat(HERE, source.encode(), HERE, name.encode(), 0x400))
+
+
+def symlink_to(target: str) -> str:
+    os.symlink(target, "leads-there")
+    return "leads-there"
 
 
 def write_within(place: str) -> None:
@@ -320,7 +318,7 @@ def exclusive() -> str:
         write_program = os.open(f"program{number}", os.O_CREAT | os.O_WRONLY, 0o755)
         os.write(write_program, Path("/bin/true").read_bytes())
         os.close(write_program)
-        subprocess.run([f"./program{number}"], check=True)  # ETXTBSY while anybody has it open for writing
+        subprocess.run([f"./program{number}"], check=True)  # ETXTBSY while it is open for writing
         os.unlink(f"program{number}")
         reader = os.open("pipe-of-one", os.O_RDONLY | os.O_NONBLOCK)
         os.close(os.open("pipe-of-one", os.O_WRONLY))
@@ -386,6 +384,8 @@ def meddle(place: str) -> str:
         lambda: os.truncate(f"{place}/ready", 1),
         lambda: os.rename(place, "elsewhere"),
         lambda: os.link(f"{place}/ready", "other-name"),
+        lambda: link_followed(f"/proc/self/fd/{descriptor(f'{place}/ready')}", "by-descriptor"),
+        lambda: link_followed(symlink_to(f"{place}/ready"), "by-a-link"),
         lambda: write_within(place),
         lambda: write("/proc/self/cwd/here"),
         lambda: os.mkdir("here", dir_fd=descriptor()),
@@ -417,7 +417,19 @@ def usual() -> str:
     write("link", "a")
     os.truncate("masked", 3)
     write(b"\xff\xfe")
+    shutil.move("/proc/self/cwd/masked", os.path.join(tempfile.gettempdir(), "moved"))
+    shutil.move(os.path.join(tempfile.gettempdir(), "moved"), "masked")
+    os.symlink("masked", "followed")
+    link_followed("followed", "same")
+    if os.stat("same").st_ino != os.stat("masked").st_ino:
+        raise RuntimeError("a link that is followed is not")
+    with contextlib.suppress(NotADirectoryError):
+        os.rename("masked/", "elsewhere")
+        raise RuntimeError("a file is no directory")
     os.mkfifo("pipe")
+    with contextlib.suppress(OSError):
+        os.truncate("pipe", 0)
+        raise RuntimeError("a pipe has no length")
     reader = threading.Timer(0.1, lambda: Path("pipe").read_text())
     reader.start()
     write("pipe")  # waits for its reader

@@ -11,14 +11,13 @@ import signal
 import time
 from typing import Final
 
+from toolcelld import linux
 from toolcelld.cell.processes.forks import Forks
 from toolcelld.cell.processes.process_list import ProcessList
 from toolcelld.cell.processes.usage import Usage, measure
 
 __all__ = ["CellProcesses"]
 
-PID_BYTES_MAX: Final = 16
-"""With the blank after it."""
 PROCESS_CLOCK: Final = 2
 """The processor time of a process among its clocks: CPUCLOCK_SCHED, which clock_getcpuclockid(3) computes."""
 
@@ -70,7 +69,7 @@ class CellProcesses:
 
     def begin_guarded(self) -> bool:
         """Take note that the worker has forked the real one and is its guard. Return False unless that is so."""
-        if self.guard_pid or not self.worker_pid or not (worker := _first_child(self.worker_pid)):
+        if self.guard_pid or not self.worker_pid or not (worker := linux.first_child(self.worker_pid)):
             return False
         self.guard_pid = self.worker_pid
         if self._worker_pidfd >= 0:
@@ -157,10 +156,3 @@ class CellProcesses:
         if self._worker_pidfd >= 0:
             os.close(self._worker_pidfd)
             self._worker_pidfd = -1
-
-
-def _first_child(pid: int) -> int:
-    """Return the process that a process with one thread has forked first, and 0 for none; orphans come after it."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-        return int(next(iter(file.read(PID_BYTES_MAX).split()), 0))
-    return 0

@@ -20,6 +20,7 @@ from toolcelld.sandbox.system_calls.syscalls import NUMBERS
 __all__ = ["Asking", "stand_guard"]
 
 READY: Final = b"+"
+CHANNEL: Final = 3
 RETRY_MILLISECONDS: Final = 5
 """Between two looks whether a pipe has a reader."""
 RETRY_MILLISECONDS_MAX: Final = 100
@@ -76,81 +77,81 @@ def stand_guard(make: Callable[[Listener], Operations], *, abort_signal: int) ->
         return Asking(theirs)
     theirs.close()
     try:
-        _guard(ours, worker, make, abort_signal)
+        _Guard(worker, abort_signal).run(ours, make)
     finally:
         os._exit(1)  # and the worker with it
 
 
-def _guard(
-    channel: socket.socket, worker: int, make: Callable[[Listener], Operations], abort_signal: int
-) -> NoReturn:
-    gc.disable()
-    gc.freeze()
-    linux.set_dumpable(False)
-    linux.subreaper()  # so that all that asks is below this process
+class _Guard:
+    def __init__(self, worker: int, abort_signal: int) -> None:
+        gc.disable()
+        gc.freeze()
+        linux.set_dumpable(False)
+        linux.subreaper()  # so that every process that asks is below this one
+        self._worker = worker
+        self._abort_signal = abort_signal
+        self._aborted = False  # since the last look at the pipes without a reader
+        self._handled = {abort_signal, signal.SIGCHLD}
+        signal.signal(abort_signal, self._forward)
+        signal.signal(signal.SIGCHLD, self._reap)
 
-    handled = {abort_signal, signal.SIGCHLD}
-    aborts: list[None] = []
-    pause, again = RETRY_MILLISECONDS, 0.0
+    def run(self, channel: socket.socket, make: Callable[[Listener], Operations]) -> NoReturn:
+        """Take the listener, enter the guard's own filter, and answer until the worker exits."""
+        _keep_only(channel.detach())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handled)
+        with socket.socket(fileno=CHANNEL) as ours:
+            said, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+            if said != READY or not descriptors:
+                while True:
+                    signal.pause()  # the worker has failed, and reports it
+            listener = Listener(descriptors[0])
+            operations = make(listener)
+            machine = os.uname().machine
+            calls = [call for call in CALLS if call in NUMBERS[machine]]
+            linux.filter_system_calls(seccomp.only(calls, machine))
+            ours.sendall(READY)
+        self._serve(listener, operations)
 
-    def forward(*_: object) -> None:
-        aborts[:] = [None]
+    def _serve(self, listener: Listener, operations: Operations) -> NoReturn:
+        pause, again = RETRY_MILLISECONDS, 0.0
+        while True:
+            try:
+                asked = listener.wait(pause if operations.is_waited_for else None)
+            except Gone:
+                signal.pause()  # the worker has ended, and its signal comes
+                continue
+            # An answer that a signal interrupts is half given: the caller of an open would read a number that is none.
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
+            if asked is not None:
+                operations.answer(asked)
+            if not operations.is_waited_for:
+                self._aborted = False  # a later call is not interrupted by it
+            elif (now := time.monotonic()) >= again:
+                operations.try_again(interrupted=self._aborted)
+                self._aborted = False
+                # However many pipes have no reader, nearly all of the time is left for other calls.
+                took = (time.monotonic() - now) * 1000
+                pause = min(RETRY_MILLISECONDS + round(took * RETRY_SHARE), RETRY_MILLISECONDS_MAX)
+                again = time.monotonic() + pause / 1000
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._handled)
+
+    def _forward(self, *_: object) -> None:
+        self._aborted = True
         with contextlib.suppress(ProcessLookupError):
-            os.kill(worker, abort_signal)
+            os.kill(self._worker, self._abort_signal)
 
-    def reap(*_: object) -> None:
+    def _reap(self, *_: object) -> None:
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == worker:
-                    _exit_as(os.waitstatus_to_exitcode(ended[1]))
+                if ended[0] == self._worker:
+                    linux.exit_as(os.waitstatus_to_exitcode(ended[1]))
 
-    signal.signal(abort_signal, forward)
-    signal.signal(signal.SIGCHLD, reap)
-    held = channel.detach()
+
+def _keep_only(channel: int) -> None:
+    """Close every descriptor but the channel and the cell's stderr, on which refusals are told."""
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):  # what was refused is told on 2
+    for number in (0, 1):
         os.dup2(null, number)
-    os.dup2(held, 3)
-    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    os.dup2(channel, CHANNEL)
+    os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
     os.chdir("/")
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-    with socket.socket(fileno=3) as ours:
-        said, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-        if said != READY or not descriptors:
-            while True:
-                signal.pause()  # the worker failed, and has said so
-        listener = Listener(descriptors[0])
-        operations = make(listener)
-        machine = os.uname().machine
-        calls = [call for call in CALLS if call in NUMBERS[machine]]
-        linux.filter_system_calls(seccomp.only(calls, machine))
-        ours.sendall(READY)
-    while True:
-        try:
-            asked = listener.wait(pause if operations.is_waited_for else None)
-        except Gone:
-            signal.pause()  # the last caller has ended, and the worker's end comes
-            continue
-        # An answer that a signal interrupts is half given: the caller of an open would read a number that is none.
-        signal.pthread_sigmask(signal.SIG_BLOCK, handled)
-        if asked is not None:
-            operations.answer(asked)
-        if operations.is_waited_for and (now := time.monotonic()) >= again:
-            operations.try_again(interrupted=bool(aborts))
-            aborts.clear()
-            # However many wait, others are served nearly all of the time.
-            took = (time.monotonic() - now) * 1000
-            pause = min(RETRY_MILLISECONDS + round(took * RETRY_SHARE), RETRY_MILLISECONDS_MAX)
-            again = time.monotonic() + pause / 1000
-        elif not operations.is_waited_for:
-            aborts.clear()  # what is asked later is not interrupted by it
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
-
-
-def _exit_as(code: int) -> NoReturn:
-    """End as the worker has, so that the keeper reports what happened to it."""
-    if code < 0:
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(max(code, 0))

@@ -13,23 +13,10 @@ import sys
 from typing import Final, NamedTuple
 
 from toolcelld import linux
-from toolcelld.sandbox.system_calls.seccomp import (
-    ALLOW,
-    AND,
-    ARGUMENTS_OFFSET,
-    FAIL,
-    INSTRUCTION,
-    JUMP_IF_EQUAL,
-    LOAD,
-    NUMBER_OFFSET,
-    RETURN,
-    Instruction,
-)
-from toolcelld.sandbox.system_calls.syscalls import NUMBERS
+from toolcelld.sandbox.system_calls import seccomp
 
 __all__ = ["ASKED", "Gone", "Listener", "Question", "program"]
 
-ASK: Final = 0x7FC00000  # <linux/seccomp.h>: SECCOMP_RET_USER_NOTIF
 WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 """What makes a question of an open; `O_TMPFILE` needs one of the first two."""
 ALWAYS: Final = (
@@ -47,42 +34,18 @@ PAGE_BYTES: Final = 4096  # the smallest there is
 
 
 class Gone(Exception):
-    """Nobody can ask any more."""
+    """No process is left that the filter holds."""
 
 
 def program(machine: str, *, executes: bool) -> bytes:
-    """Return the filter that asks. It counts beside that of the cell.
+    """Return the filter that asks.
 
     Args:
         machine: As `uname` names it.
         executes: Whether programs may be started; else the guard is asked about them too.
     """
-    numbers = NUMBERS[machine]
     always = [*ALWAYS, *(() if executes else ("execve", "execveat"))]
-    instructions: list[Instruction] = [(LOAD, 0, 0, NUMBER_OFFSET)]
-    for name in always:
-        if name in numbers:
-            instructions += [(JUMP_IF_EQUAL, 0, 1, numbers[name]), (RETURN, 0, 0, ASK)]
-    for name, argument in OPENS.items():
-        if name in numbers:
-            instructions += [
-                (JUMP_IF_EQUAL, 0, 5, numbers[name]),
-                (LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * argument),
-                (AND, 0, 0, WRITES),
-                (JUMP_IF_EQUAL, 1, 0, 0),
-                (RETURN, 0, 0, ASK),
-                (RETURN, 0, 0, ALLOW),
-            ]
-    instructions += [
-        # A second listener would answer in the guard's place.
-        (JUMP_IF_EQUAL, 0, 4, linux.SYS_SECCOMP[machine]),
-        (LOAD, 0, 0, ARGUMENTS_OFFSET + 8),
-        (AND, 0, 0, linux.SECCOMP_FILTER_FLAG_NEW_LISTENER),
-        (JUMP_IF_EQUAL, 1, 0, 0),
-        (RETURN, 0, 0, FAIL | errno.EBUSY),
-        (RETURN, 0, 0, ALLOW),
-    ]
-    return b"".join(INSTRUCTION.pack(*instruction) for instruction in instructions)
+    return seccomp.asking(machine, always, {name: (argument, WRITES) for name, argument in OPENS.items()})
 
 
 class Question(NamedTuple):
@@ -106,9 +69,8 @@ class Listener:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        with contextlib.suppress(
-            OSError
-        ):  # before Linux 6.6; it has both on one processor, as only one of them runs
+        # Both processes on one processor, as only one of them runs. Before Linux 6.6 there is no such flag.
+        with contextlib.suppress(OSError):
             fcntl.ioctl(descriptor, linux.SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP)
         self._data = bytearray(DATA.size)
         self._nothing = bytes(DATA.size)
@@ -125,7 +87,7 @@ class Listener:
             milliseconds: None, the default, for any time.
 
         Raises:
-            Gone: Nobody is left who could ask.
+            Gone: No process is left that the filter holds.
         """
         if milliseconds is not None and not self._poll.poll(milliseconds):
             return None
@@ -174,10 +136,6 @@ class Listener:
         """Have the caller do it itself."""
         self._answer(linux.ANSWER.pack(question.id, 0, 0, linux.SECCOMP_USER_NOTIF_FLAG_CONTINUE))
 
-    def done(self, question: Question) -> None:
-        """Tell the caller that it is done."""
-        self._answer(linux.ANSWER.pack(question.id, 0, 0, 0))
-
     def failed(self, question: Question, error: int) -> None:
         """Tell the caller an error."""
         self._answer(linux.ANSWER.pack(question.id, 0, -error, 0))
@@ -189,8 +147,8 @@ class Listener:
         number: int = fcntl.ioctl(self._descriptor, linux.SECCOMP_IOCTL_NOTIF_ADDFD, add)
         return number
 
-    def returned(self, question: Question, number: int) -> None:
-        """Have the caller's call return a number."""
+    def returned(self, question: Question, number: int = 0) -> None:
+        """Have the caller's call return a number, by default 0."""
         self._answer(linux.ANSWER.pack(question.id, number, 0, 0))
 
     def _answer(self, answer: bytes) -> None:

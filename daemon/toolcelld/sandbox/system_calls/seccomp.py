@@ -14,7 +14,7 @@ import itertools
 import os
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from toolcelld import linux
@@ -29,7 +29,7 @@ from toolcelld.sandbox.system_calls.denied_syscalls import (
 )
 from toolcelld.sandbox.system_calls.syscalls import NEWEST, NUMBERS
 
-__all__ = ["load", "only", "program", "protecting", "warm_up"]
+__all__ = ["asking", "load", "only", "program", "protecting", "warm_up"]
 
 # <linux/bpf_common.h>
 LOAD: Final = 0x20  # a word of struct seccomp_data into the accumulator
@@ -44,6 +44,7 @@ INSTRUCTIONS_MAX: Final = 4096  # BPF_MAXINSNS
 # <linux/seccomp.h> and <linux/audit.h>
 ALLOW: Final = 0x7FFF0000
 FAIL: Final = 0x00050000  # with the errno
+ASK: Final = 0x7FC00000  # SECCOMP_RET_USER_NOTIF
 KILL: Final = 0x80000000  # the whole process
 NUMBER_OFFSET: Final = 0
 ARCHITECTURE_OFFSET: Final = 4
@@ -99,6 +100,37 @@ def only(names: Sequence[str], machine: str) -> bytes:
     return _packed(
         [*_of_architecture(machine), *itertools.chain(*allowed), (RETURN, 0, 0, FAIL | errno.EPERM)]
     )
+
+
+def asking(machine: str, names: Iterable[str], where: Mapping[str, tuple[int, int]] | None = None) -> bytes:
+    """Return the program that has the callers of these calls wait for the answer of a listener.
+
+    It also refuses to load a program with another listener, which would answer in place of the first one: the kernel asks
+    the newest, and allows another one as soon as the first is closed. It counts beside the program of the cell, which
+    kills calls of another architecture.
+
+    Args:
+        machine: As `uname` names it.
+        names: Calls that always wait.
+        where: Calls that wait if an argument has one of some bits: the argument and the bits. None by default.
+    """
+    numbers = NUMBERS[machine]
+    instructions: list[Instruction] = [(LOAD, 0, 0, NUMBER_OFFSET)]
+    for name in names:
+        if name in numbers:
+            instructions += [(JUMP_IF_EQUAL, 0, 1, numbers[name]), (RETURN, 0, 0, ASK)]
+    tested = {numbers[name]: (*test, ASK) for name, test in (where or {}).items() if name in numbers}
+    tested[linux.SYS_SECCOMP[machine]] = (1, linux.SECCOMP_FILTER_FLAG_NEW_LISTENER, FAIL | errno.EBUSY)
+    for number, (argument, bits, result) in tested.items():
+        instructions += [
+            (JUMP_IF_EQUAL, 0, 5, number),
+            (LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * argument),
+            (AND, 0, 0, bits),
+            (JUMP_IF_EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, result),
+            (RETURN, 0, 0, ALLOW),
+        ]
+    return _packed([*instructions, (RETURN, 0, 0, ALLOW)])
 
 
 def _assemble(refused: Table, machine: str) -> bytes:

@@ -5,8 +5,7 @@ be the project's. So it has the caller of `execve` wait until a listener answers
 where a thread lets each call go on. The call that succeeds ends this thread and closes the descriptor, before the first
 instruction of the program; a filter without a listener lets nothing through any more, for all processes that it holds.
 
-The kernel asks the newest of several filters, and allows another listener as soon as the first one is closed. So the
-filter also refuses to load one with a listener: a tool would answer for its own programs.
+The filter also refuses to load one with a listener: a tool would answer for its own programs.
 """
 
 from __future__ import annotations
@@ -19,46 +18,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from toolcelld import linux
-from toolcelld.sandbox.system_calls.seccomp import (
-    ALLOW,
-    AND,
-    ARGUMENTS_OFFSET,
-    FAIL,
-    INSTRUCTION,
-    JUMP_IF_EQUAL,
-    LOAD,
-    NUMBER_OFFSET,
-    RETURN,
-)
-from toolcelld.sandbox.system_calls.syscalls import NUMBERS
+from toolcelld.sandbox.system_calls import seccomp
 
 __all__ = ["LAYER", "execute", "program"]
 
 LAYER: Final = "no programs"
-ASK: Final = 0x7FC00000  # <linux/seccomp.h>: SECCOMP_RET_USER_NOTIF
-FLAGS_OFFSET: Final = ARGUMENTS_OFFSET + 8  # the second argument of seccomp(2)
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def program(machine: str) -> bytes:
-    """Return the filter. It counts beside that of the cell, which kills calls of another architecture."""
-    numbers = NUMBERS[machine]
-    return b"".join(
-        INSTRUCTION.pack(*instruction)
-        for instruction in (
-            (LOAD, 0, 0, NUMBER_OFFSET),
-            (JUMP_IF_EQUAL, 6, 0, numbers["execve"]),
-            (JUMP_IF_EQUAL, 5, 0, numbers["execveat"]),
-            (JUMP_IF_EQUAL, 0, 5, linux.SYS_SECCOMP[machine]),
-            (LOAD, 0, 0, FLAGS_OFFSET),
-            (AND, 0, 0, linux.SECCOMP_FILTER_FLAG_NEW_LISTENER),
-            (JUMP_IF_EQUAL, 2, 0, 0),
-            (RETURN, 0, 0, FAIL | errno.EBUSY),  # as the kernel answers while there is a listener
-            (RETURN, 0, 0, ASK),
-            (RETURN, 0, 0, ALLOW),
-        )
-    )
+    """Return the filter."""
+    return seccomp.asking(machine, ("execve", "execveat"))
 
 
 def execute(path: str, words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from toolcelld import linux
 from toolcelld.sandbox.setup import ABORT_SIGNAL, Plan
@@ -65,7 +65,7 @@ class Template:
                 return
             _, status = os.waitpid(self._child, 0)
             if (code := os.waitstatus_to_exitcode(status)) != FINISHED:
-                _exit_as(code)
+                linux.exit_as(code)
             if not (shared.reset() and self._leftovers.remove()):
                 os._exit(0)  # and the cell ends with what is left
             gone(call)
@@ -85,12 +85,3 @@ class Template:
         if self._child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, ABORT_SIGNAL)
-
-
-def _exit_as(code: int) -> NoReturn:
-    """Exit as the process of the call has, so that the keeper reports what happened to it."""
-    if code < 0:
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(max(code, 0))
