@@ -92,7 +92,10 @@ class Stream:
             if self._acknowledge_timer is not None:
                 self._acknowledge_timer.cancel()
             if self._writer is not None:
-                self._writer.cancel()
+                # A write to a stream that has ended fails at once. Cancelled, it would leave its end to come later, perhaps
+                # to a loop that is closed by then, which gRPC reports as an error of the next loop of the process.
+                if self._rpc.cancelled():
+                    self._writer.cancel()
                 await asyncio.wait({self._writer})
                 if not self._writer.cancelled():
                     self._writer.result()  # raises a failure of ours
