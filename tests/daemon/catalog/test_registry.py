@@ -195,8 +195,9 @@ async def test_slow_files_are_bounded_and_give_their_places_back(shop: Shop) -> 
         descriptions = DescriptionCache(group, shop.describe, shop, describing_max=2)
         with ExitStack() as wanted:
             tasks = [wanted.enter_context(descriptions.wanted(a_file(number))) for number in range(20)]
-            while shop.running < 2 * (1 + SLOW_MAX):
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(LONG):
+                while shop.running < 2 * (1 + SLOW_MAX):
+                    await asyncio.sleep(0.01)
             await asyncio.sleep(2 * SLOW_SECONDS)
             assert shop.running == 2 * (1 + SLOW_MAX)
             shop.opening.set()
