@@ -265,7 +265,8 @@ async def test_a_link_to_a_directory_is_that_directory(shop: Shop, project: Path
 
 
 @pytest.mark.parametrize(
-    "directory", ["relative", "", "/no/such/directory", "/dev/null", "/a\0b", "/" + "x" * 5000]
+    "directory",
+    ["relative", "", "/no/such/directory", "/dev/null", "/a\0b", "/" + "x" * 5000, "/proc/1/root/no/such"],
 )
 async def test_a_directory_that_is_none_is_refused(shop: Shop, directory: str) -> None:
     async with live(shop) as catalogs:
