@@ -241,7 +241,7 @@ class _Finder:
             here = tuple(dict.fromkeys((*before.names, *here)))
         present = names_in(directory, here)
         self._looked[directory] = Looked(Place.of(directory, status), here, present)
-        for name in present:
+        for name in present[:PLACES_MAX]:  # of more none would be held
             self.protect(os.path.join(directory, name))
         further: dict[str, list[str]] = {}
         for name in names:

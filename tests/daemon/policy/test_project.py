@@ -213,6 +213,21 @@ def test_all_configurations_of_a_project_have_one_allowance(place: Path) -> None
     )
 
 
+def test_of_more_entries_than_are_held_no_more_are_looked_at(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        put(place / f"CLAUDE{number}.md")
+    put(place / ".git/HEAD")
+    monkeypatch.setattr("toolcelld.policy.project.PLACES_MAX", 5)
+    looked: list[object] = []
+    realpath = os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(path) or realpath(path))
+    found = find_project(str(place), home="/nonexistent", names=["CLAUDE*.md"])
+    assert (len(found.protected), found.git) == (5, (f"{place}/.git",))
+    assert len(looked) < 12
+
+
 def test_a_directory_is_not_listed_for_each_name_that_is_missing(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
