@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -220,9 +220,14 @@ def test_of_more_entries_than_are_held_no_more_are_looked_at(
         put(place / f"CLAUDE{number}.md")
     put(place / ".git/HEAD")
     monkeypatch.setattr("toolcelld.policy.project.PLACES_MAX", 5)
-    looked: list[object] = []
+    looked: list[str] = []
     realpath = os.path.realpath
-    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(path) or realpath(path))
+
+    def noted(path: str) -> str:
+        looked.append(path)
+        return realpath(path)
+
+    monkeypatch.setattr(os.path, "realpath", noted)
     found = find_project(str(place), home="/nonexistent", names=["CLAUDE*.md"])
     assert (len(found.protected), found.git) == (5, (f"{place}/.git",))
     assert len(looked) < 12
@@ -232,9 +237,14 @@ def test_a_directory_is_not_listed_for_each_name_that_is_missing(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place / ".git/config", '[alias "x"]\n' + "".join(f"a = !./x{n}\n" for n in range(1000)))
-    listed: list[object] = []
+    listed: list[str] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+
+    def noted(path: str) -> Any:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
     found = find(place)
     assert len(found.looked[0].names) > 1000
     assert len(listed) < 20

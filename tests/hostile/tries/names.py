@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from toolcell import tool
@@ -45,6 +45,11 @@ def checked(result: int) -> int:
 def call(number: int, *arguments: object) -> int:
     words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
     return checked(libc.syscall(ctypes.c_long(number), *words))
+
+
+def in_turn(*steps: Callable[[], object]) -> None:
+    for step in steps:
+        step()
 
 
 def never() -> None:
@@ -162,7 +167,7 @@ def by_vanishing_file() -> None:
 
 
 @contextmanager
-def another(work: Callable[[], object]) -> Iterator[None]:
+def another(work: Callable[[], object]) -> Generator[None]:
     """Run something again and again in another process meanwhile."""
     child = os.fork()
     if not child:
@@ -316,6 +321,13 @@ def forged_umask() -> None:
     in_child(make)
 
 
+def in_removed_directory() -> None:
+    os.mkdir("gone")
+    gone = directory("gone")
+    os.rmdir("gone")
+    os.mkdir(".git", dir_fd=gone)
+
+
 def long_path(name: str, length: int) -> str:
     return "./" * ((length - len(name)) // 2) + name
 
@@ -344,7 +356,7 @@ TRIES: dict[str, Callable[[], object]] = {
     "at a descriptor with high bits": lambda: call(MKDIRAT, HERE & 0xFFFFFFFF | 7 << 32, b".git", 0o700),
     "at a descriptor of a file": lambda: os.mkdir(".git", dir_fd=os.open("plain", os.O_RDONLY)),
     "at no descriptor": lambda: call(MKDIRAT, 1 << 31, b".git", 0o700),
-    "at a closed directory": lambda: (os.mkdir("gone"), number := directory("gone"), os.rmdir("gone"), os.mkdir(".git", dir_fd=number)),
+    "at a closed directory": in_removed_directory,
     "the longest path": lambda: os.mkdir(long_path(".git", 4094)),
     "a longer path": lambda: os.mkdir(long_path(".git", 4098)),
     "deeper than any path": lambda: at_depth(lambda: os.mkdir(".git")),
@@ -357,8 +369,8 @@ TRIES: dict[str, Callable[[], object]] = {
     "link through /proc": lambda: write("own"),
     "link by a number": lambda: write("by-number"),
     "link from the temporary directory": lambda: write(os.path.join(tempfile.gettempdir(), "into")),
-    "link to a directory that is not there": lambda: (os.mkdir("github/"), os.mkdir("github/agents")),
-    "link of a link": lambda: (os.link("own", "own2", follow_symlinks=False), write("own2")),
+    "link to a directory that is not there": lambda: os.mkdir("github/"),
+    "link of a link": lambda: in_turn(lambda: os.link("own", "own2", follow_symlinks=False), lambda: write("own2")),
     # flags
     "open with high bits": lambda: call(OPENAT, HERE, b".envrc", (os.O_CREAT | os.O_WRONLY) | 1 << 40, 0o600),
     "open for neither": lambda: os.open(".envrc", os.O_CREAT | 3),
@@ -370,7 +382,7 @@ TRIES: dict[str, Callable[[], object]] = {
     "rename with a slash": lambda: os.rename("ready/", ".vscode/"),
     "rename with dots": lambda: os.rename("ready", "a/../.vscode"),
     "rename of what is filled": lambda: os.rename("gh", ".github"),
-    "exchange of what is filled": lambda: (os.makedirs(".github", exist_ok=True), call(RENAMEAT2, HERE, b"gh", HERE, b".github", 2)),
+    "exchange of what is filled": lambda: in_turn(lambda: os.makedirs(".github", exist_ok=True), lambda: call(RENAMEAT2, HERE, b"gh", HERE, b".github", 2)),
     "socket": lambda: os.mknod(".envrc", 0o140600),
     "directory by mknod": lambda: os.mknod(".git", 0o040700),
     "file system of files": lambda: os.link("plain", "a/./.envrc"),
@@ -386,11 +398,11 @@ TRIES: dict[str, Callable[[], object]] = {
     "race of a target": target_by_a_race,
     "race of a descriptor": directory_by_a_race,
     # processes and threads
-    "thread with its own directory": lambda: in_thread(lambda: (checked(libc.unshare(CLONE_FS)), os.chdir("a")), lambda: os.mkdir("../.git")),
+    "thread with its own directory": lambda: in_thread(lambda: in_turn(lambda: checked(libc.unshare(CLONE_FS)), lambda: os.chdir("a")), lambda: os.mkdir("../.git")),
     "thread with its own descriptors": lambda: in_thread(lambda: checked(libc.unshare(CLONE_FILES)), lambda: os.mkdir(".git", dir_fd=directory())),
     "sibling": lambda: in_child(lambda: os.mkdir(".git"), flags=CLONE_PARENT),
     "child that shares all": lambda: in_child(lambda: os.mkdir(".git"), flags=CLONE_FS | CLONE_FILES),
-    "orphan": lambda: in_child(lambda: in_child(lambda: (os.setsid(), os.mkdir(".git")))),
+    "orphan": lambda: in_child(lambda: in_child(lambda: in_turn(os.setsid, lambda: os.mkdir(".git")))),
     "program by vfork": lambda: subprocess.run(["mkdir", ".git"], check=True, capture_output=True, close_fds=False),
     "program in its own session": lambda: subprocess.run(["mkdir", ".git"], check=True, capture_output=True, start_new_session=True),
     "call of x32": lambda: call(X32 | MKDIR, b".git", 0o700),
@@ -400,7 +412,7 @@ TRIES: dict[str, Callable[[], object]] = {
     "snapshot": lambda: request(directory(), SNAPSHOT, b".vscode", directory("ready")),
     "snapshot, newer": lambda: request(directory(), SNAPSHOT_2, b".vscode", directory("ready")),
     "subvolume outside": lambda: request(directory("/usr"), SUBVOLUME, b"made"),
-    "mount in a user namespace": lambda: (checked(libc.unshare(NEW_USER | NEW_MOUNT)), os.mkdir(".git")),
+    "mount in a user namespace": lambda: in_turn(lambda: checked(libc.unshare(NEW_USER | NEW_MOUNT)), lambda: os.mkdir(".git")),
     "listener of its own": listener_of_its_own,
     "filter that lets it through": lambda: own_filter_then(lambda: os.mkdir(".git"), 0x7FFF0000),
     "filter that traces": lambda: own_filter_then(lambda: os.mkdir(".git"), 0x7FF00000),
