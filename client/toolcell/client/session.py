@@ -139,13 +139,14 @@ class Session:
         if span is not None:
             message.traceparent = span.traceparent
         state = CallState(request, encoded, connection, span)
+        call = state.call
         if connection.closed_by is not None:
             state.end(refused(connection.closed_by))
         elif known is not None:
             state.end(refused(_id_in_use(known.call)))
         else:
             connection.submit(state)
-        return state.call
+        return call
 
     def detach(self) -> None:
         """Keep the session when the context is left, for `connect(resume=…)`: for the linger, in which its calls go on."""
