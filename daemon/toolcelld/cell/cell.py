@@ -232,8 +232,8 @@ class Cell:
 
         Where there is no child the worker has exited, and the guard is about to.
         """
-        if self.processes.begin_guarded():
-            self._send_to_keeper(b"guarded")
+        if self.processes.begin_guarded() and not self._send_to_keeper(b"guarded"):
+            self.end()  # it would count the worker among what the worker has started
 
     def receive_sockets(self, on_socket: Callable[[socket.socket], None] | None) -> None:
         """Receive the sockets that the worker opens in the cell's own network, if it has one.
@@ -269,8 +269,10 @@ class Cell:
         if self._cgroup is not None:
             self._killed = max(0, len(self._cgroup.members()) - len(self.processes.builders))
             killed = self._cgroup.kill()
-        if not killed:
-            self._send_to_keeper(b"end")
+        if not killed and not self._send_to_keeper(b"end"):
+            # A keeper that waits for a processor has its queue full of other words; the end of the life line is one more.
+            with contextlib.suppress(OSError):
+                self._life.shutdown(socket.SHUT_WR)
         await asyncio.wait([self.ended], timeout=END_SECONDS_MAX)
         if self.ended.done():
             return
