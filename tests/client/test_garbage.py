@@ -23,7 +23,7 @@ def garbage() -> Counter[str]:
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
-        types = [type(found) for found in gc.garbage]
+        types: list[type[object]] = [type(found) for found in gc.garbage]
         return Counter(kind.__qualname__ for kind in types if kind.__module__.startswith("toolcell"))
     finally:
         gc.set_debug(0)

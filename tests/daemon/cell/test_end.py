@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """The end of a cell, as its keeper is told of it."""
 
 from __future__ import annotations
