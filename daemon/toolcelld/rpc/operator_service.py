@@ -135,7 +135,7 @@ class Operator(rpc.OperatorServicer):
 
     def _calls(self) -> Iterator[CallSummary]:
         for session in self._daemon.sessions.all:
-            for call in session.calls.values():
+            for call in list(session.calls.values()):
                 yield call.summary()
         yield from self._daemon.recent
 

@@ -291,7 +291,7 @@ class Session(Machine[SessionState, SessionEvent]):
             self._waiting.add(call, unread)
             if call.deadline is not None:
                 call.deadline.run()
-        for path, text in self._daemon.packages.preparing.items():
+        for path, text in list(self._daemon.packages.preparing.items()):
             self.prepare(path, text)
 
     def prepare(self, path: str, text: str) -> None:
