@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from toolcell._context.ui import QUESTION
 from toolcelld.calls.collector import OutputCollector
 from toolcelld.calls.functions import hooks
-from toolcelld.calls.outcomes.outcome import Kind, Outcome, Stop
+from toolcelld.calls.outcomes.outcome import QUESTION_CAUSE, Kind, Outcome, Stop
 from toolcelld.calls.outcomes.record import CallRecord
 from toolcelld.calls.questions import Questions
 from toolcelld.calls.timers import AbortEscalation, IdleTimer, PausableTimer
@@ -186,7 +186,12 @@ class Run:
         if self.questions is None:
             call = self.call
             self.questions = Questions(
-                call.id, self.plan.tool.name, call.session, self._answer, self._questions_changed
+                call.id,
+                self.plan.tool.name,
+                call.session,
+                self._answer,
+                self._questions_changed,
+                lambda why: call.stop(Stop(Kind.TIMED_OUT, QUESTION_CAUSE, why)),
             )
             if self.record.stop is not None:
                 self.questions.close(STOPPED)

@@ -143,6 +143,11 @@ class Session(Machine[SessionState, SessionEvent]):
         """The same without the tools that this session may not call: what its client sees."""
         return self._admission.offered(self._pin.catalog)
 
+    @property
+    def questions_seconds_max(self) -> float | None:
+        """The time for which the questions of one call may be open, together; None for no bound."""
+        return self._daemon.config.max.timeout_seconds
+
     # Streams
 
     @contextlib.contextmanager

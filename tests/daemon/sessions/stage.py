@@ -51,7 +51,7 @@ CALLS_PER_SESSION = 3
 LINGER_SECONDS = 10.0
 MOMENTS = 25
 """More turns of the loop than anything here takes from its cause to its last effect."""
-TOOLS = ("runs", "obeys", "queues", "asks", "requests", "asked", "hooked", "withheld")
+TOOLS = ("runs", "obeys", "queues", "asks", "asks again", "requests", "asked", "hooked", "withheld")
 STATES = (*TOOLS, "undescribed")
 """Where a call of each gets to, and stays:
 
@@ -59,6 +59,7 @@ runs        it runs, and ignores aborts
 obeys       it runs, and ends when it is aborted
 queues      its worker does not come
 asks        it has a question open; it ends with its answer
+asks again  it has a question open; with each answer that allows it, it asks another one
 requests    it has a service request open; it ends with the reply
 asked       a permission rule has a person asked before it runs
 hooked      a hook runs before it
@@ -79,31 +80,38 @@ class Cell:
         self.channel = self.stdio = self.processes = self
         self.answers: list[int] = []
         self._worker = worker
-        self._sequence = 0
+        self._sequence, self._tool = 0, ""
 
     def send(self, message: object, _: bytes = b"") -> None:
         match message:
             case CallMessage(seq=sequence, tool=tool):
-                self._sequence = sequence
+                self._sequence, self._tool = sequence, tool
                 self.answers.clear()
-                self.loop.call_soon(self._run, tool)
+                self.loop.call_soon(self._run)
             case AnswerMessage(ask=number) | ReplyMessage(ask=number):
                 assert number not in self.answers, "a question was answered twice"
                 self.answers.append(number)
-                self.loop.call_soon(self.report)
+                if isinstance(message, AnswerMessage) and message.allowed and self._tool == "asks again":
+                    self.loop.call_soon(self._ask, number + 1)
+                else:
+                    self.loop.call_soon(self.report)
             case RetireMessage():
                 self.end()
             case _:
                 raise AssertionError(message)
 
-    def _run(self, tool: str) -> None:
-        header: dict[str, Any] = {"seq": self._sequence, "ask": 1}
-        if tool == "asks":
-            self._worker.on_frame(Frame({"type": "ask", "question": "Go on?", **header}, b""))
-        elif tool == "requests":
-            self._worker.on_frame(Frame({"type": "request", "service": "ui", **header}, b"{}"))
-        elif tool == "withheld":
+    def _run(self) -> None:
+        if self._tool in ("asks", "asks again"):
+            self._ask(1)
+        elif self._tool == "requests":
+            header = {"type": "request", "seq": self._sequence, "ask": 1, "service": "ui"}
+            self._worker.on_frame(Frame(header, b"{}"))
+        elif self._tool == "withheld":
             self.report()
+
+    def _ask(self, number: int) -> None:
+        header = {"type": "ask", "seq": self._sequence, "ask": number, "question": "Go on?"}
+        self._worker.on_frame(Frame(header, b""))
 
     def report(self) -> None:
         """Report the end of the call, if one runs here."""

@@ -196,6 +196,56 @@ async def test_what_a_client_sends_after_its_session_has_ended_counts_for_no_oth
         await all_have_ended(stage)
 
 
+@pytest.mark.parametrize(
+    ("tool", "ending", "said"),
+    [
+        ("asks", ("TIMED_OUT", "question"), "its questions have waited 20 s for answers"),
+        ("requests", ("TIMED_OUT", "question"), "its questions have waited 20 s for answers"),
+        ("asked", ("DENIED", "permission"), "not allowed to run: its questions have waited 20 s"),
+    ],
+)
+async def test_a_question_that_nobody_answers_ends_its_call_within_the_most_that_a_call_may_take(
+    tool: str, ending: tuple[str, str], said: str
+) -> None:
+    async with staged(max_timeout_seconds=20.0) as stage:
+        line = stage.attach(answers=True, services=True)
+        await stage.settle()
+        await run_call(stage, line, tool, "c-1")
+        (call,) = stage.calls
+        await stage.pass_seconds(19.0)
+        assert not call.ended
+        await stage.pass_seconds(1.1)
+        await stage.pass_seconds(10.0)  # what a tool has to end after it was told
+        assert call.outcome is not None
+        assert (call.outcome.kind.name, call.outcome.cause) == ending
+        assert said in call.outcome.message
+        assert "[max] timeout" in call.outcome.message
+        assert "when somebody can answer" in call.outcome.message
+        line.send(close=pb.Close())
+        await stage.settle()
+        await all_have_ended(stage)
+
+
+async def test_the_time_of_all_questions_of_a_call_counts_together() -> None:
+    async with staged(max_timeout_seconds=20.0) as stage:
+        line = stage.attach(answers=True, services=True)
+        await stage.settle()
+        await run_call(stage, line, "asks again", "c-1")
+        (call,) = stage.calls
+        for number in (1, 2):
+            await stage.pass_seconds(9.0)
+            line.send(answer=pb.Answer(call_id="c-1", ask_id=number, allowed=True))
+            await stage.settle()
+            assert call.state is CallState.ASKING
+        await stage.pass_seconds(9.0)
+        await stage.pass_seconds(10.0)
+        assert call.outcome is not None
+        assert call.outcome.cause == "question"
+        line.send(close=pb.Close())
+        await stage.settle()
+        await all_have_ended(stage)
+
+
 class Step(NamedTuple):
     """Something that happens to a session."""
 
