@@ -35,6 +35,7 @@ REMEDIES = {
     "broken_tool": "See what is wrong with it: toolcell check",
     "draining": "The daemon is stopping; try again in a moment.",
     "unreachable": "Start the daemon: toolcell serve",
+    "deadline_exceeded": "See whether it answers at all: toolcell status",
 }
 
 
@@ -141,4 +142,7 @@ def refusal_of_rpc(error: grpc.aio.AioRpcError) -> Refusal:
     if code is grpc.StatusCode.UNAVAILABLE:
         message = f"The daemon does not answer: {error.details()}"
         return Refusal(code, "unreachable", message, REMEDIES["unreachable"])
-    return Refusal(code, code.name.lower(), error.details() or code.name)
+    reason = code.name.lower()
+    late = "The daemon has taken the request and has not answered it in time."
+    message = late if code is grpc.StatusCode.DEADLINE_EXCEEDED else error.details() or code.name
+    return Refusal(code, reason, message, REMEDIES.get(reason, ""))

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import grpc
 
-from toolcell.client.errors import Refusal, refusal_of_rpc
+from toolcell.client.errors import REMEDIES, Refusal, refusal_of_rpc
 from toolcell_proto.v1 import toolcell_pb2 as pb
 from toolcell_proto.v1.toolcell_pb2_grpc import ToolCellStub
 
@@ -36,6 +36,7 @@ NO_ANSWER = Refusal(
     grpc.StatusCode.DEADLINE_EXCEEDED,
     "unreachable",
     f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
+    REMEDIES["deadline_exceeded"],
 )
 NO_WELCOME = Refusal(
     grpc.StatusCode.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
