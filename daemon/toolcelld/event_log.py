@@ -85,7 +85,7 @@ class Broadcast(Generic[T]):
 
     def publish(self, item: T) -> None:
         """Queue an item for every reader; never blocks."""
-        for reader in self.readers:
+        for reader in list(self.readers):
             reader.put(item)
 
     @contextmanager

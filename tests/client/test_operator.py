@@ -87,7 +87,7 @@ async def test_a_daemon_that_hangs_is_refused_when_the_time_is_up(
     tmp_path.chmod(0o700)
     socket = str(tmp_path / "daemon.sock")
     async with await asyncio.start_unix_server(hang, socket), operate(Running(socket)) as operator:
-        with pytest.raises(Refused, match=r"did not answer within 0\.05 s"):
+        with pytest.raises(Refused, match="has not answered it in time"):
             await operator.ask(
                 operator.operator.GetStatus, operator_pb2.GetStatusRequest(), timeout_seconds=0.05
             )

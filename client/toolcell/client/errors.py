@@ -56,7 +56,11 @@ REMEDIES = {
     "broken_tool": "See what is wrong with it: toolcell check",
     "draining": "The daemon is stopping; try again in a moment.",
     "unreachable": "Start the daemon: toolcell serve",
+    "deadline_exceeded": "See whether it answers at all: toolcell status",
 }
+
+
+LATE = "The daemon has taken the request and has not answered it in time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +160,6 @@ def refusal_of_end(status: Status) -> Refusal:
     if code is Code.UNAVAILABLE:
         message = f"The daemon does not answer: {status.message}"
         return Refusal(code, "unreachable", message, REMEDIES["unreachable"])
-    return Refusal(code, code.name.lower(), status.message or code.name)
+    reason = code.name.lower()
+    message = LATE if code is Code.DEADLINE_EXCEEDED else status.message or code.name
+    return Refusal(code, reason, message, REMEDIES.get(reason, ""))

@@ -111,7 +111,7 @@ class LimitMonitor:
             if now - run.begun_at >= YOUNG_SECONDS:
                 self._look_at(run)
         self._loading = {worker for worker in self._loading if worker.state is WorkerState.STARTING}
-        for worker in self._loading:
+        for worker in list(self._loading):
             self._look_at_loading(worker)
 
     def _look_at_loading(self, worker: Worker) -> None:

@@ -28,6 +28,7 @@ from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
 from toolcelld.sandbox.policy import Enclosure
+from toolcelld.store import Store
 from toolcelld.worker import engine as worker
 
 __all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector"]
@@ -85,6 +86,7 @@ def diagnose(
     *,
     spill_bytes: int,
     kept: Sequence[Usage],
+    store: Store,
 ) -> Diagnosis:
     """Tell what there is. Reads some small files of /proc and /sys.
 
@@ -94,6 +96,7 @@ def diagnose(
         looked_at: What `look_at_engine` and `look_at_inspector` have found.
         spill_bytes: The size of the outputs on disk.
         kept: The environments and packages on disk.
+        store: The database.
     """
     # A tool that no rule speaks of: its name fits no pattern but those for all.
     settings = resolve(ruleset.config, "", {}, "")
@@ -107,6 +110,7 @@ def diagnose(
         *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
         _kept(kept),
+        *_database(store),
     ]
     return Diagnosis(settings.sandbox, enclosure, tuple(findings))
 
@@ -240,6 +244,13 @@ def _kept(kept: Sequence[Usage]) -> Finding:
     size = format_bytes(sum(usage.size_bytes for usage in unneeded))
     detail += f", {len(unneeded)} of them, of {size}, are asked for by no tool file"
     return Finding("host", "environments", "in use", detail, "toolcell prepare --remove-unused")
+
+
+def _database(store: Store) -> Iterator[Finding]:
+    for notice in store.notices:
+        yield Finding("host", "database", "missing", notice.text, notice.remedy)
+    if not store.notices:
+        yield Finding("host", "database", "in use", store.path)
 
 
 def _sysctl(name: str) -> str:

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from toolcell.client.errors import Code, Refusal, Refused, Unavailable, refusal_of_end
+from toolcell.client.errors import Code, Refused, Unavailable, refusal_of_end
 
+from .http2 import Status
 from .methods import Method, RequestT, ResponseT
 from .rpc import Link, open_link
 
@@ -46,8 +47,7 @@ class Channel:
             async with asyncio.timeout(timeout_seconds + OVERTIME_SECONDS):
                 status = await rpc.ended
         except TimeoutError:
-            text = f"The daemon did not answer within {timeout_seconds:g} s."
-            raise Refused(Refusal(Code.DEADLINE_EXCEEDED, "deadline_exceeded", text)) from None
+            raise Refused(refusal_of_end(Status(Code.DEADLINE_EXCEEDED))) from None
         finally:
             rpc.cancel()
         if status.code or len(answers) != 1:

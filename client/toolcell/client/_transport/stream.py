@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from toolcell.client.errors import Code, Refusal, refusal_of_end
+from toolcell.client.errors import REMEDIES, Code, Refusal, refusal_of_end
 from toolcell_proto.v1 import toolcell_pb2 as pb
 
 from .methods import ToolCellMethods
@@ -30,6 +30,7 @@ NO_ANSWER = Refusal(
     Code.DEADLINE_EXCEEDED,
     "unreachable",
     f"The daemon took the connection and did not answer within {WELCOME_SECONDS:g} s.",
+    REMEDIES["deadline_exceeded"],
 )
 NO_WELCOME = Refusal(
     Code.INTERNAL, "rude", "The daemon did not begin with its Welcome; is it a daemon of ours?"
