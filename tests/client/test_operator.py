@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from toolcell.client import Refused, Unavailable
 from toolcell.client._launch.daemon import Running
-from toolcell.client._transport import channel
+from toolcell.client._transport import channel, rpc
 from toolcell.client._transport.methods import Method, OperatorMethods, ToolCellMethods
 from toolcell.client._transport.operator import operate  # pyright: ignore[reportPrivateUsage]  # ours, for the command
 from toolcell_proto.v1 import operator_pb2
@@ -100,6 +101,33 @@ async def test_without_a_token_nobody_is_asked(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no token at"):
         async with operate(Running(str(tmp_path / "daemon.sock"))):
             pass
+
+
+async def test_a_daemon_that_asks_on_and_on_and_reads_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "UNSENT_BYTES_MAX", 1_000_000)
+    settings, ping = b"\0\0\0\4\0\0\0\0\0", b"\0\0\x08\6\0\0\0\0\0" + bytes(8)
+
+    asked: list[int] = []
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(settings)
+        with suppress(ConnectionError):
+            for number in range(1000):
+                writer.write(ping * 1000)
+                await writer.drain()
+                asked.append(number)
+        writer.close()
+
+    tmp_path.joinpath("operator.token").write_text(TOKEN)
+    tmp_path.chmod(0o700)
+    socket = str(tmp_path / "daemon.sock")
+    async with await asyncio.start_unix_server(ask, socket), operate(Running(socket)) as operator:
+        with pytest.raises(Refused, match="does not answer"):
+            await operator.ask(operator.operator.GetStatus, operator_pb2.GetStatusRequest())
+    assert len(asked) < 500
+    (tmp_path / "daemon.sock").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from .http2 import CANCELLED, Connection, Message, Status
 
 __all__ = ["Link", "Rpc", "open_link"]
 
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+"""What may wait for a daemon that does not read: more than the windows of any RPC. Who asks on and on (PING) is left."""
 CLOSE_SECONDS = 1.0
 """For what is still to be sent; a daemon that reads takes no time."""
 
@@ -132,6 +134,8 @@ class Link(asyncio.Protocol):
     def _write(self) -> None:
         if (out := self._http2.take()) and not self._transport.is_closing():
             self._transport.write(out)
+            if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+                self._transport.abort()
 
     def _wake(self) -> None:
         self._awaited = False
