@@ -101,7 +101,9 @@ def test_a_quick_run_measures_and_writes_what_was_asked_for(tmp_path: Path) -> N
     goals = {"warm_echo", "warm_p99", "fresh_paced", "fresh_rate", "memory"}
     of_waiting = {f"waiting_{n}" for n in WAITING}
     assert set(said["goals"]) == goals | of_engines | of_waiting
-    assert len({round(said["goals"][figure]["reached"], -1) for figure in of_waiting}) <= 2, "it grows with what waits"
+    assert len({round(said["goals"][figure]["reached"], -1) for figure in of_waiting}) <= 2, (
+        "it grows with what waits"
+    )
     assert all(goal["reached"] > 0 for goal in said["goals"].values())
     assert GOALS["fresh_rate"].title in done.stdout
     assert (tmp_path / "svg").read_text().startswith("<svg")

@@ -470,11 +470,10 @@ async def test_a_tool_runs_as_often_as_it_may_and_others_pass_it(workers: list[F
 async def test_what_an_event_costs_does_not_grow_with_what_waits(
     workers: list[FakeWorker], files: int
 ) -> None:
-    steps = {
-        waiting: await steps_of_an_event(workers, waiting, files) for waiting in (10, 100, 1000)
-    }
+    steps = {waiting: await steps_of_an_event(workers, waiting, files) for waiting in (10, 100, 1000)}
     assert steps[1000] <= steps[100] * 1.1, steps
-    assert steps[100] <= steps[10] * 1.5, steps  # of ten calls the last ones find fewer files that others wait for
+    # Of ten calls the last ones find fewer files that others wait for.
+    assert steps[100] <= steps[10] * 1.5, steps
 
 
 async def steps_of_an_event(workers: list[FakeWorker], waiting: int, files: int) -> float:
