@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -106,7 +106,11 @@ async def test_leaving_waits_for_the_write_that_it_began(
         def __init__(self, channel: grpc.aio.Channel) -> None:
             super().__init__(channel)
             attach = self.Attach
-            self.Attach = lambda **options: Slow(attach(**options))
+
+            def slow(**options: Any) -> Slow:
+                return Slow(attach(**options))
+
+            cast("Any", self).Attach = slow
 
     monkeypatch.setattr("toolcell.client._transport.stream.ToolCellStub", Stub)
     async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
