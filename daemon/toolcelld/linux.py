@@ -407,12 +407,12 @@ def move_mount(tree: int, to: str | int) -> None:
     _checked(result, f"move_mount to {to}")
 
 
-def set_read_only(what: str | int) -> None:
-    """Make the mounts at and below a path, or a detached copy, read-only."""
+def set_read_only(what: str | int, *, alone: bool = False) -> None:
+    """Make the mounts at and below a path, or a detached copy, read-only; with `alone` without those below."""
     attributes = _MountAttributes(attr_set=MOUNT_ATTR_RDONLY)
     where, path = (AT_FDCWD, what.encode()) if isinstance(what, str) else (what, b"")
     result = _libc.syscall(
-        SYS_MOUNT_SETATTR, where, path, ctypes.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
+        SYS_MOUNT_SETATTR, where, path, ctypes.c_uint(AT_EMPTY_PATH | (0 if alone else AT_RECURSIVE)),
         ctypes.byref(attributes), ctypes.sizeof(attributes),
     )  # fmt: skip
     _checked(result, f"mount_setattr {what}")

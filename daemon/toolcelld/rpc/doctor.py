@@ -20,6 +20,7 @@ from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.resolution.settings import resolve
 from toolcelld.environments.engine import INSTALLING, engine_here, passed_over
 from toolcelld.environments.kept import Usage
+from toolcelld.environments.programs import programs_of
 from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
 from toolcelld.files.regular import read_regular
@@ -31,7 +32,7 @@ from toolcelld.sandbox.policy import Enclosure
 from toolcelld.store import Store
 from toolcelld.worker import engine as worker
 
-__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector"]
+__all__ = ["Diagnosis", "Finding", "diagnose", "look_at_engine", "look_at_inspector", "look_at_programs"]
 
 
 State = Literal["in use", "available", "missing", "unknown"]
@@ -93,7 +94,7 @@ def diagnose(
     Args:
         ruleset: The rules in force.
         groups: The control groups of the daemon.
-        looked_at: What `look_at_engine` and `look_at_inspector` have found.
+        looked_at: What `look_at_engine`, `look_at_programs` and `look_at_inspector` have found.
         spill_bytes: The size of the outputs on disk.
         kept: The environments and packages on disk.
         store: The database.
@@ -146,6 +147,21 @@ def _layers(ruleset: Ruleset, used: Enclosure | None) -> Iterator[Finding]:
     for layer in dict.fromkeys(layer for kind in ENCLOSURES for layer in reported.get(kind, ())):
         kinds = [kind for kind in ENCLOSURES if layer in reported.get(kind, ())]
         yield Finding("layer", layer, "in use" if layer in in_use else "available", f"of {', '.join(kinds)}")
+
+
+def look_at_programs(ruleset: Ruleset) -> tuple[Finding, ...]:
+    """Tell which files the programs are that the daemon starts or gives to cells, as it has fixed them. Blocks."""
+    paths = ruleset.host_paths
+    programs = programs_of(paths.environment.get("PATH", os.defpath), paths.home)
+    found: list[Finding] = []
+    for program in programs.fixed:
+        name = f"program {program.name}"
+        if fault := programs.fault_now(program):
+            remedy = f"put a {program.name} on PATH where only you and root can write, and restart the daemon"
+            found.append(Finding("host", name, "missing", f"{program.place}: {fault}", remedy))
+        else:
+            found.append(Finding("host", name, "in use", str(program)))
+    return tuple(found)
 
 
 def look_at_inspector() -> Finding:

@@ -35,7 +35,7 @@ from toolcelld.policy.project import Project
 from toolcelld.policy.trust import TRUSTED_MAX
 from toolcelld.pool.quarantine import Quarantined
 from toolcelld.rpc.agent_service import LOOK_SECONDS_MAX, refusals
-from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector
+from toolcelld.rpc.doctor import diagnose, look_at_engine, look_at_inspector, look_at_programs
 from toolcelld.rpc.messages.decoding import PROTOCOL
 from toolcelld.rpc.messages.encoding import call_info, encode_problem, timestamp
 from toolcelld.rpc.messages.shown_values import shown_arguments, shown_result
@@ -430,6 +430,7 @@ class Operator(rpc.OperatorServicer):
         daemon = self._daemon
         looked_at = (
             await look_at_engine(daemon.ruleset, daemon.pool),
+            *await asyncio.to_thread(look_at_programs, daemon.ruleset),
             await asyncio.to_thread(look_at_inspector),
         )
         kept = await daemon.kept.look()

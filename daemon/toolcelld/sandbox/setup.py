@@ -67,6 +67,7 @@ __all__ = [
     "Plan",
     "SetupFailed",
     "default_signals",
+    "open_nothing",
     "open_standard_streams",
     "own_places",
     "walk",
@@ -166,6 +167,8 @@ class Plan:
     and of init are not used, and the hooks of the standard library write to 200 pages that are shared until then."""
     asking: Asking | None = None
     """The worker's side of its guard; None without one."""
+    only_hold: Sequence[str] = ()
+    """Mounts of a strict cell in which nothing is written once its view is complete."""
     imported_last: str = ""
     """The module that the zygote imported last; empty in an interpreter that has no zygote."""
 
@@ -228,6 +231,13 @@ def default_signals() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
+def open_nothing() -> None:
+    """Open descriptor 0 anew, on /dev/null."""
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
+
+
 def open_standard_streams() -> None:
     """Open the streams of Python on the descriptors 0 to 2, as every worker has them."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open until the process exits
@@ -255,8 +265,13 @@ def _view(plan: Plan) -> str | None:
     policy, limits = plan.setup.policy, plan.setup.limits
     if policy.enclosure != "strict":
         return None
-    namespaces.mount_view(policy, own_places(), limits.disk_bytes)
+    plan.only_hold = namespaces.mount_view(policy, own_places(), limits.disk_bytes)
+    open_nothing()  # not the host's any more, whose mode and times its owner could change: the one in the view is read-only
     return "mount namespace"
+
+
+def _close_view(plan: Plan) -> None:
+    namespaces.close_view(plan.only_hold)
 
 
 def _surroundings(plan: Plan) -> None:
@@ -466,6 +481,7 @@ WANTED: Final[Sequence[Step]] = (
     _view,
     _pids,
     _names,
+    _close_view,
     _surroundings,
     _handover,
     _limits,
