@@ -106,7 +106,7 @@ async def test_leaving_waits_for_the_write_that_it_began(
         def __init__(self, channel: grpc.aio.Channel) -> None:
             super().__init__(channel)
             attach = self.Attach
-            self.Attach = lambda **options: Slow(attach(**options))
+            self.Attach = lambda **options: Slow(attach(**options))  # type: ignore[assignment]  # a stand-in
 
     monkeypatch.setattr("toolcell.client._transport.stream.ToolCellStub", Stub)
     async with daemon(tmp_path, echo) as scripted, connect(scripted.socket, daemon="running") as session:
