@@ -55,7 +55,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -qq --workers=0 -x /tests/
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
+.PHONY: help test test-slow check lint types types-mypy types-pyright imports contract pytest coverage test-agents pytest-agents types-agents types-agents-mypy types-agents-pyright engines plugin wheel docs test-libraries test-hostile test-kills test-unprivileged test-unprivileged-hostile test-systemd test-systemd-hostile nightly demo bench endurance fuzz fuzz-guided audit lock generate first-hour pictures clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -148,6 +148,9 @@ test-unprivileged-hostile: $(READY) ## for root: the hostile tools as the user `
 # 77: no service manager can be started here, and a line says why.
 test-systemd: $(READY) ## for root: in a user service of a real systemd, which is started for it
 	@.ci/unprivileged --service $(BIN)/python $(SERVICE) || [ $$? = 77 ]
+
+test-systemd-hostile: $(READY) ## for root: the hostile tools in a user service of a real systemd
+	@BOOT_SECONDS_MAX=3600 .ci/unprivileged --service $(BIN)/python $(BY_GROUP) --durations=5 $(HOSTILE) || [ $$? = 77 ]
 
 nightly: ## what finds less and takes hours: other Pythons whole, long fuzzing, the hostile suite as root and under systemd
 	@.ci/run nightly
