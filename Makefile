@@ -172,16 +172,15 @@ fuzz: $(READY) ## long fuzzing of messages, requests and tool files; an hour or 
 	@$(BIN)/pytest --quiet $(BY_FILE) --timeout=0 --hypothesis-profile=nightly -m hypothesis $(FUZZ)
 
 fuzz-guided: $(READY)
-	@if $(INSTALL) --only-binary atheris --group fuzz 2>$(VENV)/fuzz.log; then \
+	@$(INSTALL) --only-binary atheris --group fuzz
+	@if $(BIN)/python -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("atheris"))'; then \
 	  for harness in $(HARNESSES); do \
 	    echo "fuzzing: $$harness, $(FUZZ_SECONDS) s"; \
 	    $(BIN)/python tests/fuzz/guided.py $$harness -max_total_time=$(FUZZ_SECONDS) >$(VENV)/fuzz.log 2>&1 \
 	      || { cat $(VENV)/fuzz.log; exit 1; }; \
 	    grep '^Done' $(VENV)/fuzz.log; \
 	  done; \
-	elif grep -q 'No matching distribution found for atheris' $(VENV)/fuzz.log; then \
-	  echo "not fuzzed: there is no wheel of atheris for $$($(BIN)/python --version) on $$(uname -m)"; \
-	else cat $(VENV)/fuzz.log; exit 1; fi
+	else echo "not fuzzed: there is no wheel of atheris for $$(uname -m)"; fi
 
 # What registries know of faults in the packages that we ship and use; fails as well where they do not say.
 audit: $(READY) ## known faults in the locked packages, by pip-audit and npm audit
