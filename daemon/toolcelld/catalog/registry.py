@@ -186,7 +186,10 @@ def resolved(directory: str) -> str:
     """Return the resolved path of an existing directory. Raises `DirectoryError`."""
     if "\0" in directory or not os.path.isabs(directory):
         raise DirectoryError("the directory must be an absolute path")
-    real = os.path.realpath(directory)
+    try:
+        real = os.path.realpath(directory)
+    except OSError as error:  # a link that may not be read, or is another file by then
+        raise DirectoryError(f"{directory} cannot be found: {error.strerror}") from error
     if not os.path.isdir(real):
         raise DirectoryError(f"{directory} is not a directory; name one that exists")
     try:

@@ -20,6 +20,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from urllib.parse import quote, quote_plus
 
 from toolcelld.protocol.frames import Frame
 
@@ -167,7 +168,11 @@ class StreamRedactor:
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """Yield the value and its Python `repr`, each also as JSON and as JSON in a JSON string; then its long lines."""
+    """Yield the value and its Python `repr`, each also as JSON and as JSON in a JSON string; as part of an address, which
+    errors of clients name; then its long lines."""
+    for quoted in (quote, quote_plus):
+        yield quoted(value, safe="", errors="surrogateescape")
+    yield quote(value, errors="surrogateescape")
     for text in (value, repr(value)[1:-1]):
         yield text
         for ascii_only in (True, False):

@@ -30,7 +30,7 @@ from toolcelld.config.protected import ALWAYS
 from toolcelld.files.owners import user_name, walk
 from toolcelld.files.paths import Place, is_below
 from toolcelld.inspector.process import InspectionError
-from toolcelld.policy.repository import common_directory, gitdir_named, named_by, submodules
+from toolcelld.policy.repository import Allowance, common_directory, gitdir_named, named_by, submodules
 
 __all__ = ["Looked", "Project", "find_project", "names_in"]
 
@@ -38,6 +38,7 @@ ENTRIES_MAX: Final = 65536
 """Listed of one directory for patterns, in some 30 ms; the names without `*` are looked for one by one beyond it."""
 LINKS_MAX: Final = 8
 """Links that lead to links, of one protected name."""
+MAGIC: Final = "*?["
 PLACES_MAX: Final = 1024
 """Each costs a mount of some 10 µs in every cell."""
 
@@ -194,6 +195,7 @@ class _Finder:
         self._git: dict[str, None] = {}
         self._looked: dict[str, Looked] = {}
         self._unread = ""
+        self._allowance = Allowance()
 
     def project(self, worktree: str, repository: tuple[Place, ...], fault: str) -> Project:
         """Return what was collected."""
@@ -239,7 +241,7 @@ class _Finder:
             here = tuple(dict.fromkeys((*before.names, *here)))
         present = names_in(directory, here)
         self._looked[directory] = Looked(Place.of(directory, status), here, present)
-        for name in present:
+        for name in present[:PLACES_MAX]:  # of more none would be held
             self.protect(os.path.join(directory, name))
         further: dict[str, list[str]] = {}
         for name in names:
@@ -282,8 +284,13 @@ class _Finder:
         above = os.path.dirname(path)
         while not os.path.lexists(above) and is_below(above, self._root):
             path, above = above, os.path.dirname(above)
-        if is_below(above, self._root) and self.hold(above):
-            self.look(above, (os.path.basename(path),))
+        if not (is_below(above, self._root) and self.hold(above)):
+            return
+        name = os.path.basename(path)
+        if (before := self._looked.get(above)) is None:
+            self.look(above, (name,))
+        elif name not in before.names:  # nothing of it is there that would have to be protected
+            self._looked[above] = before._replace(names=(*before.names, name))
 
     def _protect_repository(self, path: str) -> None:
         """Protect what git runs or reads for a repository, beside its `.git`."""
@@ -291,7 +298,7 @@ class _Finder:
         if not git:
             return
         self.protect(git)
-        for named in named_by(git, os.path.dirname(path), self._home):
+        for named in named_by(git, os.path.dirname(path), self._home, self._allowance):
             self.protect(named)
         if not is_below(git, path):  # a link or a file: what it names belongs to this worktree
             return
@@ -317,6 +324,8 @@ def names_in(directory: str | int, names: Sequence[str]) -> tuple[str, ...]:
     """
     entries: list[str] = []
     complete = True
+    if not any(letter in name for name in names for letter in MAGIC):  # the directory may be large
+        return tuple(name for name in dict.fromkeys(names) if _is_in(directory, name))
     try:
         with os.scandir(directory) as listing:
             for entry in listing:
@@ -329,7 +338,7 @@ def names_in(directory: str | int, names: Sequence[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     known = set(entries)
     for name in names:
-        if any(letter in name for letter in "*?["):
+        if any(letter in name for letter in MAGIC):
             found.update(dict.fromkeys(sorted(fnmatch.filter(entries, name))))
         elif name in known or (not complete and _is_in(directory, name)):
             found[name] = None

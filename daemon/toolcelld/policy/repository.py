@@ -17,6 +17,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from toolcelld.files.owners import walk
@@ -25,7 +26,7 @@ from toolcelld.files.regular import NotRegularError, TooLargeError, read_regular
 from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 
-__all__ = ["common_directory", "gitdir_named", "named_by", "submodules"]
+__all__ = ["Allowance", "common_directory", "gitdir_named", "named_by", "submodules"]
 
 T = TypeVar("T")
 
@@ -34,23 +35,41 @@ SYSTEM_CONFIG: Final = "/etc/gitconfig"
 PATH_BYTES_MAX: Final = 4096 + 1  # PATH_MAX, and a newline
 INDEX_BYTES_MAX: Final = 16 * 2**20  # an index of some 150,000 files
 ENTRIES_MAX: Final = 512  # of .git and of its hooks
-CONFIG_BYTES_MAX: Final = 2**19  # of one configuration with what it includes
+CONFIG_BYTES_MAX: Final = 2**19
+"""Of all configurations that come with a project, its submodules' and included ones; they take a second to read."""
 INCLUDES_MAX: Final = 64
 """Files of one configuration; git refuses includes that are nested more than ten deep."""
 DEPTH_MAX: Final = 10
-NAMED_MAX: Final = 10_000  # by one configuration
+NAMED_MAX: Final = 1024
+"""By all configurations that come with a project; each name costs some system calls."""
 SUBMODULES_MAX: Final = 256
 WORKTREES_MAX: Final = 1024
 """Of one repository; with more of them its directory is not opened."""
 
 
-def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
+@dataclass(slots=True)
+class Allowance:
+    """What is still read of the configurations that come with a project, however many repositories are in it."""
+
+    bytes_left: int = CONFIG_BYTES_MAX
+    names_left: int = NAMED_MAX
+
+    def take(self, path: str, size: int, names: int) -> None:
+        """Count a file and the names in it. Raises `InspectionError` that names the file, if they are too many."""
+        self.bytes_left -= size
+        self.names_left -= names
+        if self.bytes_left < 0 or self.names_left < 0:
+            raise InspectionError(f"{path} and git's other configurations here are longer than is read")
+
+
+def named_by(git: str, worktree: str, home: str, allowance: Allowance) -> Iterator[str]:
     """Yield the paths outside of a git directory that git runs or reads as configuration; they may not exist.
 
     Args:
         git: The path of the git directory.
         worktree: The directory in which git works with it.
         home: The user's home directory.
+        allowance: Of the project; the user's own configuration does not count.
 
     Raises:
         InspectionError: A configuration cannot be read; the text names it.
@@ -58,27 +77,24 @@ def named_by(git: str, worktree: str, home: str) -> Iterator[str]:
     common = _path_in(git, "commondir") or git  # a linked worktree has the configuration of its repository
     for directory in (git, os.path.join(git, "hooks"), os.path.join(git, "info")):
         yield from _links(directory)
+    for path in (os.path.join(common, "config"), os.path.join(git, "config.worktree")):
+        yield from _named_with_includes(path, worktree, home, allowance)
     for path in (
-        os.path.join(common, "config"),
-        os.path.join(git, "config.worktree"),
-        os.path.join(home, ".gitconfig"),
-        os.path.join(home, ".config", "git", "config"),
-        SYSTEM_CONFIG,
-    ):
-        yield from _named_with_includes(path, worktree, home)
+        os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"), SYSTEM_CONFIG
+    ):  # fmt: skip
+        yield from _named_with_includes(path, worktree, home, Allowance())
 
 
-def _named_with_includes(path: str, worktree: str, home: str) -> Iterator[str]:
+def _named_with_includes(path: str, worktree: str, home: str, allowance: Allowance) -> Iterator[str]:
     """Yield what a configuration file and all that it includes name. The file may be behind a link of the user's."""
-    waiting, seen, bytes_left, left = [(path, 0)], {path}, CONFIG_BYTES_MAX, NAMED_MAX
-    while waiting and bytes_left > 0:
+    waiting, seen = [(path, 0)], {path}
+    while waiting:
         file, depth = waiting.pop()
-        raw = _read(file, FILE_BYTES_MAX, opened=os.open)[:bytes_left]
-        bytes_left -= len(raw)
-        for naming, name in _inspected(file, answers.git_config, raw)[:left]:
-            left -= 1
-            if naming == "submodule":
-                continue
+        raw = _configuration(file)
+        allowance.take(file, len(raw), 0)
+        found = [each for each in _inspected(file, answers.git_config, raw) if each[0] != "submodule"]
+        allowance.take(file, 0, len(found))
+        for naming, name in found:
             named = _resolved(name, os.path.dirname(file) if naming == "include" else worktree, home)
             # A word without a slash is a program on PATH, or an argument that may be a file.
             if naming != "command" or "/" in name or os.path.lexists(named):
@@ -86,6 +102,16 @@ def _named_with_includes(path: str, worktree: str, home: str) -> Iterator[str]:
             if naming == "include" and named not in seen and depth < DEPTH_MAX and len(seen) < INCLUDES_MAX:
                 seen.add(named)
                 waiting.append((named, depth + 1))
+
+
+def _configuration(path: str) -> bytes:
+    """Return the content of a configuration; nothing where there is none. Raises `InspectionError` for one that is too long."""
+    try:
+        return read_regular(path, FILE_BYTES_MAX)
+    except TooLargeError as error:
+        raise InspectionError(f"{path} is longer than is read") from error
+    except (OSError, ValueError, NotRegularError):
+        return b""
 
 
 def _resolved(name: str, directory: str, home: str) -> str:
@@ -185,9 +211,9 @@ def _is_plain(name: str) -> bool:
     return "\0" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
-def _read(path: str, bytes_max: int, *, opened: Callable[[str, int], int] = open_plain) -> bytes:
-    """Return the content of a regular file; nothing where there is none. By default no component may be a link."""
+def _read(path: str, bytes_max: int) -> bytes:
+    """Return the content of a regular file; nothing where there is none. No component may be a link."""
     try:
-        return read_regular(path, bytes_max, opened=opened)
+        return read_regular(path, bytes_max, opened=open_plain)
     except (OSError, ValueError, NotRegularError, TooLargeError):
         return b""

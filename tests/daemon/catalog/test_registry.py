@@ -14,7 +14,7 @@ import pytest
 from toolcelld.catalog import directory as shelf
 from toolcelld.catalog.catalog import Catalog
 from toolcelld.catalog.describing.description import Broken, Described, Description
-from toolcelld.catalog.describing.descriptions import DescriptionCache
+from toolcelld.catalog.describing.descriptions import SLOW_MAX, SLOW_SECONDS, DescriptionCache
 from toolcelld.catalog.discovery.scan import Scan
 from toolcelld.catalog.discovery.sources import ToolFile
 from toolcelld.catalog.registry import CatalogRegistry, DirectoryError
@@ -172,6 +172,42 @@ def a_file(number: int) -> ToolFile:
     return ToolFile("/p/a.py", "user", "global", "a", b"1", f"d{number}", "/p")
 
 
+async def test_files_that_hang_keep_those_of_other_directories_waiting_for_a_moment_only(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.closed = {f"hang{number}" for number in range(20)}
+    places = [tmp_path / name for name in ("hostile", "honest")]
+    for place in places:
+        (place / ".toolcell/tools").mkdir(parents=True)
+    write(places[0], **dict.fromkeys(shop.closed, "1"))
+    async with live(shop) as catalogs:
+        await catalogs.open(str(places[0]), wait_seconds=0)
+        await shop.waiting.wait()
+        pin = await catalogs.open(write(places[1], words="2"), wait_seconds=LONG)
+        assert list(pin.catalog.tools) == ["words"]
+        assert len(shop.described) == 3
+        shop.opening.set()
+
+
+async def test_slow_files_are_bounded_and_give_their_places_back(shop: Shop) -> None:
+    shop.closed = {"a"}
+    async with asyncio.TaskGroup() as group:
+        descriptions = DescriptionCache(group, shop.describe, shop, describing_max=2)
+        with ExitStack() as wanted:
+            tasks = [wanted.enter_context(descriptions.wanted(a_file(number))) for number in range(20)]
+            async with asyncio.timeout(LONG):
+                while shop.running < 2 * (1 + SLOW_MAX):
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(2 * SLOW_SECONDS)
+            assert shop.running == 2 * (1 + SLOW_MAX)
+            shop.opening.set()
+            await asyncio.wait(tasks)
+            shop.most_running, shop.closed = 0, set()
+            more = [wanted.enter_context(descriptions.wanted(a_file(number))) for number in range(20, 40)]
+            await asyncio.wait(more)
+    assert shop.most_running == 2
+
+
 async def test_what_nothing_wants_any_more_is_not_begun_and_can_be_wanted_again(shop: Shop) -> None:
     shop.closed = {"a"}
     async with asyncio.TaskGroup() as group:
@@ -229,7 +265,8 @@ async def test_a_link_to_a_directory_is_that_directory(shop: Shop, project: Path
 
 
 @pytest.mark.parametrize(
-    "directory", ["relative", "", "/no/such/directory", "/dev/null", "/a\0b", "/" + "x" * 5000]
+    "directory",
+    ["relative", "", "/no/such/directory", "/dev/null", "/a\0b", "/" + "x" * 5000, "/proc/1/root/no/such"],
 )
 async def test_a_directory_that_is_none_is_refused(shop: Shop, directory: str) -> None:
     async with live(shop) as catalogs:

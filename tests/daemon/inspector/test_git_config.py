@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolcelld.inspector.git_config import Entry, parse
-from toolcelld.policy.repository import named_by, submodules
+from toolcelld.policy.repository import Allowance, named_by, submodules
 
 PIECES = st.sampled_from(
     ["[core]", '[filter "a b"]', '[Filter "x\\"y"]', "hooksPath", "clean", "=", " ", "\t", '"', "\\\n", "\\t", "\\\\",
@@ -67,7 +67,7 @@ def named(tmp_path: Path, **files: str) -> set[str]:
         path = tmp_path / "p" / name.replace("__", "/").replace("dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    found = named_by(str(tmp_path / "p" / ".git"), str(tmp_path / "p"), "/home/u")
+    found = named_by(str(tmp_path / "p" / ".git"), str(tmp_path / "p"), "/home/u", Allowance())
     return {path.removeprefix(f"{tmp_path}/p/") for path in found}
 
 

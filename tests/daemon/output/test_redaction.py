@@ -46,6 +46,12 @@ def test_a_value_is_found_in_every_spelling(spelled: str) -> None:
     assert not any(part in told for part in ("BEGIN", "END", "c\\d"))
 
 
+@pytest.mark.parametrize("quoted", ["a%2Fb%2Bc%3D%3D+d", "a%2Fb%2Bc%3D%3D%20d", "a/b%2Bc%3D%3D%20d"])
+def test_a_value_in_an_address_is_redacted(quoted: str) -> None:
+    told = Redactor(["a/b+c== d"]).redacted(f"https://host/?key={quoted}&x=1".encode())
+    assert told == b"https://host/?key=" + b"*" * len(quoted) + b"&x=1"
+
+
 def test_each_line_of_a_value_is_redacted() -> None:
     assert Redactor([KEY]).redacted(b"-----END KEY-----") == b"*" * 17
 

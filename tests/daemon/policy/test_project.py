@@ -17,7 +17,7 @@ from toolcelld.inspector import answers
 from toolcelld.inspector.process import InspectionError
 from toolcelld.policy import repository
 from toolcelld.policy.project import Project, find_project
-from toolcelld.policy.repository import named_by, submodules
+from toolcelld.policy.repository import Allowance, named_by, submodules
 
 NAMES = (".claude", ".envrc", "*.code-workspace", ".github/hooks", "CLAUDE.md", ".venv")
 
@@ -180,7 +180,64 @@ def test_what_gits_configuration_names_is_protected(place: Path) -> None:
     (place / ".git/hooks").mkdir()
     (place / ".git/hooks/pre-push").symlink_to("../../scripts/check")
     assert protected(find(place)) == [".git", "git/config", "my hooks", "scripts/check"]
-    assert str(place / "x") in set(named_by(str(place / ".git"), str(place), "/nonexistent"))
+    assert str(place / "x") in set(named_by(str(place / ".git"), str(place), "/nonexistent", Allowance()))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#" * 2**18 + "\n", "/.git/config is longer than is read"),
+        (
+            '[alias "x"]\n' + "a = !./x y/z\n" * 600,
+            "/.git/config and git's other configurations here are longer than is read",
+        ),
+    ],
+)
+def test_a_project_of_which_more_would_have_to_be_read_cannot_be_trusted(
+    place: Path, text: str, why: str
+) -> None:
+    put(place / ".git/config", text)
+    found = find(place)
+    assert (found.unread, found.trustworthy) == (f"{place}{why}", False)
+
+
+def test_all_configurations_of_a_project_have_one_allowance(place: Path) -> None:
+    put(place / ".gitmodules", "".join(f'[submodule "{n}"]\npath = m{n}\n' for n in range(5)))
+    for number in range(5):
+        put(place / f"m{number}/.git/config", f"# {number}\n" + "#" * (2**17 - 10) + "\n")
+    put(place / ".git/config", "")
+    found = find(place)
+    assert len(protected(found)) == 6
+    assert (
+        found.unread == f"{place}/m4/.git/config and git's other configurations here are longer than is read"
+    )
+
+
+def test_of_more_entries_than_are_held_no_more_are_looked_at(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        put(place / f"CLAUDE{number}.md")
+    put(place / ".git/HEAD")
+    monkeypatch.setattr("toolcelld.policy.project.PLACES_MAX", 5)
+    looked: list[object] = []
+    realpath = os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(path) or realpath(path))
+    found = find_project(str(place), home="/nonexistent", names=["CLAUDE*.md"])
+    assert (len(found.protected), found.git) == (5, (f"{place}/.git",))
+    assert len(looked) < 12
+
+
+def test_a_directory_is_not_listed_for_each_name_that_is_missing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place / ".git/config", '[alias "x"]\n' + "".join(f"a = !./x{n}\n" for n in range(1000)))
+    listed: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    found = find(place)
+    assert len(found.looked[0].names) > 1000
+    assert len(listed) < 20
 
 
 def test_what_git_would_run_is_protected_however_it_is_named(place: Path, tmp_path: Path) -> None:

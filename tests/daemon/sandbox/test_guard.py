@@ -71,17 +71,22 @@ def test_a_directory_above_a_protected_place_stays_where_it_is() -> None:
     )
 
 
-def test_what_becomes_the_first_part_of_a_name_is_looked_into() -> None:
-    protected = Protected("/p", Names.of(NAMES), ("/p/granted",))
-    assert protected.below("/p/x/.github") == ("agents", "*instructions*")
-    assert Protected("/p", Names.of(["a/b/c*"])).below("/p/x/a/b") == ("c*",)
-    assert Protected("/p", Names.of(["a/b/c*"])).below("/p/x/a") == ("b",)
-    assert (
-        protected.below("/p/x/other")
-        == protected.below("/p/granted/.github")
-        == protected.below("/q/.github")
-        == ()
-    )
+def test_a_name_with_which_a_protected_one_begins_is_known() -> None:
+    protected = Protected("/p", Names.of((*NAMES, "d/e/f*")), ("/p/granted",))
+    paths = ("/p/x/.github", "/p/.github", "/p/x/d/e", "/p/x/d")
+    assert [path for path in paths if protected.begins(path)] == list(paths)
+    others = ("/p/x/other", "/p/.github/agents", "/p/e", "/p/granted/.github", "/q/.github", "/p")
+    assert not any(protected.begins(path) for path in others)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*.[jt]ar", "[x]*.tar", "*[.]tar", "[xy].ta?", "?.t[a]r", "*.t*[r]", "x.tar[!q]*"]
+)
+def test_a_pattern_may_begin_and_end_with_any_letter(pattern: str) -> None:
+    protected = Protected("/p", Names.of([pattern]))
+    name = "x.tar.gz" if pattern.endswith("*") and pattern[0] == "x" else "x.tar"
+    assert protected.place(f"/p/{name}") == f"/p/{name}"
+    assert protected.place("/p/x.zip") == ""
 
 
 @pytest.mark.parametrize("machine", MACHINES)

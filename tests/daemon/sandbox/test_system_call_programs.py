@@ -191,6 +191,13 @@ def test_an_engine_cannot_answer_for_its_own_programs(
         ("fallocate", (3, 0x11), errno.EOPNOTSUPP),
         ("fallocate", (3, 0x20), errno.EOPNOTSUPP),  # a range is inserted, and the file gets longer
         ("ioctl", (0, 0x40305828), errno.EOPNOTSUPP),
+        ("ioctl", (0, 0x5000940E), errno.EOPNOTSUPP),  # a subvolume of btrfs
+        ("ioctl", (0, 0x50009401), errno.EOPNOTSUPP),  # a snapshot
+        ("ioctl", (0, HIGH_HALF | 0x50009417), errno.EOPNOTSUPP),
+        ("ioctl", (0, 0x4010BC10), errno.EOPNOTSUPP),  # a subvolume of bcachefs
+        ("ioctl", (0, 0x40049409), 0),  # a clone of a file
+        ("ioctl", (0, 0x4020940D), 0),
+        ("ioctl", (0, 0xC0189436), 0),
         ("ioctl", (0, 0x5401), 0),
         ("ioctl", (0, 0x5412), errno.EPERM),
         ("ioctl", (0, HIGH_HALF | 0x5412), errno.EPERM),

@@ -74,8 +74,9 @@ def umask_of(thread: int) -> int:
 
 
 def _status(thread: int) -> bytes:
+    """Return the first lines without the name, which a process gives itself."""
     with open(f"/proc/{thread}/status", "rb", buffering=0) as file:
-        return file.read(STATUS_BYTES_MAX)
+        return file.read(STATUS_BYTES_MAX).partition(b"\n")[2]
 
 
 def _signed(number: int) -> int:

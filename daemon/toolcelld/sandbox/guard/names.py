@@ -21,6 +21,7 @@ GIT: Final = (".git", "git~")
 SHORT_NAME: Final = re.compile(r"git~[0-9]+")
 """As git compares it: file systems without case, and the short names of others."""
 MAGIC: Final = re.compile(r"[*?\[]")
+AFTER_MAGIC: Final = re.compile(r"[*?\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Names:
         several = tuple(parts for parts in split if len(parts) > 1)
         patterns = tuple(name for name in single if MAGIC.search(name))
         beginnings = {MAGIC.split(pattern)[0] for pattern in patterns}
-        endings = {MAGIC.split(pattern)[-1] for pattern in patterns if MAGIC.match(pattern)}
+        endings = {AFTER_MAGIC.split(pattern)[-1] for pattern in patterns if MAGIC.match(pattern)}
         return cls(
             literal=frozenset(single) - set(patterns),
             patterns=patterns,
@@ -81,13 +82,12 @@ class Names:
                 return os.path.join(*path[: len(patterns)])
         return ""
 
-    def below(self, path: Sequence[str]) -> tuple[str, ...]:
-        """Return the names in a directory with which a protected one goes on, of which its path is the first part."""
-        return tuple(
-            parts[length]
+    def begins(self, path: Sequence[str]) -> bool:
+        """Whether a path is the first part of a protected name of several components."""
+        return any(
+            length <= len(path) and _match(path[-length:], parts[:length])
             for parts in self.several
             for length in range(1, len(parts))
-            if length <= len(path) and _match(path[-length:], parts[:length])
         )
 
     def is_above(self, path: Sequence[str]) -> bool:
@@ -138,10 +138,11 @@ class Protected:
             return False
         return self.names.is_above(parts) or any(is_below(place, path) for place in self.present)
 
-    def below(self, path: str) -> tuple[str, ...]:
-        """Return the names with which a protected one goes on in a directory."""
-        parts = self._parts(path)
-        return self.names.below(parts) if parts and not is_below_any(path, self.granted) else ()
+    def begins(self, path: str) -> bool:
+        """Whether a protected name goes on in a directory at a path."""
+        if (parts := self._parts(path)) is None or is_below_any(path, self.granted):
+            return False
+        return self.names.begins(parts)
 
     def frees(self, path: str) -> bool:
         """Whether every name may be made at a path."""

@@ -13,7 +13,6 @@ import select
 import stat
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import Final, NoReturn
 
 from toolcell._printable import printable
@@ -33,7 +32,8 @@ KIND_BITS: Final = 0xFFFF  # with the kind of the file
 INT_MASK: Final = 0xFFFFFFFF
 EMPTY_PATH: Final = 0x1000
 FOLLOW: Final = 0x400
-RENAME_FLAGS: Final = 0b11  # not replacing, exchanging; a whiteout takes a capability
+RENAME_EXCHANGE: Final = 2
+RENAME_FLAGS: Final = 1 | RENAME_EXCHANGE  # not replacing, exchanging; a whiteout takes a capability
 STDERR: Final = 2
 TOLD_MAX: Final = 20
 """Refused places that a cell's stderr names, each once."""
@@ -120,16 +120,17 @@ class Operations:
             self._refuse(place)
 
     def _check_moved(self, entry: Entry, other: Entry) -> None:
-        """Check that an entry may be moved away, and another one be moved there."""
+        """Check that an entry may be moved away, and another one be moved there.
+
+        What is moved is not looked into: until it is moved another thread can exchange it where the guard does not serve, and
+        another cell's guard anywhere. Programs take EXDEV for another file system, and copy name by name.
+        """
         self._check(entry.path)
         if self._protected.holds(entry.path):
             self._refuse(entry.path)
         free = not other.served or self._protected.frees(other.path)
-        if free and not self._protected.frees(entry.path) and _is_directory(other):
-            # Any name may be in it. Programs copy it then, name by name.
+        if free != self._protected.frees(entry.path):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        if (patterns := self._protected.below(entry.path)) and _has_name(other, patterns):
-            self._refuse(entry.path)
 
     def _refuse(self, place: str) -> NoReturn:
         # What is there already is no news: `git status` tries to write its index.
@@ -217,6 +218,11 @@ class Operations:
             for entry, other in ((before, after), (after, before)):
                 if entry.served:
                     self._check_moved(entry, other)
+            arriving = (before, after) if flags & RENAME_EXCHANGE else (after,)
+            if any(self._protected.begins(entry.path) for entry in arriving):
+                raise OSError(
+                    errno.EXDEV, os.strerror(errno.EXDEV)
+                )  # as above: what is in it may have a protected name
             linux.rename(before.directory, before.name, after.directory, after.name, flags)
         self._listener.returned(asked)
 
@@ -304,28 +310,6 @@ def _open_without_waiting(entry: Entry, flags: int, mode: int) -> int:
     if not flags & os.O_NONBLOCK:
         os.set_blocking(opened, True)
     return opened
-
-
-def _is_directory(entry: Entry) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(entry.name, dir_fd=entry.directory, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
-        return False
-
-
-def _has_name(entry: Entry, patterns: Sequence[str]) -> bool:
-    """Whether an entry is a directory with one of these names in it."""
-    try:
-        inside = os.open(
-            entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.directory
-        )
-    except (NotADirectoryError, FileNotFoundError):
-        return False
-    try:
-        with os.scandir(inside) as entries:
-            return any(fnmatchcase(each.name, pattern) for each in entries for pattern in patterns)
-    finally:
-        os.close(inside)
 
 
 def _tell(line: str) -> None:

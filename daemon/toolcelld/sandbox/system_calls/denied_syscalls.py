@@ -40,6 +40,11 @@ SEGMENT_BITS: Final = 0xFFFFE000
 PUNCH_HOLE: Final = 3  # FALLOC_FL_PUNCH_HOLE with FALLOC_FL_KEEP_SIZE, which it needs
 RESERVE: Final = (0x40305828, 0x4030582A, 0x40305839)
 """FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which keep the size, too."""
+SUBVOLUMES: Final = (0x9400, 0xBC00)
+"""The requests of btrfs and of bcachefs: they make, copy and remove directories, by a name, and Landlock is not asked."""
+REQUEST_KIND: Final = 0xFF00
+CLONES: Final = (0x40049409, 0x4020940D, 0xC0189436)
+"""FICLONE, FICLONERANGE and FIDEDUPERANGE, by which every file system shares what is in files."""
 SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 ALL_BITS: Final = 0xFFFFFFFF
 
@@ -194,6 +199,7 @@ def _namespaces_and_terminals() -> dict[str, Sequence[DeniedSyscall]]:
         "ioctl": [
             DeniedSyscall(errno.EPERM, (Is(1, (TIOCSTI, TIOCLINUX)),)),  # insert input into a terminal
             DeniedSyscall(errno.EOPNOTSUPP, (Is(1, RESERVE),)),  # as `fallocate`
+            DeniedSyscall(errno.EOPNOTSUPP, (Is(1, SUBVOLUMES, REQUEST_KIND), Is(1, CLONES, inverted=True))),
         ],
     }
 

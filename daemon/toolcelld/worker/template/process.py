@@ -6,8 +6,8 @@ directories, says `gone`, and forks again. The process of the next call says `he
 and nothing of an earlier call, and it pays neither for the start of a process nor for the import.
 
 The forked process enters one more signal scope, within which the template is not: it can neither signal nor trace it, nor
-write to its memory. What acts on other processes by number, and not by signal, is refused for the numbers of the template
-and of the cell's init.
+write to its memory. What acts on other processes by number, and not by signal, is refused for the numbers of the template,
+of its guard and of the cell's init.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Template:
             gone: Called in the template with the number of a call when its process has exited.
         """
         signal.signal(ABORT_SIGNAL, self._forward)
-        program = seccomp.protecting((1, self._pid)) if self._scoped else b""
+        program = seccomp.protecting((1, os.getppid(), self._pid)) if self._scoped else b""
         shared = SharedDescriptors()
         gc.freeze()
         for call in itertools.count(1):
