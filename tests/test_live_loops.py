@@ -82,8 +82,9 @@ def is_container(value: ast.expr | None) -> bool:
 
 def own(node: ast.expr) -> str:
     """The name of an attribute of `self`, else nothing."""
-    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if is_own else ""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return ""
 
 
 def over(iterated: ast.expr, live: set[str]) -> str:
