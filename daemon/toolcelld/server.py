@@ -30,7 +30,7 @@ from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
-from toolcelld.event_log import EventLogHandler
+from toolcelld.event_log import EventLogHandler, FloodFilter
 from toolcelld.files import looks
 from toolcelld.lifecycle import DaemonEvent
 from toolcelld.rpc.agent_service import ToolCell
@@ -99,6 +99,9 @@ async def run(
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)
         logging.getLogger().addHandler(handler)
+        flood = FloodFilter(loop)
+        for each in logging.getLogger().handlers:
+            each.addFilter(flood)
         logging.getLogger(LOGGER_OF_GRPC).addFilter(_is_no_clients)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop, signal.Signals(number).name)
@@ -111,6 +114,8 @@ async def run(
         try:
             await _serve(daemon, TokenInterceptor(runtime_directory), on_serving)
         finally:
+            for each in logging.getLogger().handlers:
+                each.removeFilter(flood)
             logging.getLogger().removeHandler(handler)
             logging.getLogger(LOGGER_OF_GRPC).removeFilter(_is_no_clients)
             if options.private:
