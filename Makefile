@@ -12,7 +12,7 @@ VENV ?= .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info
 endif
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-LOCK := lock/constraints.txt
+LOCK := .ci/lock/constraints.txt
 # Every package in the version of the lock, from a file with one of its hashes; what the lock lacks is refused.
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --constraint $(LOCK)
 
@@ -196,7 +196,7 @@ lock: | $(BIN)/pip ## the lock, after a change of dependencies in pyproject.toml
 	  --no-header --no-annotate $${index:+--default-index $$index}"; \
 	$$compile $(UPGRADE) --all-extras $(LOCKED_GROUPS:%=--group %) --output-file $(LOCK) >/dev/null && \
 	$$compile --constraints $(LOCK) >$(VENV)/runtime.txt && \
-	$(BIN)/python lock/sbom.py <$(VENV)/runtime.txt >lock/toolcell.cdx.json
+	$(BIN)/python .ci/lock/sbom.py <$(VENV)/runtime.txt >.ci/lock/toolcell.cdx.json
 
 generate: $(READY) ## the wire types, after an edit of a .proto, the manual page and completion, the references of the command and the configuration, and the lists of npm packages
 	@$(BIN)/python proto/generate.py

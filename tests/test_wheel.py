@@ -82,7 +82,7 @@ def test_the_wheel_says_which_npm_packages_are_in_it_and_what_an_installation_br
     with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
         shipped = {Path(name).name: archive.read(name) for name in archive.namelist() if "/sboms/" in name}
     assert {name.split(".")[0] for name in shipped} == {"opencode-plugin", "scripts", "toolcell"}
-    assert shipped["toolcell.cdx.json"] == (ROOT / "lock" / "toolcell.cdx.json").read_bytes()
+    assert shipped["toolcell.cdx.json"] == (ROOT / ".ci/lock" / "toolcell.cdx.json").read_bytes()
     assert ("protobufjs", "7.6.6") in components(shipped["opencode-plugin.cdx.json"])
     assert ("zod", "4.6.7") in components(shipped["scripts.cdx.json"])
 

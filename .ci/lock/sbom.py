@@ -1,4 +1,4 @@
-"""Turns the locked packages that an installation brings into an SBOM: `python lock/sbom.py <PINS >toolcell.cdx.json`.
+"""Turns the locked packages that an installation brings into an SBOM: `python .ci/lock/sbom.py <PINS >toolcell.cdx.json`.
 
 Reads pins with hashes as `uv pip compile` prints them. There is no time and no serial number in what it prints, so the
 wheel stays the same to the byte. A package has a file for each platform, so its hashes are those of its distributions,
