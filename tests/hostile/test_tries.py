@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,10 @@ REFUSED: Final = {
     "EPERM", "ESRCH", "EXDEV",
 }  # fmt: skip
 """How a try may fail; not by a lack of descriptors or memory."""
+OF_SOCKETS: Final = {
+    "EAFNOSUPPORT", "ECONNREFUSED", "EISCONN", "ENETUNREACH", "ENOPROTOOPT", "ENOTTY", "EPROTONOSUPPORT", "EPROTOTYPE", "EROFS",
+}  # fmt: skip
+"""And there."""
 PROTECTED: Final = {".git", ".vscode", ".envrc", "agents", "forged"}
 
 
@@ -78,3 +83,22 @@ async def test_no_call_takes_from_the_guard_what_the_next_one_needs(confined: Ru
     for _ in range(2):
         assert (await call(confined, root, "calls_limit_others")).text == "EPERM"
         assert (await call(confined, root, "calls_work")).text == "worked"
+
+
+async def test_the_kernel_gives_a_cell_nothing_that_is_not_its_own(confined: RunningDaemon) -> None:
+    root = project(confined, "kernel")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as of_user:
+        of_user.bind(str(root / "user.sock"))
+        of_user.listen()
+        (root / "port").write_text(str(server.getsockname()[1]))
+        outcome = await call(confined, root, "kernel")
+        assert outcome.ok, outcome
+        came = json.loads(outcome.text)
+        assert len(came) > 40
+        assert {name: how for name, how in came.items() if how not in REFUSED | OF_SOCKETS} == {}
+        for listener in (server, of_user):
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+    assert not (root / "pair.sock").exists()
+    confined.settle()
