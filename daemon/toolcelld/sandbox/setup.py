@@ -295,9 +295,9 @@ def _tie_to_parent(plan: Plan) -> None:
 def _pids(plan: Plan) -> str | None:
     assert plan.setup is not None
     processes = plan.setup.limits.processes
-    if not plan.apart or processes is None or not namespaces.bound_processes(processes + PROCESSES_MARGIN):
+    if not plan.apart or processes is None:
         return None
-    return "bounded number of processes"
+    return namespaces.bound_processes(processes + PROCESSES_MARGIN)
 
 
 def _priority(_: Plan) -> None:
