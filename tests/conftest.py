@@ -214,10 +214,12 @@ def what_is_kept_has_started() -> None:
 
     asyncio.run(keep())
     if sys.platform == "linux":
+        from toolcelld.cell.processes import processes
         from toolcelld.files import looks
         from toolcelld.inspector import process
 
         looks.start()
+        processes.start_threads()
         process.confinement()
 
 

@@ -80,6 +80,7 @@ def _run(
     linux.set_dumpable(False)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a cell takes nine descriptors, a session two
+    linux.schedule_ahead(session=arguments.detach or os.getsid(0) == os.getpid())
     cgroups = CgroupTree.claim()
     try:
         launched = launch(sys.executable)

@@ -28,6 +28,7 @@ import toolcelld
 from toolcell_proto.v1 import operator_pb2, operator_pb2_grpc, toolcell_pb2, toolcell_pb2_grpc
 from toolcelld import linux
 from toolcelld.cell.cgroup import CgroupTree
+from toolcelld.cell.processes import processes
 from toolcelld.config.load import ConfigError
 from toolcelld.daemon import Daemon, DaemonOptions
 from toolcelld.event_log import EventLogHandler, FloodFilter
@@ -95,6 +96,7 @@ async def run(
     loop = asyncio.get_running_loop()
     loop.set_default_executor(looks.started(ThreadPoolExecutor(THREADS, "toolcell"), THREADS))
     looks.start()
+    processes.start_threads()
     async with asyncio.TaskGroup() as tasks:
         daemon = Daemon(options, cgroups, zygote, tasks)
         handler = EventLogHandler(daemon.logbook, loop)

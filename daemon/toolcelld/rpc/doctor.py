@@ -25,9 +25,11 @@ from toolcelld.errors import Refusal
 from toolcelld.files.looks import look
 from toolcelld.files.regular import read_regular
 from toolcelld.inspector import process as inspector
+from toolcelld.policy.host import HostCapabilities
 from toolcelld.policy.profiles import enclosure_of
 from toolcelld.policy.ruleset import Ruleset
 from toolcelld.pool.pool import Pool
+from toolcelld.sandbox import namespaces
 from toolcelld.sandbox.policy import Enclosure
 from toolcelld.store import Store
 from toolcelld.worker import engine as worker
@@ -107,6 +109,7 @@ def diagnose(
         *_layers(ruleset, enclosure),
         *_kernel(),
         _guard(ruleset.host_paths.host.guard),
+        *_process_numbers(ruleset.host_paths.host),
         _groups(groups),
         *looked_at,
         _spill(spill_bytes, ruleset.config.spill.quota_bytes),
@@ -232,6 +235,27 @@ def _guard(missing: str) -> Finding:
         f"moved aside after a tool has made one, as they cannot be refused: {missing.splitlines()[0]}",
         "boot a kernel of 5.19 or newer; in a container, without a seccomp listener of its own",
     )
+
+
+def _process_numbers(host: HostCapabilities) -> Iterator[Finding]:
+    """Whether a fork bomb in a strict cell finds no more process numbers than the cell may have processes."""
+    name, layers = "process numbers", host.layers.get("strict", ())
+    if host.strict:
+        return
+    if namespaces.BOUNDED in layers:
+        yield Finding("host", name, "in use", "bounded for each strict cell")
+    elif namespaces.BOUNDED_ROUGHLY in layers:
+        detail = f"a strict cell has {namespaces.RESERVED_PIDS} more than it needs: ns_last_pid cannot be set there"
+        yield Finding("host", name, "missing", detail, "boot a kernel with CONFIG_CHECKPOINT_RESTORE")
+    else:
+        detail = "not bounded, as pid_max cannot be set in a strict cell"
+        held = (
+            "the processes of root are held by polling alone"
+            if os.geteuid() == 0
+            else "the limit of the user holds"
+        )
+        remedy = "boot a kernel of 6.14 or newer; in a container, with /proc/sys writable"
+        yield Finding("host", name, "missing", f"{detail}: {held}", remedy)
 
 
 def _groups(groups: CgroupTree) -> Finding:

@@ -24,7 +24,17 @@ from toolcelld import linux
 from toolcelld.files.paths import Place, is_below_any, open_place, open_plain
 from toolcelld.sandbox.policy import SandboxPolicy
 
-__all__ = ["HIDDEN", "bound_processes", "bounds_processes", "close_view", "enter_namespaces", "mount_view"]
+__all__ = [
+    "BOUNDED",
+    "BOUNDED_ROUGHLY",
+    "HIDDEN",
+    "RESERVED_PIDS",
+    "bound_processes",
+    "bounds_processes",
+    "close_view",
+    "enter_namespaces",
+    "mount_view",
+]
 
 HIDDEN: Final = ("/home", "/run", "/var/run", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/media")
 """Directories with data of users, programs and daemons. The policy adds the home directory of this user."""
@@ -37,6 +47,9 @@ EMPTY: Final = ",size=1m,nr_inodes=4096"
 BYTES_PER_INODE: Final = 16 * 1024
 """The size of a file system for each file that it may have: an empty one takes a kilobyte of the kernel's memory."""
 INODES_MIN: Final = 1024
+BOUNDED: Final = "bounded number of processes"
+BOUNDED_ROUGHLY: Final = "roughly bounded number of processes"
+"""The reserve of numbers could not be taken away."""
 PID_MAX_SINCE: Final = (6, 14)
 RESERVED_PIDS: Final = 300
 """The kernel gives these numbers only until the first wrap, so a cell begins behind them: they would be a reserve for a
@@ -91,7 +104,7 @@ def bounds_processes() -> bool:
     return (major, minor) >= PID_MAX_SINCE
 
 
-def bound_processes(processes: int) -> bool:
+def bound_processes(processes: int) -> str | None:
     """Bound the processes and threads of this process namespace, which also holds those of root.
 
     The kernel's limit for each user holds a user in a namespace of its own only; root has none.
@@ -100,14 +113,20 @@ def bound_processes(processes: int) -> bool:
         processes: How many the cell may have, with its init.
 
     Returns:
-        Whether the kernel can: since Linux 6.14.
+        The name of this layer, `BOUNDED` or `BOUNDED_ROUGHLY`. None where the kernel cannot, before Linux 6.14, or a
+        container has its settings read-only; the limit monitor and, but for root, the limit for each user still hold.
     """
     if not bounds_processes():
-        return False
-    _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * NUMBERS_PER_PROCESS))
-    with contextlib.suppress(OSError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        return None
+    try:
+        _write("/proc/sys/kernel/pid_max", b"%d" % (RESERVED_PIDS + processes * NUMBERS_PER_PROCESS))
+    except OSError:
+        return None
+    try:
         _write("/proc/sys/kernel/ns_last_pid", b"%d" % RESERVED_PIDS)
-    return True
+    except OSError:  # a kernel without CONFIG_CHECKPOINT_RESTORE
+        return BOUNDED_ROUGHLY
+    return BOUNDED
 
 
 def _write(path: str, text: bytes) -> None:

@@ -13,7 +13,8 @@ Steps 1 to 6 do not depend on the tool, so cells are prepared up to step 6 ahead
     scope only, so that the keeper's `kill(-1)` reaches exactly its own tree. This scope is a way to kill and not a policy,
     so `none` has it, too. It is verified before use: a signal to the zygote must be refused.
 5.  The fork of the worker (in `keeper`; in `strict` its parent is the init of the cell). The worker dies with its parent,
-    has a lower priority than the processes that can stop it, and is ended before them where the machine's memory runs out.
+    has a session and a lower priority than the processes that can stop it, which do not wait for the processor behind all
+    that it forks, and is ended before them where the machine's memory runs out.
 6.  The worker sends `hello` and waits for `become`.
 7.  `strict`: the mount namespace, before access to files is restricted. Then the environment from the setup alone, the
     working directory, the sockets of a network of some hosts (the daemon accepts on them; ports below 1024 need a
@@ -87,7 +88,7 @@ HANDOVER: Final = 7
 
 NICE: Final = 5
 """How far the priority of a cell's processes is below that of its keeper and of the daemon, which stop them; it counts
-between the processes of one session or cpu group."""
+between the processes of one cpu group."""
 PROCESSES_OF_OTHERS: Final = 1024
 """How many the user's other programs may start later, where a limit counts them too."""
 FIRST_TO_END: Final = b"1000"
@@ -310,13 +311,21 @@ def _tie_to_parent(plan: Plan) -> None:
 def _pids(plan: Plan) -> str | None:
     assert plan.setup is not None
     processes = plan.setup.limits.processes
-    if not plan.apart or processes is None or not namespaces.bound_processes(processes + PROCESSES_MARGIN):
+    if not plan.apart or processes is None:
         return None
-    return "bounded number of processes"
+    return namespaces.bound_processes(processes + PROCESSES_MARGIN)
 
 
-def _priority(_: Plan) -> None:
+def _ahead(_: Plan) -> None:
+    linux.schedule_ahead(session=True)
+
+
+def _behind(_: Plan) -> None:
+    os.setsid()
     os.nice(NICE)
+
+
+def _first_to_end(_: Plan) -> None:
     with (
         contextlib.suppress(OSError),  # where a container has /proc read-only
         open("/proc/self/oom_score_adj", "wb", buffering=0) as file,
@@ -471,10 +480,13 @@ def own_places() -> tuple[str, ...]:
     )
 
 
-AROUND: Final[Sequence[Step]] = (_own_session, _descriptors, _barrier, _namespaces, _enclosure)
+AROUND: Final[Sequence[Step]] = (_own_session, _ahead, _descriptors, _barrier, _namespaces, _enclosure)
 """Run by the keeper before it forks the worker."""
 
-BORN: Final[Sequence[Step]] = (_tie_to_parent, _priority)
+BORN: Final[Sequence[Step]] = (_tie_to_parent, _first_to_end)
+"""Run by init and by the worker."""
+
+BEHIND: Final[Sequence[Step]] = (_behind,)
 """Run by the worker before it sends `hello`."""
 
 WANTED: Final[Sequence[Step]] = (
