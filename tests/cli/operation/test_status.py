@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import SECONDS_MAX, Project, user_daemon
+from tests.cli.conftest import SECONDS_MAX, Done, Project, user_daemon
 from tests.daemons import RunningDaemon
 
 from toolcell._version import VERSION
@@ -114,8 +114,12 @@ def test_a_daemon_that_hangs_is_named_by_every_command_and_the_advice_works(
     project: Project, started: RunningDaemon
 ) -> None:
     os.kill(started.pid, signal.SIGSTOP)
+
+    def run(words: str) -> Done:
+        return project.run(*words.split())
+
     with ThreadPoolExecutor(len(HUNG)) as threads:
-        done = dict(zip(HUNG, threads.map(lambda words: project.run(*words.split()), HUNG), strict=True))
+        done = dict(zip(HUNG, threads.map(run, HUNG), strict=True))
     for words, each in done.items():
         assert (each.code, each.out) == (69, ""), (words, each)
         assert f"process {started.pid}, has not answered for 5 s.\n" in each.err, words

@@ -235,8 +235,7 @@ class Stage:
         self.happenings = SimpleNamespace(readers=())
         self.packages = SimpleNamespace(preparing={})
         self.spills = self.watch = None
-        project = SimpleNamespace(worktree="/p")
-        self.ruleset = SimpleNamespace(find_project=lambda _: project)
+        self.ruleset = self
         self.joined = 0
         self.projects = self
         self.catalog = Catalog("/p", 1, {name: tool(name) for name in TOOLS}, awaited=frozenset({"/late.py"}))
@@ -254,14 +253,17 @@ class Stage:
             catalog=self.catalog,
             scanned=(),
             close=lambda: None,
-            want=lambda _: None,
+            want=_nothing,
             advance=lambda: self.catalog,
             on_change=None,
         )
 
     def join(self, directory: str, project: Any) -> Any:
         self.joined += 1
-        return SimpleNamespace(project=project, after_call=lambda **_: ())
+        return SimpleNamespace(project=project, after_call=_nothing_moved)
+
+    def find_project(self, directory: str) -> Any:
+        return SimpleNamespace(worktree=directory)
 
     def leave(self, directory: str) -> None:
         self.joined -= 1
@@ -310,6 +312,14 @@ class Stage:
             line.break_off()
             with suppress(asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.InternalError):
                 await line.rpc
+
+
+def _nothing(_: object) -> None:
+    """What a part does that no test is about."""
+
+
+def _nothing_moved(**_: object) -> tuple[()]:
+    return ()
 
 
 def spec(name: str) -> CellSpec:
